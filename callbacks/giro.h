@@ -22,6 +22,7 @@
 #include <giro/callbacks/periodic_action.h>
 #include <giro/callbacks/periodic_callback.h>
 #include <giro/callbacks/profile.h>
+#include <giro/callbacks/reduce_on_plateau.h>
 #include <giro/callbacks/report_progress.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/run_directory.h>
@@ -56,6 +57,8 @@
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/learning_rate.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/update.h>
+#include <giro/kernels/optim/value.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/scatter.h>

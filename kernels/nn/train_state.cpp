@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include <giro/kernels/elementwise.h>
@@ -11,6 +12,7 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/declared_leaves.h"
+#include "kernels/internal/update_plan.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro {
@@ -21,31 +23,6 @@ constexpr const char* kLossScale = "loss_scale";
 // A leaf's path below its collection.
 std::string below(const Collection& collection, const Leaf& leaf) {
   return leaf.path.substr(collection.name().size() + 1);
-}
-
-// For each granule of the flat params, whether weight decay applies.
-std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::DecayMask& mask) {
-  constexpr std::int64_t kGranule = optim::UpdateTensors::kGranule;
-  static_assert(kGranule * sizeof(float) == Collection::kLeafAlignment, "a granule must not straddle two leaves");
-  std::vector<std::uint8_t> decays;
-  for (const Leaf& leaf : params.leaves()) {
-    const auto granules = static_cast<std::size_t>((leaf.value.count() + kGranule - 1) / kGranule);
-    decays.insert(decays.end(), granules, mask(below(params, leaf)) ? 1 : 0);
-  }
-  decays.resize(static_cast<std::size_t>(params.flat().count() / kGranule));  // no decay in the padding
-  return decays;
-}
-
-// What must be the same on all ranks, one item per line.
-std::string description(const optim::UpdateRule& rule, std::uint64_t seed, Precision precision) {
-  std::string lines = fmt::format(
-      "precision {}\nseed {}\n{}, momentum {}{}\nbeta1 {}, beta2 {}, epsilon {}\nweight_decay {}, max_norm {}\n",
-      name_of(precision), seed, rule.rule == optim::Rule::adam ? "adam" : "sgd", rule.momentum,
-      rule.nesterov ? ", nesterov" : "", rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, rule.max_norm);
-  for (const std::int64_t step : {0, 1, 10, 100, 1'000, 10'000, 100'000}) {
-    lines += fmt::format("learning rate {} at step {}\n", rule.learning_rate(step), step);
-  }
-  return lines;
 }
 
 }  // namespace
@@ -114,21 +91,12 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
       }
     }
   }
-  const Collection& params = state.collection("params");
   state.add("grads", leaves, {.saved = false, .parts = shard.count});
-  const optim::UpdateRule& rule = state.optimizer_.rule;
-  CollectionOptions of_moments{.parts = shard.count};
-  if (shard.count > 1) of_moments.part = shard.index;
-  if (rule.rule == optim::Rule::adam || rule.momentum > 0) state.add("opt_state/mu", leaves, of_moments);
-  if (rule.rule == optim::Rule::adam) state.add("opt_state/nu", leaves, of_moments);
-  if (state.optimizer_.decay_mask) {
-    const std::vector<std::uint8_t> decays = decay_granules(params, state.optimizer_.decay_mask);
-    const auto count = static_cast<std::int64_t>(decays.size());
-    from_host(state.add("opt_state/decays", {{"", DType::u8, {count}}}, {.saved = false}).leaves().front().value,
-              decays, state.stream());
-  }
+  state.plan_ = std::make_shared<const optim::UpdatePlan>(state.optimizer_, leaves, shard, state.stream());
+  state.plan_->add_to(state);
   state.add("step", {{"", DType::i64, {}}});
   state.add("learning_rate", {{"", DType::f32, {}}}, {.saved = false});
+  fill(state.add("learning_rate_scale", {{"", DType::f32, {}}}).leaves().front().value, 1, state.stream());
   if (precision == Precision::f16) {
     state.add(kLossScale, {{"scale", DType::f32, {}}, {"good_steps", DType::i64, {}}, {"skipped", DType::i64, {}}});
     from_host(state.loss_scale().scale, std::vector{optim::LossScale::kInitial}, state.stream());
@@ -137,7 +105,8 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(options.seed)}, state.stream());
   state.partitioner_ = options.partitioner;
   if (state.partitioner_) {
-    state.partitioner_->expect_same("the training state", description(state.optimizer_.rule, options.seed, precision));
+    state.partitioner_->expect_same("the training state", fmt::format("precision {}\nseed {}\n{}", name_of(precision),
+                                                                      options.seed, state.plan_->description()));
     state.partitioner_->replicate(state);
   }
   return state;
@@ -153,6 +122,7 @@ TrainState::TrainState(State leaves, const TrainState& other)
       model_(other.model_),
       variables_(other.variables_),
       optimizer_(other.optimizer_),
+      plan_(other.plan_),
       partitioner_(other.partitioner_),
       precision_(other.precision_) {}
 
@@ -166,32 +136,57 @@ nn::Params TrainState::params(nn::Mode mode) const {
   return differentiated_ != nullptr ? *differentiated_ : nn::Params(values_in_precision(nullptr, mode));
 }
 
-nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mode mode) const {
-  const Collection& params = collection("params");
+nn::Params TrainState::ema_params(nn::Mode mode) const {
+  nn::ScopeValues values = values_in_precision(nullptr, mode);
+  const Collection* averages = &collection("ema");
+  std::shared_ptr<State> whole;
+  if (averages->is_sharded()) {
+    const Shard shard = partitioner_->update_shard();
+    whole = std::make_shared<State>(context());
+    const Tensor own = averages->flat();
+    averages = &whole->add("ema", averages->specs(), {.saved = false, .parts = shard.count});
+    copy(averages->flat(shard), own, stream());
+    partitioner_->gather_shards(*averages, stream());
+  }
+  for (auto& [name, value] : leaves_in_precision(*averages, nullptr, whole))
+    values.params.insert_or_assign(name, value);
+  return nn::Params(std::move(values));
+}
+
+std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection& leaves, const Collection* grads,
+                                                               const std::shared_ptr<const void>& owner) const {
   const DType dtype = compute_dtype(precision_);
   // Converts all leaves at once, at their places in the flat buffer.
   std::shared_ptr<const Buffer> storage;
   Tensor copies;
+  const Tensor flat = leaves.flat();
   if (dtype != DType::f32) {
-    const Tensor flat = params.flat();
     storage =
         std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(flat.count()) * size_of(dtype)));
     copies = Tensor(storage, dtype, flat.shape());
     cast(copies, flat, stream());
   }
-  nn::ScopeValues values{.stream = stream(), .mode = mode};
-  for (std::size_t i = 0; i < params.leaves().size(); ++i) {
-    const Leaf& leaf = params.leaves()[i];
+  std::map<std::string, nn::Var> result;
+  for (std::size_t i = 0; i < leaves.leaves().size(); ++i) {
+    const Leaf& leaf = leaves.leaves()[i];
     Tensor value = leaf.value;
     if (copies) {
-      const auto begin = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(params.flat().raw());
+      const auto begin = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(flat.raw());
       value = copies.rows(begin, begin + value.count()).reshape(value.shape());
     }
-    const nn::Var var =
-        grads != nullptr ? nn::Var::parameter(value, grads->leaves()[i].value, stream()) : nn::Var(value, stream());
+    const nn::Var var = grads != nullptr && !plan_->is_frozen(i)
+                            ? nn::Var::parameter(value, grads->leaves()[i].value, stream())
+                        : owner && !copies ? nn::Var(value, owner).on(stream())
+                                           : nn::Var(value, stream());
     var.set_math(math_of(precision_));
-    values.params.emplace(below(params, leaf), var);
+    result.emplace(below(leaves, leaf), var);
   }
+  return result;
+}
+
+nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mode mode) const {
+  nn::ScopeValues values{.stream = stream(), .mode = mode};
+  values.params = leaves_in_precision(collection("params"), grads);
   for (const std::string& name : variables_) {
     for (const Leaf& leaf : collection(name).leaves()) {
       values.variables.emplace(leaf.path, nn::Var(leaf.value, stream()));
@@ -240,8 +235,10 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
   nn::backward(loss, options);
   for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
   if (!is_last) return;
-  for (const Leaf& leaf : grads.leaves()) {
-    if (!params[below(grads, leaf)].has_grad()) stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
+  for (std::size_t i = 0; i < grads.leaves().size(); ++i) {
+    const Leaf& leaf = grads.leaves()[i];
+    if (plan_->is_frozen(i) || params[below(grads, leaf)].has_grad()) continue;  // it stays zero if it is frozen
+    stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
   }
   if (reduction) reduction->finish();
 }
@@ -252,35 +249,54 @@ optim::LossScale TrainState::loss_scale() const {
   return {leaves[0].value, leaves[1].value, leaves[2].value};
 }
 
+std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, const nn::Params& params,
+                                                        std::source_location where) const {
+  const detail::CallSite site(where);
+  std::vector<std::string> names;
+  std::vector<nn::Var> leaves;
+  for (const auto& [name, value] : params.all()) {
+    if (!value.requires_grad()) continue;
+    names.push_back(name);
+    leaves.push_back(value);
+  }
+  const Tensor scale = loss_scale().scale;
+  const nn::Var part = BatchShare::weight() * loss;
+  const std::vector<nn::Var> grads = nn::gradients(scale ? part * nn::Var(scale, stream()) : part, leaves);
+  for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
+  std::map<std::string, nn::Var> result;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    nn::Var grad = nn::stop_gradient(nn::cast(grads[i], DType::f32));
+    if (scale) grad = grad / nn::Var(scale, stream());
+    if (partitioner_) {
+      grad = 1.0 * grad;  // in memory of its own
+      partitioner_->mean(grad.value(), stream());
+    }
+    result.emplace(names[i], grad);
+  }
+  return result;
+}
+
+nn::Var TrainState::gradient_norm() const {
+  const Tensor grads = collection("grads").flat(partitioner_ ? partitioner_->update_shard() : Shard{});
+  const nn::Var squares = nn::Var::computed(DType::f32, {}, {nn::Var(grads, stream())}, nullptr);
+  sum_of_squares(squares.value(), grads, stream());
+  if (partitioner_) partitioner_->sum_over_shards(squares.value(), stream());
+  const Tensor scale = loss_scale().scale;
+  return scale ? nn::sqrt(squares) / nn::Var(scale, stream()) : nn::sqrt(squares);
+}
+
+void TrainState::set_learning_rate_scale(double scale) {
+  if (!std::isfinite(scale) || scale < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("set_learning_rate_scale: found {}, expected a finite number >= 0", scale));
+  }
+  fill(at("learning_rate_scale"), scale, stream());
+}
+
 void TrainState::apply_gradients(std::source_location where) {
   const detail::CallSite site(where);
-  const Shard shard = partitioner_ ? partitioner_->update_shard() : Shard{};
-  const auto moments = [&](const char* name) { return contains_collection(name) ? collection(name).flat() : Tensor(); };
-  optim::UpdateTensors tensors{.params = collection("params").flat(shard),
-                               .grads = collection("grads").flat(shard),
-                               .mu = moments("opt_state/mu"),
-                               .nu = moments("opt_state/nu"),
-                               .step = at("step"),
-                               .learning_rate = at("learning_rate")};
-  if (contains("opt_state/decays")) {
-    const Tensor decays = at("opt_state/decays");
-    const std::int64_t each = decays.count() / shard.count;
-    tensors.decays = decays.rows(shard.index * each, (shard.index + 1) * each);
-  }
-  const optim::LossScale scale = loss_scale();
-  tensors.loss_scale = scale.scale;
-  tensors.skipped = scale.skipped;
-  Buffer squared_norm;
-  if (optimizer_.rule.max_norm > 0 || scale.scale) {
-    squared_norm = stream().allocate(sizeof(float));
-    tensors.squared_norm = Tensor(squared_norm.data(), DType::f32, {}, device());
-    sum_of_squares(tensors.squared_norm, tensors.grads, stream());
-    if (partitioner_) partitioner_->sum_over_shards(tensors.squared_norm, stream());
-  }
-  optim::update(optimizer_.rule, tensors, stream());
-  if (scale.scale) optim::adjust_loss_scale(scale, tensors.squared_norm, stream());
-  if (partitioner_) partitioner_->gather_shards(collection("params"), stream());
-  increment(tensors.step, 1, stream());
+  plan_->apply(*this, loss_scale(), partitioner_.get());
+  increment(at("step"), 1, stream());
 }
 
 }  // namespace giro

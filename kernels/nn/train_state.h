@@ -24,6 +24,9 @@
 namespace giro {
 
 class Batch;
+namespace optim {
+class UpdatePlan;
+}
 
 struct TrainStateOptions {
   // What the model is called with: names, dtypes and shapes of a batch's features, batch axis included (Dataset::spec).
@@ -39,11 +42,15 @@ struct TrainStateOptions {
 //   params/...          f32, one buffer
 //   grads/...           f32, like params; not saved. With f16 multiplied by loss_scale/scale
 //   batch_stats/... or any other collection of variables that the model's layers have
-//   opt_state/mu/...    f32, like params, and opt_state/nu/...: the moments that the optimizer has. With a partitioner
-//                       that divides the params among the ranks, this rank's pieces of them (Leaf::piece)
+//   opt_state/mu/...    f32, like those of params that need it, and opt_state/nu/...: the moments that the optimizer
+//   has.
+//                       With a partitioner that divides the params among the ranks, this rank's pieces of all
+//                       (Leaf::piece)
+//   ema/...             the average of params, with optim::ema
 //   loss_scale/...      only with f16: scale, good_steps and skipped of optim::LossScale
 //   step                i64 scalar: updates made or skipped
 //   learning_rate       f32 scalar: of the latest update; not saved
+//   learning_rate_scale f32 scalar, 1 at first: multiplies every learning rate
 //   seed                i64 scalar
 class TrainState : public State {
  public:
@@ -79,6 +86,9 @@ class TrainState : public State {
   // The parameters and variables, for evaluation unless said otherwise: no gradient is tracked, except while
   // value_and_grad calls a function of the state. In a 16-bit precision they are copies, which each call queues anew.
   nn::Params params(nn::Mode mode = nn::Mode::eval) const;
+
+  // The same with the averages that optim::ema keeps in place of the parameters. Errors: not_found if there are none.
+  nn::Params ema_params(nn::Mode mode = nn::Mode::eval) const;
 
   // Calls f(params) for training, or f(state) with the same params as state.params(). f returns the loss, an f32
   // scalar, or a pair of the loss and something else. Queues the gradient of the loss into grads, and the variables
@@ -119,6 +129,26 @@ class TrainState : public State {
     }
     return results;
   }
+
+  // The gradients of a loss for those who do their own update, by the parameters' names below params, next to what
+  // f(params) returned, which is as for value_and_grad. grads stays as it is. With a partitioner, each is the mean over
+  // the ranks. None for frozen parameters.
+  //
+  //   auto [loss, grads] = state.gradients([&](auto& params) { return loss_of(model(params, batch["x"])); });
+  //
+  template <class F>
+  auto gradients(F&& f, std::source_location where = std::source_location::current()) {
+    nn::Params params = differentiable_params();
+    auto result = std::forward<F>(f)(params);
+    const nn::Var loss = loss_of(result);
+    return std::pair{std::move(result), gradients_of(loss, params, where)};
+  }
+
+  // The global L2 norm of grads, an f32 scalar, without the loss scale.
+  nn::Var gradient_norm() const;
+  // Multiplies every learning rate from the next update on. Call it between steps, on all ranks.
+  // Error(invalid_argument) unless it is finite and >= 0.
+  void set_learning_rate_scale(double scale);
 
   // Queues one update of params from grads, and step + 1. With f16, if a gradient is not finite, params and opt_state
   // stay as they are, and learning rate and bias correction do not count that step, as with flax's DynamicScale. All
@@ -162,16 +192,27 @@ class TrainState : public State {
     return nn::Params(values_in_precision(&collection("grads"), nn::Mode::train));
   }
   static void expect_parts(int parts, std::source_location where);
-  // The leaves as the model sees them. With `grads`, f32, the parameters are differentiable.
+  // A result of the user's function is the loss, or a pair of the loss and something else.
+  template <class R>
+  static const nn::Var& loss_of(const R& result) {
+    if constexpr (std::is_convertible_v<const R&, nn::Var>) {
+      return result;
+    } else {
+      return result.first;
+    }
+  }
+  std::map<std::string, nn::Var> gradients_of(const nn::Var& loss, const nn::Params& params,
+                                              std::source_location where) const;
+  // The leaves as the model sees them, by name. With `grads`, f32, those that are not frozen are differentiable. A
+  // collection that is not this state's has an owner.
+  std::map<std::string, nn::Var> leaves_in_precision(const Collection& leaves, const Collection* grads = nullptr,
+                                                     const std::shared_ptr<const void>& owner = nullptr) const;
+  // These and everything else of a scope.
   nn::ScopeValues values_in_precision(const Collection* grads, nn::Mode mode) const;
   // Queues the gradient of the loss, which is `result` or its first element. Returns `result`.
   template <class R>
   R differentiated(R result, const nn::Params& params, std::source_location where, int part = 0, int parts = 1) const {
-    if constexpr (std::is_convertible_v<R&, nn::Var>) {
-      backward(result, params, where, part, parts);
-    } else {
-      backward(result.first, params, where, part, parts);
-    }
+    backward(loss_of(result), params, where, part, parts);
     return result;
   }
   // The backward pass of one of `parts` losses; their mean is the whole loss.
@@ -183,6 +224,7 @@ class TrainState : public State {
   std::optional<nn::Layer> model_;
   std::vector<std::string> variables_;  // the names of the model's own collections
   optim::Optimizer optimizer_;
+  std::shared_ptr<const optim::UpdatePlan> plan_;
   std::shared_ptr<const Partitioner> partitioner_;
   Precision precision_ = Precision::f32;
   const nn::Params* differentiated_ = nullptr;

@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include <giro/runtime/error.h>
-
-#include "kernels/pointwise/term.h"
 
 namespace giro::optim {
 namespace {
@@ -31,82 +28,121 @@ std::int64_t checked_steps(const char* what, std::int64_t steps) {
 
 }  // namespace
 
-LearningRate::LearningRate(double constant) : peak_(checked("the constant", constant)) {}
-
-float LearningRate::operator()(std::int64_t step) const {
-  const auto s = static_cast<float>(step);
-  if (step < warmup_steps_) return start_ + (peak_ - start_) * s / static_cast<float>(warmup_steps_);
-  if (decay_steps_ > 0) {
-    const float share = (s - static_cast<float>(warmup_steps_)) / static_cast<float>(decay_steps_);
-    return end_ + (peak_ - end_) * 0.5f * (1 + std::cos(std::numbers::pi_v<float> * std::min(share, 1.0f)));
-  }
-  float rate = peak_;
-  for (int i = 0; i < pieces_; ++i) {
-    if (step >= boundaries_[i]) rate *= scales_[i];
-  }
-  return rate;
-}
-
-pointwise::Term LearningRate::operator()(const pointwise::Term& step) const {
-  using pointwise::Term;
-  const Term s = step.cast(DType::f32);
-  Term rate = s.constant(DType::f32, peak_);
-  if (decay_steps_ > 0) {
-    const Term share = (s - static_cast<double>(warmup_steps_)) / static_cast<double>(decay_steps_);
-    rate = end_ + (peak_ - end_) * 0.5f * (1 + cos(std::numbers::pi * minimum(share, 1)));
-  }
-  for (int i = 0; i < pieces_; ++i) {
-    rate = where(step < boundaries_[i], rate, rate * scales_[i]);
-  }
-  if (warmup_steps_ > 0) {
-    const Term rising = start_ + (peak_ - start_) * s / static_cast<double>(warmup_steps_);
-    rate = where(step < warmup_steps_, rising, rate);
-  }
-  return rate;
-}
+LearningRate::LearningRate(double constant)
+    : rate_([rate = checked("the constant", constant)](const Value&) { return Value(rate); }) {}
 
 LearningRate constant(double rate) { return LearningRate(rate); }
 
+namespace {
+
+// `rate` from `steps` on.
+LearningRate after_warmup(const LearningRate& rate, float peak, std::int64_t steps, float start) {
+  return LearningRate([=](const Value& step) {
+    const Value rising = start + (peak - start) * step / static_cast<double>(steps);
+    return where(step < steps, rising, rate(step));
+  });
+}
+
+LearningRate cosine_after(std::int64_t begin, float peak, std::int64_t decay_steps, float end) {
+  return LearningRate([=](const Value& step) {
+    const Value share = (step - static_cast<double>(begin)) / static_cast<double>(decay_steps);
+    return end + (peak - end) * 0.5f * (1 + cos(std::numbers::pi * minimum(share, 1)));
+  });
+}
+
+}  // namespace
+
 LearningRate warmup(double peak, std::int64_t steps, double start) {
-  LearningRate rate(peak);
-  rate.start_ = checked("the start", start);
-  rate.warmup_steps_ = checked_steps("the warmup", steps);
-  return rate;
+  return after_warmup(peak, checked("the peak", peak), checked_steps("the warmup", steps), checked("the start", start));
 }
 
 LearningRate cosine(double peak, std::int64_t decay_steps, double end) {
-  LearningRate rate(peak);
-  rate.decay_steps_ = checked_steps("the decay", decay_steps);
-  rate.end_ = checked("the end", end);
-  return rate;
+  return cosine_after(0, checked("the peak", peak), checked_steps("the decay", decay_steps), checked("the end", end));
 }
 
 LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t decay_steps, double start, double end) {
-  LearningRate rate = warmup(peak, warmup_steps, start);
-  rate.decay_steps_ = checked_steps("the decay", decay_steps);
-  rate.end_ = checked("the end", end);
-  return rate;
+  const LearningRate decaying = cosine_after(checked_steps("the warmup", warmup_steps), checked("the peak", peak),
+                                             checked_steps("the decay", decay_steps), checked("the end", end));
+  return after_warmup(decaying, checked("the peak", peak), warmup_steps, checked("the start", start));
 }
 
-LearningRate piecewise_constant(double rate, std::initializer_list<std::pair<std::int64_t, double>> scales) {
-  LearningRate result(rate);
-  if (scales.size() > LearningRate::kMaxPieces) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("learning rate: {} boundaries, expected at most {}",
-                                                         scales.size(), LearningRate::kMaxPieces));
-  }
+namespace {
+
+void check_rises(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
+  if (boundary > previous) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("learning rate: boundary {} follows {}, expected them to rise from {}", boundary, previous, first));
+}
+
+}  // namespace
+
+LearningRate piecewise_constant(double rate, const std::vector<std::pair<std::int64_t, double>>& scales) {
   std::int64_t previous = -1;
   for (const auto& [boundary, scale] : scales) {
-    if (boundary <= previous) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("learning rate: boundary {} follows {}, expected them to rise from 0", boundary, previous));
-    }
+    check_rises(boundary, previous, 0);
+    checked("a factor", scale);
     previous = boundary;
-    result.boundaries_[result.pieces_] = boundary;
-    result.scales_[result.pieces_] = checked("a factor", scale);
-    ++result.pieces_;
   }
-  return result;
+  return LearningRate([=, start = checked("the constant", rate)](const Value& step) {
+    Value result = start;
+    for (const auto& [boundary, scale] : scales) {
+      const Value next = result.is_number() ? Value(static_cast<float>(result.number()) * static_cast<float>(scale))
+                                            : result * static_cast<float>(scale);
+      result = where(step < boundary, result, next);
+    }
+    return result;
+  });
+}
+
+LearningRate polynomial(double start, double end, double power, std::int64_t steps) {
+  checked("the start", start);
+  checked("the end", end);
+  checked("the power", power);
+  checked_steps("the decay", steps);
+  return LearningRate([=](const Value& step) {
+    const Value left = 1 - minimum(step / static_cast<double>(steps), 1);
+    return (start - end) * (power == 1 ? left : optim::power(left, power)) + end;
+  });
+}
+
+LearningRate linear(double start, double end, std::int64_t steps) { return polynomial(start, end, 1, steps); }
+
+LearningRate exponential_decay(double start, std::int64_t steps, double decay, const ExponentialDecayOptions& options) {
+  checked("the start", start);
+  checked("the decay", decay);
+  checked("the end", options.end);
+  checked_steps("the decay", steps);
+  return LearningRate([=](const Value& step) {
+    const Value times = options.staircase ? 1.0 * quotient(step, steps) : step / static_cast<double>(steps);
+    return maximum(start * power(decay, times), options.end);
+  });
+}
+
+LearningRate inverse_sqrt(double peak, std::int64_t warmup_steps) {
+  const auto steps = static_cast<double>(checked_steps("the warmup", warmup_steps));
+  const LearningRate decaying([=](const Value& step) { return peak * sqrt(steps / maximum(step, steps)); });
+  return after_warmup(decaying, checked("the peak", peak), warmup_steps, 0);
+}
+
+LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<std::int64_t>& boundaries) {
+  if (schedules.size() != boundaries.size() + 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("learning rate: {} schedules and {} boundaries, expected one schedule more than boundaries",
+                            schedules.size(), boundaries.size()));
+  }
+  std::int64_t previous = 0;
+  for (const std::int64_t boundary : boundaries) {
+    check_rises(boundary, previous, 1);
+    previous = boundary;
+  }
+  return LearningRate([=](const Value& step) {
+    Value rate = schedules.front()(step);
+    for (std::size_t i = 0; i < boundaries.size(); ++i) {
+      rate = where(step < boundaries[i], rate, schedules[i + 1](step - boundaries[i]));
+    }
+    return rate;
+  });
 }
 
 }  // namespace giro::optim

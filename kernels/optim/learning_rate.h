@@ -1,43 +1,36 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
-namespace giro::pointwise {
-class Term;
-}
+#include <giro/kernels/optim/value.h>
 
 namespace giro::optim {
 
 // A learning rate as a function of the step, evaluated on the device. A plain value: a recorded graph holds it, and the
-// host never sends the rate to the device. Converts from a number: adamw(1e-3).
+// host never sends the rate to the device. Converts from a number, as in adamw(1e-3), and from a function of the step:
+//
+//   optim::adamw(optim::LearningRate([](const optim::Value& step) { return 0.1 * rsqrt(step + 1); }))
+//
 class LearningRate {
  public:
-  static constexpr int kMaxPieces = 8;
-
+  // Error(invalid_argument) unless it is finite and >= 0.
   LearningRate(double constant);
+  template <class F>
+    requires(!std::same_as<F, LearningRate> && std::is_invocable_r_v<Value, const F&, const Value&>)
+  LearningRate(F rate) : rate_(std::move(rate)) {}
 
-  // The rate of a step, counted from 0.
-  float operator()(std::int64_t step) const;
-  // The same on the device. The step is an i64.
-  pointwise::Term operator()(const pointwise::Term& step) const;
+  // The rate of a step, counted from 0: the float that the device computes.
+  float operator()(std::int64_t step) const { return evaluate(rate_, step); }
+  // The same in an update. The step is whole.
+  Value operator()(const Value& step) const { return rate_(step); }
 
  private:
-  friend LearningRate constant(double rate);
-  friend LearningRate warmup(double peak, std::int64_t steps, double start);
-  friend LearningRate cosine(double peak, std::int64_t decay_steps, double end);
-  friend LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t decay_steps, double start,
-                                    double end);
-  friend LearningRate piecewise_constant(double rate, std::initializer_list<std::pair<std::int64_t, double>> scales);
-
-  float peak_;
-  float start_ = 0, end_ = 0;
-  std::int64_t warmup_steps_ = 0;
-  std::int64_t decay_steps_ = 0;  // 0: no cosine decay
-  int pieces_ = 0;
-  std::int64_t boundaries_[kMaxPieces] = {};
-  float scales_[kMaxPieces] = {};
+  std::function<Value(const Value&)> rate_;
 };
 
 // Errors of all: invalid_argument for a negative or non-finite rate, or steps out of order.
@@ -50,6 +43,24 @@ LearningRate cosine(double peak, std::int64_t decay_steps, double end = 0);
 LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t decay_steps, double start = 0,
                            double end = 0);
 // `rate`, multiplied at each boundary step by its factor: piecewise_constant(0.1, {{1000, 0.1}, {2000, 0.1}}).
-LearningRate piecewise_constant(double rate, std::initializer_list<std::pair<std::int64_t, double>> scales);
+LearningRate piecewise_constant(double rate, const std::vector<std::pair<std::int64_t, double>>& scales);
+// (start - end) (1 - step / steps)^power + end up to `steps`, then `end`.
+LearningRate polynomial(double start, double end, double power, std::int64_t steps);
+// From `start` at step 0 to `end` at `steps`, then constant.
+LearningRate linear(double start, double end, std::int64_t steps);
+
+struct ExponentialDecayOptions {
+  bool staircase = false;  // decays at every `steps` steps instead of a little at each step
+  double end = 0;          // the least rate
+};
+// start decay^(step / steps).
+LearningRate exponential_decay(double start, std::int64_t steps, double decay,
+                               const ExponentialDecayOptions& options = {});
+// Linear from 0 at step 0 to `peak` at `warmup_steps`, then peak sqrt(warmup_steps / step). Vaswani et al., "Attention
+// is all you need", 2017.
+LearningRate inverse_sqrt(double peak, std::int64_t warmup_steps);
+// schedules[0] up to the first boundary, then schedules[1], and so on; each counts its steps from where it begins. One
+// more schedule than boundaries, which rise from 1 or later.
+LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<std::int64_t>& boundaries);
 
 }  // namespace giro::optim

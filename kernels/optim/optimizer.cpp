@@ -6,8 +6,9 @@
 
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/optimizer_checks.h"
+
 namespace giro::optim {
-namespace {
 
 void check(bool good, const char* what, double value, const char* expected) {
   if (!good) {
@@ -19,44 +20,163 @@ void check_fraction(const char* what, double value) {
   check(value >= 0 && value < 1, what, value, "a number in [0, 1)");
 }
 
-void check_decay(double value) {
-  check(std::isfinite(value) && value >= 0, "weight_decay", value, "a finite number >= 0");
+void check_positive(const char* what, double value) {
+  check(std::isfinite(value) && value > 0, what, value, "a finite number > 0");
+}
+
+void check_not_negative(const char* what, double value) {
+  check(std::isfinite(value) && value >= 0, what, value, "a finite number >= 0");
+}
+
+namespace {
+
+// params - rate direction, less the weight decay.
+void step_along(Update& u, const Value& direction, const Value& rate, double weight_decay) {
+  const Value param = u.param();
+  Value updated = param - rate * direction;
+  if (weight_decay != 0) updated = updated - where(u.decays(), rate * weight_decay, 0) * param;
+  u.set_param(updated);
+}
+
+Value moved(Update& u, const char* moment, double decay, const Value& towards, double initial = 0) {
+  const Value after = decay * u.moment(moment, initial) + (1 - decay) * towards;
+  u.set_moment(moment, after);
+  return after;
 }
 
 }  // namespace
 
 Optimizer sgd(const LearningRate& learning_rate, const SgdOptions& options) {
   check_fraction("momentum", options.momentum);
-  check_decay(options.weight_decay);
+  check_not_negative("weight_decay", options.weight_decay);
   check(!options.nesterov || options.momentum > 0, "nesterov with momentum", options.momentum, "a momentum above 0");
-  UpdateRule rule{.rule = Rule::sgd, .learning_rate = learning_rate};
-  rule.momentum = options.momentum;
-  rule.nesterov = options.nesterov;
-  rule.weight_decay = options.weight_decay;
-  return {rule, options.decay_mask};
+  const auto update = [=](Update& u) {
+    const Value rate = u.rate(learning_rate), g = u.grad();
+    Value direction = g;
+    if (options.momentum > 0) {
+      const Value mu = options.momentum * u.moment("mu") + g;
+      u.set_moment("mu", mu);
+      direction = options.nesterov ? options.momentum * mu + g : mu;
+    }
+    step_along(u, direction, rate, options.weight_decay);
+  };
+  return make("sgd", update, options.decay_mask);
 }
 
 Optimizer adam(const LearningRate& learning_rate, const AdamOptions& options) {
-  return adamw(learning_rate, {.b1 = options.b1, .b2 = options.b2, .eps = options.eps, .weight_decay = 0});
+  Optimizer result = adamw(learning_rate, {.b1 = options.b1, .b2 = options.b2, .eps = options.eps, .weight_decay = 0});
+  result.name = "adam";
+  return result;
 }
 
 Optimizer adamw(const LearningRate& learning_rate, const AdamWOptions& options) {
   check_fraction("b1", options.b1);
   check_fraction("b2", options.b2);
-  check(std::isfinite(options.eps) && options.eps > 0, "eps", options.eps, "a finite number > 0");
-  check_decay(options.weight_decay);
-  UpdateRule rule{.rule = Rule::adam, .learning_rate = learning_rate};
-  rule.beta1 = options.b1;
-  rule.beta2 = options.b2;
-  rule.epsilon = options.eps;
-  rule.weight_decay = options.weight_decay;
-  return {rule, options.decay_mask};
+  check_positive("eps", options.eps);
+  check_not_negative("weight_decay", options.weight_decay);
+  const auto update = [=](Update& u) {
+    const Value rate = u.rate(learning_rate), g = u.grad();
+    const Value mu = moved(u, "mu", options.b1, g), nu = moved(u, "nu", options.b2, g * g);
+    const Value first = 1 / u.correction(options.b1), second = 1 / u.correction(options.b2);
+    step_along(u, (mu * first) / (sqrt(nu * second) + options.eps), rate, options.weight_decay);
+  };
+  return make("adamw", update, options.decay_mask);
 }
 
-Optimizer clip_by_global_norm(double max_norm, Optimizer optimizer) {
-  check(std::isfinite(max_norm) && max_norm > 0, "max_norm", max_norm, "a finite number > 0");
-  optimizer.rule.max_norm = max_norm;
-  return optimizer;
+Optimizer lion(const LearningRate& learning_rate, const LionOptions& options) {
+  check_fraction("b1", options.b1);
+  check_fraction("b2", options.b2);
+  check_not_negative("weight_decay", options.weight_decay);
+  const auto update = [=](Update& u) {
+    const Value rate = u.rate(learning_rate), g = u.grad();
+    const Value direction = sign(options.b1 * u.moment("mu") + (1 - options.b1) * g);
+    moved(u, "mu", options.b2, g);
+    step_along(u, direction, rate, options.weight_decay);
+  };
+  return make("lion", update, options.decay_mask);
 }
+
+Optimizer rmsprop(const LearningRate& learning_rate, const RmspropOptions& options) {
+  check_fraction("decay", options.decay);
+  check_positive("eps", options.eps);
+  check_not_negative("initial_scale", options.initial_scale);
+  check_fraction("momentum", options.momentum);
+  check(!options.nesterov || options.momentum > 0, "nesterov with momentum", options.momentum, "a momentum above 0");
+  return make("rmsprop", [=](Update& u) {
+    const Value rate = u.rate(learning_rate), g = u.grad();
+    Value variance = moved(u, "nu", options.decay, square(g), options.initial_scale);
+    if (options.centered) variance = variance - square(moved(u, "mu", options.decay, g));
+    Value change = rate * (g / sqrt(variance + options.eps));
+    if (options.momentum > 0) {
+      const Value trace = options.momentum * u.moment("trace") + change;
+      u.set_moment("trace", trace);
+      change = options.nesterov ? options.momentum * trace + change : trace;
+    }
+    u.set_param(u.param() - change);
+  });
+}
+
+Optimizer adagrad(const LearningRate& learning_rate, const AdagradOptions& options) {
+  check_not_negative("initial_accumulator_value", options.initial_accumulator_value);
+  check_positive("eps", options.eps);
+  return make("adagrad", [=](Update& u) {
+    const Value rate = u.rate(learning_rate), g = u.grad();
+    const Value sum = u.moment("sum", options.initial_accumulator_value) + square(g);
+    u.set_moment("sum", sum);
+    u.set_param(u.param() - rate * where(sum == 0, 0, g / sqrt(sum + options.eps)));
+  });
+}
+
+Optimizer clip_by_global_norm(double max_norm, const Optimizer& optimizer) {
+  check_positive("max_norm", max_norm);
+  return wrap(fmt::format("clip_by_global_norm {} ", max_norm), optimizer, [=](Update& u, const Optimizer& inner) {
+    const Value norm = u.gradient_norm();
+    // A NaN norm scales by NaN: clipping must not hide it.
+    u.scale_grad(where(norm <= max_norm, 1, max_norm / norm));
+    inner.update(u);
+  });
+}
+
+Optimizer clip_by_value(double limit, const Optimizer& optimizer) {
+  check_positive("limit", limit);
+  return wrap(fmt::format("clip_by_value {} ", limit), optimizer, [=](Update& u, const Optimizer& inner) {
+    u.set_grad(clamp(u.grad(), -limit, limit));
+    inner.update(u);
+  });
+}
+
+Optimizer lookahead(const Optimizer& optimizer, int every, double alpha) {
+  check(every >= 1, "every", every, "a number >= 1");
+  check(alpha > 0 && alpha <= 1, "alpha", alpha, "a number in (0, 1]");
+  const auto update = [=](Update& u, const Optimizer& inner) {
+    const Value slow = u.copy_of_param("slow");
+    inner.update(u);
+    const Value fast = u.param(), is_due = remainder(u.step(), every) == 0;
+    const Value after = where(is_due, slow + alpha * (fast - slow), slow);
+    u.set_param(where(is_due, after, fast));
+    u.set_moment("slow", after);
+  };
+  return wrap(fmt::format("lookahead {} {} ", every, alpha), optimizer, update);
+}
+
+Optimizer ema(double decay, const Optimizer& optimizer) {
+  check_fraction("decay", decay);
+  return wrap(fmt::format("ema {} ", decay), optimizer, [=](Update& u, const Optimizer& inner) {
+    const Value average = u.copy_of_param("ema");
+    inner.update(u);
+    u.set_moment("ema", decay * average + (1 - decay) * u.param());
+  });
+}
+
+Optimizer accumulate(int steps, const Optimizer& optimizer) {
+  check(steps >= 1, "the number of steps to accumulate", steps, "a number >= 1");
+  check(optimizer.accumulated_steps == 1, "accumulate around accumulate of", optimizer.accumulated_steps,
+        "one of them");
+  Optimizer result = optimizer;
+  result.accumulated_steps = steps;
+  return result;
+}
+
+Optimizer frozen() { return {.name = "frozen"}; }
 
 }  // namespace giro::optim

@@ -2,123 +2,301 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdint>
-#include <optional>
+#include <map>
 #include <utility>
 
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
-#include "kernels/pointwise/term.h"
+#include "kernels/internal/update_frame.h"
+#include "kernels/pointwise/fusion.h"
+#include "kernels/pointwise/table.h"
+#include "runtime/internal/text.h"
+#include "runtime/program/graph_recorder.h"
 
 namespace giro::optim {
-namespace {
 
-using pointwise::Builder;
-using pointwise::Expression;
 using pointwise::Layout;
-using pointwise::Term;
 
-// Scalar leaves on the device, and values that depend on them alone, are the same for all elements.
-class Update {
- public:
-  Update(const UpdateRule& rule, const UpdateTensors& tensors)
-      : rule_(rule),
-        t_(tensors),
-        space_(t_.params.count() > 0 ? Shape{t_.params.count() / kGranule, kGranule} : Shape{}),
-        code_(space_, space_.rank()) {}
-
-  Expression expression() && {
-    const Term step = t_.loss_scale ? scalar(t_.step) - scalar(t_.skipped) : scalar(t_.step);
-    const Term rate = rule_.learning_rate(step);
-    rate.write(t_.learning_rate, Layout());
-    if (t_.params.count() > 0) write_elements(step.cast(DType::f32) + 1, rate);
-    return std::move(code_).take();
-  }
-
- private:
-  static constexpr std::int64_t kGranule = UpdateTensors::kGranule;
-
-  Term scalar(const Tensor& leaf) { return {code_, code_.read(leaf, Layout())}; }
-  Layout flat() const { return pointwise::broadcast_layout(space_, space_); }
-  Term elements(const Tensor& buffer) { return {code_, code_.read(buffer, flat())}; }
-
-  // Writes `after`, or `before` if gradients that are not finite cause the update to be skipped.
-  void write(const Tensor& buffer, const Term& before, const Term& after) {
-    const Term kept = t_.loss_scale ? where(is_finite(scalar(t_.squared_norm)), after, before) : after;
-    kept.write(buffer, flat());
-  }
-
-  // The factor on the gradients, from clipping and from undoing the loss scale.
-  std::optional<Term> gradient_scale() {
-    std::optional<Term> scale;
-    if (t_.loss_scale) scale = 1 / scalar(t_.loss_scale);  // a power of two, so nothing is rounded
-    if (rule_.max_norm > 0) {
-      const Term norm = scale ? sqrt(scalar(t_.squared_norm)) * *scale : sqrt(scalar(t_.squared_norm));
-      // A NaN norm scales by NaN: clipping must not hide it.
-      const Term clip = where(norm <= rule_.max_norm, 1, rule_.max_norm / norm);
-      scale = scale ? clip * *scale : clip;
-    }
-    return scale;
-  }
-
-  // 1 - beta^t, without cancellation.
-  static Term correction(double beta, const Term& t) { return -expm1(t * std::log(beta)); }
-
-  void write_elements(const Term& t, const Term& rate) {
-    const Term param = elements(t_.params);
-    const std::optional<Term> scale = gradient_scale();
-    const Term g = scale ? *scale * elements(t_.grads) : elements(t_.grads);
-    Term direction = g;
-    if (rule_.rule == Rule::adam) {
-      const Term mu = elements(t_.mu), nu = elements(t_.nu);
-      const Term new_mu = rule_.beta1 * mu + (1 - rule_.beta1) * g;
-      const Term new_nu = rule_.beta2 * nu + (1 - rule_.beta2) * (g * g);
-      write(t_.mu, mu, new_mu);
-      write(t_.nu, nu, new_nu);
-      const Term first = 1 / correction(rule_.beta1, t), second = 1 / correction(rule_.beta2, t);
-      direction = (new_mu * first) / (sqrt(new_nu * second) + rule_.epsilon);
-    } else if (t_.mu) {
-      const Term mu = elements(t_.mu), new_mu = rule_.momentum * mu + g;
-      write(t_.mu, mu, new_mu);
-      direction = rule_.nesterov ? rule_.momentum * new_mu + g : new_mu;
-    }
-    Term updated = param - rate * direction;
-    if (rule_.weight_decay != 0) {
-      Term decay = rate * rule_.weight_decay;
-      if (t_.decays) decay = where(Term(code_, code_.read(t_.decays, Layout{.strides = {1}})) != 0, decay, 0);
-      updated = updated - decay * param;
-    }
-    write(t_.params, param, updated);
-  }
-
-  const UpdateRule& rule_;
-  const UpdateTensors& t_;
-  const Shape space_;  // granules
-  Builder code_;
-};
-
-Expression update_of(const UpdateRule& rule, const UpdateTensors& tensors) {
-  return Update(rule, tensors).expression();
+UpdateFrame::UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& on)
+    : t(tensors), stream(on), every(optimizer.accumulated_steps) {
+  constexpr std::int64_t kGranule = UpdateTensors::kGranule;
+  if (optimizer.is_per_leaf) return;
+  if (t.params.count() > 0) space = {t.params.count() / kGranule, kGranule};
+  code.emplace(space, space.rank());
 }
 
-}  // namespace
+Value UpdateFrame::scalar(const Tensor& leaf) {
+  for (const auto& [memory, value] : scalars) {
+    if (memory == leaf.raw()) return value;
+  }
+  const Value value = code ? Value(*code, code->read(leaf, Layout())) : Value(nn::Var(leaf, stream));
+  scalars.emplace_back(leaf.raw(), value);
+  return value;
+}
 
-void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream) {
-  checks::on_device("update",
-                    {{"params", t.params},
-                     {"grads", t.grads},
-                     {"mu", t.mu},
-                     {"nu", t.nu},
-                     {"decays", t.decays},
-                     {"step", t.step},
-                     {"learning_rate", t.learning_rate},
-                     {"squared_norm", t.squared_norm},
-                     {"loss_scale", t.loss_scale},
-                     {"skipped", t.skipped}},
-                    stream);
+Value UpdateFrame::elements(const Tensor& buffer) {
+  if (!code) return Value(nn::Var(buffer, stream));
+  if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
+  return {*code, code->read(buffer, pointwise::broadcast_layout(space, space))};
+}
+
+UpdateFrame::Kept& UpdateFrame::kept(const Moment& moment) {
+  const auto known =
+      std::find_if(moments.begin(), moments.end(), [&](const Kept& each) { return each.name == moment.name; });
+  if (known != moments.end()) return *known;
+  Tensor tensor;
+  if (needs != nullptr) {
+    needs->moments.push_back(moment);
+    const Shape shape = moment.shape.value_or(t.params.shape());
+    memory.push_back(
+        std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))));
+    tensor = Tensor(memory.back(), DType::f32, shape);
+  } else {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : t.moments) {
+      if (name == moment.name) tensor = value;
+      names.push_back(name);
+    }
+    if (std::find(names.begin(), names.end(), moment.name) == names.end()) {
+      throw Error(ErrorCode::not_found,
+                  fmt::format("update: there is no moment '{}'{}", moment.name, suggestion(moment.name, names)));
+    }
+  }
+  const Value before = elements(tensor);
+  const Value now = moment.copies_param ? where(updates() == 0, param(), before) : before;
+  moments.push_back({moment.name, tensor, before, now});
+  return moments.back();
+}
+
+Value UpdateFrame::steps() { return t.skipped ? scalar(t.step) - scalar(t.skipped) : scalar(t.step); }
+
+Value UpdateFrame::updates() { return every == 1 ? steps() : quotient(steps(), every); }
+
+Value& UpdateFrame::param() {
+  if (!params) {
+    const Value before = elements(t.params);
+    params = Kept{"", t.params, before, before};
+  }
+  return params->now;
+}
+
+Value UpdateFrame::grad() {
+  const Value raw = gradient ? *gradient : elements(t.grads);
+  return gradient_scale ? *gradient_scale * raw : raw;
+}
+
+void UpdateFrame::run(const Optimizer& optimizer) {
+  if (t.loss_scale) gradient_scale = 1 / scalar(t.loss_scale);  // a power of two, so nothing is rounded
+  Update update(*this);
+  optimizer.update(update);
+}
+
+void UpdateFrame::finish() {
+  std::optional<Value> condition;
+  if (t.must_be_finite) condition = is_finite(scalar(t.must_be_finite));
+  if (every > 1) {
+    const Value is_last = remainder(steps(), every) == every - 1;
+    condition = condition ? logical_and(*condition, is_last) : is_last;
+  }
+  std::vector<Kept> changed = moments;
+  if (params) changed.push_back(*params);
+  std::erase_if(changed, [](const Kept& each) { return !each.is_set; });
+  if (code) {
+    if (t.params.count() == 0) return;
+    for (const Kept& each : changed) {
+      const Value after = condition ? where(*condition, each.now, each.before) : each.now;
+      code->write(after.in(*code), each.memory, pointwise::broadcast_layout(space, space));
+    }
+    return;
+  }
+  // All values are computed before the first is written.
+  std::vector<nn::Var> after;
+  for (const Kept& each : changed) {
+    const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
+    const bool is_memory = std::any_of(changed.begin(), changed.end(),
+                                       [&](const Kept& other) { return other.memory.raw() == now.value().raw(); });
+    after.push_back(condition ? nn::where(condition->var(), now, each.before.var()) : is_memory ? 1.0 * now : now);
+  }
+  for (std::size_t i = 0; i < changed.size(); ++i) giro::cast(changed[i].memory, after[i].value(), stream);
+}
+
+Value Update::param() const { return frame_->param(); }
+void Update::set_param(const Value& value) const {
+  frame_->param() = value;
+  frame_->params->is_set = true;
+}
+
+Value Update::grad() const { return frame_->grad(); }
+void Update::set_grad(const Value& value) const {
+  frame_->gradient = value;
+  frame_->gradient_scale.reset();
+  frame_->gradient_is_changed = true;
+}
+void Update::scale_grad(const Value& factor) const {
+  std::optional<Value>& scale = frame_->gradient_scale;
+  scale = scale ? factor * *scale : factor;
+  frame_->gradient_is_changed = true;
+}
+
+Value Update::moment(const std::string& name, double initial) const {
+  return frame_->kept({.name = name, .initial = initial}).now;
+}
+Value Update::copy_of_param(const std::string& name) const {
+  return frame_->kept({.name = name, .copies_param = true}).now;
+}
+void Update::set_moment(const std::string& name, const Value& value) const {
+  for (UpdateFrame::Kept& each : frame_->moments) {
+    if (each.name != name) continue;
+    each.now = value;
+    each.is_set = true;
+    return;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("optimizer: the moment '{}' is set, expected a call of moment() before", name));
+}
+
+Value Update::step() const { return frame_->updates() + 1; }
+
+Value Update::correction(double beta) const { return -expm1(step() * std::log(beta)); }
+
+Value Update::rate(const LearningRate& rate) const {
+  UpdateFrame& frame = *frame_;
+  Value value = rate(frame.updates());
+  if (frame.t.learning_rate_scale) value = value * frame.scalar(frame.t.learning_rate_scale);
+  if (frame.needs != nullptr) frame.needs->rates.push_back(rate);
+  if (frame.t.learning_rate && !frame.has_rate) {
+    frame.has_rate = true;
+    if (frame.code) {
+      frame.code->write(value.in(*frame.code), frame.t.learning_rate, Layout());
+    } else {
+      giro::cast(frame.t.learning_rate, value.var().value(), frame.stream);
+    }
+  }
+  return value;
+}
+
+Value Update::gradient_norm() const {
+  UpdateFrame& frame = *frame_;
+  if (frame.gradient_is_changed) {
+    throw Error(ErrorCode::unsupported,
+                "optimizer: the gradients' norm is needed after they were changed, expected clip_by_global_norm to "
+                "stand outside of what changes them");
+  }
+  if (frame.needs != nullptr) frame.needs->norm = true;
+  checks::has_dtype("update", {"squared_norm", frame.t.squared_norm}, DType::f32);
+  const Value norm = sqrt(frame.scalar(frame.t.squared_norm));
+  return frame.gradient_scale ? norm * *frame.gradient_scale : norm;
+}
+
+Value Update::decays() const {
+  UpdateFrame& frame = *frame_;
+  if (!frame.code) return frame.leaf_decays;
+  if (!frame.t.decays || frame.t.params.count() == 0) return true;
+  pointwise::Builder& code = *frame.code;
+  const std::array operands{code.read(frame.t.decays, Layout{.strides = {1}}), code.constant(DType::u8, 0)};
+  return {code, code.apply(pointwise::functions::not_equal, DType::boolean, operands)};
+}
+
+nn::Var LeafUpdate::step() const { return nn::cast(update_.step().var(), DType::f32); }
+
+nn::Var LeafUpdate::moment(const std::string& name, const Shape& shape, double initial) const {
+  return update_.frame_->kept({.name = name, .shape = shape, .initial = initial}).now.var();
+}
+
+Optimizer make(std::string name, std::function<void(Update&)> update, DecayMask decay_mask) {
+  return {.name = std::move(name), .update = std::move(update), .decay_mask = std::move(decay_mask)};
+}
+
+Optimizer make_per_leaf(std::string name, const std::function<void(LeafUpdate&)>& update, DecayMask decay_mask) {
+  const auto of_leaf = [update](Update& u) {
+    LeafUpdate leaf(u);
+    update(leaf);
+  };
+  return {.name = std::move(name), .update = of_leaf, .is_per_leaf = true, .decay_mask = std::move(decay_mask)};
+}
+
+Optimizer wrap(const std::string& name, const Optimizer& inner,
+               const std::function<void(Update&, const Optimizer&)>& update) {
+  Optimizer result = inner;
+  result.name = fmt::format("{}({})", name, inner.name);
+  if (inner.of_leaves) {
+    result.of_leaves = [=](const std::vector<LeafSpec>& params) {
+      auto optimizers = inner.of_leaves(params);
+      std::map<std::shared_ptr<const Optimizer>, std::shared_ptr<const Optimizer>> wrapped;
+      for (auto& each : optimizers) {
+        auto& outer = wrapped[each];
+        if (!outer) outer = std::make_shared<const Optimizer>(wrap(name, *each, update));
+        each = outer;
+      }
+      return optimizers;
+    };
+  } else if (inner.update) {
+    result.update = [=](Update& u) { update(u, inner); };
+  }
+  return result;
+}
+
+UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream& stream) {
+  UpdateNeeds needs;
+  if (!optimizer.update) return needs;
+  detail::GraphRecorder::dry_run(stream, [&] {
+    std::vector<std::shared_ptr<const Buffer>> memory;
+    const auto tensor = [&](const Shape& shape, DType dtype = DType::f32) {
+      const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+      return Tensor(memory.emplace_back(std::make_shared<const Buffer>(stream.allocate(bytes))), dtype, shape);
+    };
+    const Shape shape = optimizer.is_per_leaf ? leaf : Shape{UpdateTensors::kGranule};
+    const UpdateTensors tensors{.params = tensor(shape),
+                                .grads = tensor(shape),
+                                .step = tensor({}, DType::i64),
+                                .learning_rate_scale = tensor({}),
+                                .squared_norm = tensor({})};
+    UpdateFrame frame(optimizer, tensors, stream);
+    frame.needs = &needs;
+    frame.run(optimizer);
+    frame.finish();
+    if (!frame.code) return;
+    for (const pointwise::Instruction& each : (*std::move(frame.code)).take().code) {
+      if (each.kind == pointwise::Instruction::Kind::constant) needs.numbers.push_back(each.number);
+    }
+  });
+  return needs;
+}
+
+void update_leaf(const Optimizer& optimizer, const UpdateTensors& tensors, bool decays, const Stream& stream) {
+  UpdateFrame frame(optimizer, tensors, stream);
+  frame.leaf_decays = decays;
+  frame.run(optimizer);
+  frame.finish();
+}
+
+void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Stream& stream) {
+  tensors.moments = {{"accumulated", sum}};
+  tensors.learning_rate = {};
+  const Optimizer add = make("accumulate", [steps](Update& u) {
+    const Value is_first = remainder(u.step() - 1, steps) == 0, before = u.moment("accumulated");
+    const Value part = u.grad() / static_cast<double>(steps);
+    u.set_moment("accumulated", where(is_first, part, before + part));
+  });
+  update(add, tensors, stream);
+}
+
+void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& stream) {
+  if (optimizer.of_leaves || optimizer.is_per_leaf) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("update: {} treats leaves apart, expected an optimizer of flat buffers", optimizer.name));
+  }
+  const auto check_on_device = [&](const checks::Argument& argument) {
+    checks::on_device("update", {argument}, stream);
+  };
   const auto check_flat = [&](const checks::Argument& argument) {
+    check_on_device(argument);
     checks::has_dtype("update", argument, DType::f32);
     checks::has_shape("update", argument, t.params.shape());
     if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
@@ -127,35 +305,42 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
                               argument.tensor.raw(), UpdateTensors::kAlignment));
     }
   };
+  const auto check_scalar = [&](const checks::Argument& argument, DType dtype) {
+    if (!argument.tensor) return;
+    check_on_device(argument);
+    checks::has_dtype("update", argument, dtype);
+    checks::has_shape("update", argument, {});
+  };
   checks::has_rank("update", {"params", t.params}, 1);
   check_flat({"params", t.params});
   check_flat({"grads", t.grads});
-  const bool adam = rule.rule == Rule::adam;
-  if (t.mu || adam || rule.momentum != 0) check_flat({"mu", t.mu});
-  if (adam) check_flat({"nu", t.nu});
+  for (const auto& [name, moment] : t.moments) check_flat({name, moment});
   if (t.params.count() % UpdateTensors::kGranule != 0) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("update: params is {}, expected a multiple of {} elements",
                                                        to_string(t.params), UpdateTensors::kGranule));
   }
   if (t.decays) {
+    check_on_device({"decays", t.decays});
     checks::has_dtype("update", {"decays", t.decays}, DType::u8);
     checks::has_shape("update", {"decays", t.decays}, {t.params.count() / UpdateTensors::kGranule});
   }
   checks::has_dtype("update", {"step", t.step}, DType::i64);
-  checks::has_shape("update", {"step", t.step}, {});
-  checks::has_dtype("update", {"learning_rate", t.learning_rate}, DType::f32);
-  checks::has_shape("update", {"learning_rate", t.learning_rate}, {});
-  if (t.loss_scale) {
-    checks::has_dtype("update", {"loss_scale", t.loss_scale}, DType::f32);
-    checks::has_shape("update", {"loss_scale", t.loss_scale}, {});
-    checks::has_dtype("update", {"skipped", t.skipped}, DType::i64);
-    checks::has_shape("update", {"skipped", t.skipped}, {});
+  check_scalar({"step", t.step}, DType::i64);
+  check_scalar({"skipped", t.skipped}, DType::i64);
+  for (const auto& argument : std::initializer_list<checks::Argument>{{"learning_rate", t.learning_rate},
+                                                                      {"learning_rate_scale", t.learning_rate_scale},
+                                                                      {"squared_norm", t.squared_norm},
+                                                                      {"must_be_finite", t.must_be_finite},
+                                                                      {"loss_scale", t.loss_scale}}) {
+    check_scalar(argument, DType::f32);
   }
-  if (rule.max_norm > 0 || t.loss_scale) {
-    checks::has_dtype("update", {"squared_norm", t.squared_norm}, DType::f32);
-    checks::has_shape("update", {"squared_norm", t.squared_norm}, {});
-  }
-  queue("update", update_of(rule, t), stream);
+  if (!optimizer.update) return;
+  UpdateFrame frame(optimizer, t, stream);
+  frame.run(optimizer);
+  frame.finish();
+  // Without what the function has read or computed in vain.
+  const pointwise::Expression expression = pointwise::without_write((*std::move(frame.code)).take(), {});
+  if (!expression.writes.empty()) queue("update", expression, stream);
 }
 
 }  // namespace giro::optim

@@ -1,51 +1,139 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/learning_rate.h>
+#include <giro/kernels/optim/value.h>
+#include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro::optim {
 
-enum class Rule { sgd, adam };
+struct UpdateFrame;  // private
 
-// An optimizer's arithmetic as plain numbers.
-struct UpdateRule {
-  Rule rule = Rule::sgd;
-  LearningRate learning_rate = 0.0;
-  double momentum = 0;  // sgd
-  bool nesterov = false;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam
-  double weight_decay = 0;                            // decoupled, times the learning rate
-  double max_norm = 0;                                // clip the gradients' global norm; 0: no clipping
+// What an optimizer's function sees: the values of one update, each as set last. A function has no other effects and
+// takes the same path each time; a choice by the step is a where().
+class Update {
+ public:
+  Value param() const;
+  void set_param(const Value& value) const;
+  Value grad() const;
+  void set_grad(const Value& value) const;
+  // Multiplies grad(). A scalar factor is combined with the others before it meets the elements.
+  void scale_grad(const Value& factor) const;
+
+  // A value per element that the state keeps from update to update, as opt_state/<name>. It starts with `initial`.
+  Value moment(const std::string& name, double initial = 0) const;
+  // The same, but before the first update it is the parameter.
+  Value copy_of_param(const std::string& name) const;
+  void set_moment(const std::string& name, const Value& value) const;
+
+  // Scalars. The number of this update, counted from 1, which is whole: remainder(u.step(), 5) == 0.
+  Value step() const;
+  // 1 - beta^step, without cancellation.
+  Value correction(double beta) const;
+  // The rate of this update, times the state's learning_rate_scale.
+  Value rate(const LearningRate& rate) const;
+  // The L2 norm of all gradients of the state together, as they are before set_grad and scale_grad.
+  // Error(unsupported) after one of those.
+  Value gradient_norm() const;
+  // Whether weight decay applies to the parameter; a condition.
+  Value decays() const;
+
+ private:
+  friend class LeafUpdate;
+  friend struct UpdateFrame;
+  explicit Update(UpdateFrame& frame) : frame_(&frame) {}
+  UpdateFrame* frame_;
 };
 
-// The flat buffers of an update: f32, all of the same count, which is a multiple of kGranule, and aligned to kAlignment
-// bytes.
+// What a per-leaf optimizer's function sees: the same for one leaf at a time, as Vars of the leaf's shape. Any op of
+// Vars may be used.
+class LeafUpdate {
+ public:
+  explicit LeafUpdate(Update& update) : update_(update) {}
+  nn::Var param() const { return update_.param().var(); }
+  void set_param(const nn::Var& value) const { update_.set_param(Value(value)); }
+  nn::Var grad() const { return update_.grad().var(); }
+  // A moment of any shape; without one, of the leaf's.
+  nn::Var moment(const std::string& name, double initial = 0) const { return update_.moment(name, initial).var(); }
+  nn::Var moment(const std::string& name, const Shape& shape, double initial = 0) const;
+  void set_moment(const std::string& name, const nn::Var& value) const { update_.set_moment(name, Value(value)); }
+  nn::Var step() const;  // f32
+  nn::Var correction(double beta) const { return update_.correction(beta).var(); }
+  nn::Var rate(const LearningRate& rate) const { return update_.rate(rate).var(); }
+  bool decays() const { return update_.decays().number() != 0; }
+  // The update as an elementwise optimizer sees it.
+  Update& elementwise() const { return update_; }
+
+ private:
+  Update& update_;
+};
+
+// Which parameters weight decay applies to, by their path below params, such as "dense0/kernel". Empty: all.
+using DecayMask = std::function<bool(const std::string& path)>;
+
+// An optimizer as a plain value; its moments live in the state.
+struct Optimizer {
+  std::string name;
+  // Queues nothing but what sets the values of the update. Empty: the parameters do not change.
+  std::function<void(Update&)> update = {};
+  bool is_per_leaf = false;
+  DecayMask decay_mask = {};
+  // If given, the optimizer of each leaf of params; neighbours that share one are updated together.
+  std::function<std::vector<std::shared_ptr<const Optimizer>>(const std::vector<LeafSpec>& params)> of_leaves = {};
+  int accumulated_steps = 1;
+};
+
+// An optimizer whose update is an expression: one launch over all parameters.
+//
+//   optim::Optimizer lion(const optim::LearningRate& rate, double b1, double b2) {
+//     return optim::make("lion", [=](optim::Update& u) {
+//       const auto m = u.moment("mu");
+//       u.set_param(u.param() - u.rate(rate) * sign(b1 * m + (1 - b1) * u.grad()));
+//       u.set_moment("mu", b2 * m + (1 - b2) * u.grad());
+//     });
+//   }
+//
+// Errors: those of Value, when a state is created with it; invalid_argument for a moment that is set but not read.
+Optimizer make(std::string name, std::function<void(Update&)> update, DecayMask decay_mask = {});
+// One whose update needs more than elementwise ops: products, reductions, moments of other shapes. It takes several
+// launches for each leaf. With a partitioner that divides the params, creating a state is Error(unsupported).
+Optimizer make_per_leaf(std::string name, const std::function<void(LeafUpdate&)>& update, DecayMask decay_mask = {});
+// An optimizer around another: update(u, inner) calls inner.update(u) and may set values before and after that.
+Optimizer wrap(const std::string& name, const Optimizer& inner,
+               const std::function<void(Update&, const Optimizer& inner)>& update);
+
+// The memory of an update: flat f32 buffers, all of the same count, which is a multiple of kGranule, and aligned to
+// kAlignment bytes.
 struct UpdateTensors {
   static constexpr int kGranule = 16;
   static constexpr std::size_t kAlignment = 16;
 
-  Tensor params{};         // read and written
-  Tensor grads{};          // read
-  Tensor mu{};             // momentum or first moment; empty if the rule has none
-  Tensor nu{};             // adam's second moment
-  Tensor decays{};         // u8, one per granule: whether weight decay applies; empty: everywhere
-  Tensor step{};           // i64 scalar, read: updates made so far
-  Tensor learning_rate{};  // f32 scalar, written
-  Tensor squared_norm{};   // f32 scalar, sum of squares of grads; read if max_norm > 0 or there is a loss_scale
-  Tensor loss_scale{};     // f32 scalar that grads are multiplied by; empty: 1
-  Tensor skipped{};        // i64 scalar, read with loss_scale: how many of `step` updates were skipped
+  Tensor params{};                                        // read and written
+  Tensor grads{};                                         // read
+  std::vector<std::pair<std::string, Tensor>> moments{};  // read and written; by name
+  Tensor decays{};               // u8, one per granule: whether weight decay applies; empty: everywhere
+  Tensor step{};                 // i64 scalar, read: steps made so far
+  Tensor learning_rate{};        // f32 scalar: where the first rate goes; may be empty
+  Tensor learning_rate_scale{};  // f32 scalar; empty: 1
+  Tensor squared_norm{};         // f32 scalar, sum of squares of the state's grads, for an optimizer that reads it
+  Tensor must_be_finite{};       // f32 scalar: only learning_rate changes if it is not finite; may be empty
+  Tensor loss_scale{};           // f32 scalar that grads are multiplied by; empty: 1
+  Tensor skipped{};              // i64 scalar: how many of the steps were skipped; empty: none
 };
 
-// One launch over the flat buffers. With t = step - skipped + 1 and g = grads / loss_scale min(1, max_norm / norm),
-// where norm is the norm of grads / loss_scale:
-//   sgd:  mu = momentum mu + g;  params -= lr (nesterov ? momentum mu + g : mu) + lr weight_decay params
-//   adam: mu = b1 mu + (1-b1) g;  nu = b2 nu + (1-b2) g^2;
-//         params -= lr (mu/(1-b1^t) / (sqrt(nu/(1-b2^t)) + eps) + weight_decay params)
-// With a loss_scale, only learning_rate changes if squared_norm is not finite.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a buffer that is not aligned.
-void update(const UpdateRule& rule, const UpdateTensors& tensors, const Stream& stream);
+// One update over flat buffers, in one launch. Errors: shape_mismatch, dtype_mismatch, device_mismatch;
+// invalid_argument for a buffer that is not aligned; not_found for a moment that is not there; unsupported for an
+// optimizer that is per leaf or by path.
+void update(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& stream);
 
 }  // namespace giro::optim

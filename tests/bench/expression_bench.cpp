@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/optim/update.h>
+#include <giro/kernels/optim/optimizer.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
 
@@ -199,11 +199,10 @@ void adamw(benchmark::State& state) {
   use_one_thread_or_as_told();
   const Stream stream(Device::cpu());
   const Graph graph = Graph::record(stream, [&] {
-    optim::update({.rule = optim::Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.01},
+    optim::update(optim::adamw(1e-3, {.weight_decay = 0.01}),
                   {.params = params->tensor(),
                    .grads = grads->tensor(),
-                   .mu = mu->tensor(),
-                   .nu = nu->tensor(),
+                   .moments = {{"mu", mu->tensor()}, {"nu", nu->tensor()}},
                    .decays = decays->tensor(),
                    .step = scalar_step,
                    .learning_rate = scalar_rate},

@@ -4,7 +4,7 @@
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
-#include <giro/kernels/optim/update.h>
+#include <giro/kernels/optim/optimizer.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/reduce.h>
@@ -307,11 +307,16 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
 
 // Publishes on one ring several times in a row, also with more than one block.
 TEST_P(FusedTest, TheUpdatePublishesTheRow) {
-  const optim::UpdateRule adamw{.rule = optim::Rule::adam, .learning_rate = 0.01, .weight_decay = 0.1};
-  // The norm is stored in a temporary.
-  const optim::UpdateRule clipped{.rule = optim::Rule::adam, .learning_rate = 0.01, .max_norm = 0.5};
-  const optim::UpdateRule momentum{.learning_rate = 0.1, .momentum = 0.9}, sgd{.learning_rate = 0.1};
-  for (const optim::UpdateRule& rule : {adamw, clipped, momentum, sgd}) {
+  struct Rule {
+    optim::Optimizer optimizer;
+    std::vector<const char*> moments;
+    bool clips = false;  // the norm is stored in a temporary
+  };
+  const Rule rules[] = {{optim::adamw(0.01, {.weight_decay = 0.1}), {"mu", "nu"}},
+                        {optim::clip_by_global_norm(0.5, optim::adam(0.01)), {"mu", "nu"}, true},
+                        {optim::sgd(0.1, {.momentum = 0.9}), {"mu"}},
+                        {optim::sgd(0.1), {}}};
+  for (const Rule& rule : rules) {
     for (const std::int64_t count : {0, 16, 1024, 1040, 70'000}) {
       const Array flat = random_.uniform({count}, 0.1, 1), step{DType::i64, {}, {6}}, row{DType::i64, {}, {4}};
       std::vector<std::vector<double>> published;
@@ -321,28 +326,24 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
           const RowRing ring{.words = static_cast<std::uint64_t*>(memory.data()), .capacity = 2, .columns = 3};
           ring.begin(4);
           for (std::size_t i = 0; i < in.size(); ++i) s.copy(out[i].raw(), in[i].raw(), in[i].bytes());
-          const bool has_mu = rule.rule == optim::Rule::adam || rule.momentum > 0;
-          optim::UpdateTensors tensors{.params = out[0],
-                                       .grads = in[1],
-                                       .mu = has_mu ? out[2] : Tensor(),
-                                       .nu = rule.rule == optim::Rule::adam ? out[3] : Tensor(),
-                                       .step = out[4],
-                                       .learning_rate = out[6]};
+          optim::UpdateTensors tensors{.params = out[0], .grads = in[1], .step = out[4], .learning_rate = out[6]};
+          for (std::size_t i = 0; i < rule.moments.size(); ++i)
+            tensors.moments.emplace_back(rule.moments[i], out[2 + i]);
           const std::vector<Tensor> scalars{out[6], out[4], out[5]};
           const auto step = [&] {
             const Buffer norm = s.allocate(sizeof(float));
-            if (rule.max_norm > 0) {
+            if (rule.clips) {
               tensors.squared_norm = Tensor(norm.data(), DType::f32, {}, device());
               sum_of_squares(tensors.squared_norm, tensors.grads, s);
             }
-            optim::update(rule, tensors, s);
+            optim::update(rule.optimizer, tensors, s);
             increment(out[4], 1, s);
             publish_row(ring, out[5], scalars, s);
           };
           if (fused) {
             const Graph graph = rules::record(s, step);
             EXPECT_EQ(graph.program().nodes().size(),
-                      (device().is_cuda() ? 1u : 2u) + (rule.max_norm > 0 && count > 0 ? 1u : 0u));
+                      (device().is_cuda() ? 1u : 2u) + (rule.clips && count > 0 ? 1u : 0u));
             graph.replay(s, 3);
           } else {
             for (int time = 0; time < 3; ++time) step();

@@ -1,4 +1,4 @@
-#include <giro/kernels/optim/update.h>
+#include <giro/kernels/optim/optimizer.h>
 
 #include <tuple>
 
@@ -25,16 +25,42 @@ using Values = std::vector<double>;
 
 constexpr std::int64_t kGranule = UpdateTensors::kGranule;
 
-struct Optimizer {
-  std::string name;
-  UpdateRule rule;
-  bool masked = false;  // weight decay applies to some granules only
-
-  bool adam() const { return rule.rule == Rule::adam; }
-  bool has_mu() const { return adam() || rule.momentum != 0; }
+// What a rule of the optimizers is made from, and what the reference computes.
+struct Rule {
+  bool adam = false;
+  LearningRate learning_rate = 0.0;
+  double momentum = 0;
+  bool nesterov = false;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;
+  double max_norm = 0;
 };
 
-const Optimizer kOptimizers[] = {
+optim::Optimizer optimizer_of(const Rule& rule) {
+  const optim::Optimizer plain =
+      rule.adam ? adamw(rule.learning_rate,
+                        {.b1 = rule.beta1, .b2 = rule.beta2, .eps = rule.epsilon, .weight_decay = rule.weight_decay})
+                : sgd(rule.learning_rate,
+                      {.momentum = rule.momentum, .nesterov = rule.nesterov, .weight_decay = rule.weight_decay});
+  return rule.max_norm > 0 ? clip_by_global_norm(rule.max_norm, plain) : plain;
+}
+
+struct Case {
+  std::string name;
+  Rule rule;
+  bool masked = false;  // weight decay applies to some granules only
+
+  bool adam() const { return rule.adam; }
+  bool has_mu() const { return adam() || rule.momentum != 0; }
+  // The first of `memory` as the moments.
+  std::vector<std::pair<std::string, Tensor>> moments(const Tensors& memory) const {
+    if (adam()) return {{"mu", memory[0]}, {"nu", memory[1]}};
+    if (has_mu()) return {{"mu", memory[0]}};
+    return {};
+  }
+};
+
+const Case kCases[] = {
     {"sgd", {.learning_rate = 0.1}},
     {"sgd, decay", {.learning_rate = 0.1, .weight_decay = 0.05}},
     {"sgd, masked decay", {.learning_rate = 0.1, .weight_decay = 0.05}, true},
@@ -43,11 +69,11 @@ const Optimizer kOptimizers[] = {
     {"nesterov, masked decay, clipped",
      {.learning_rate = 0.03, .momentum = 0.8, .nesterov = true, .weight_decay = 0.1, .max_norm = 0.5},
      true},
-    {"adam", {.rule = Rule::adam, .learning_rate = 1e-3}},
-    {"adam, other betas", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
-    {"adam, betas at their ends", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0, .beta2 = 0.9999999}},
-    {"adamw", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1}},
-    {"adamw, masked, clipped", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1}, true},
+    {"adam", {.adam = true, .learning_rate = 1e-3}},
+    {"adam, other betas", {.adam = true, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
+    {"adam, betas at their ends", {.adam = true, .learning_rate = 1e-2, .beta1 = 0, .beta2 = 0.9999999}},
+    {"adamw", {.adam = true, .learning_rate = 1e-3, .weight_decay = 0.1}},
+    {"adamw, masked, clipped", {.adam = true, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1}, true},
 };
 
 struct Moments {
@@ -59,9 +85,9 @@ struct Updated {
 };
 
 // One update in double, with error bounds for the same arithmetic in f32.
-Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays, std::int64_t step,
+Updated reference(const Case& o, const Moments& old, const Values& grads, const Values& decays, std::int64_t step,
                   double squared_norm) {
-  const UpdateRule& rule = o.rule;
+  const Rule& rule = o.rule;
   const double rate = static_cast<double>(rule.learning_rate(step));
   const double norm = std::sqrt(squared_norm), t = static_cast<double>(step + 1);
   const double scale = rule.max_norm > 0 && norm > rule.max_norm ? rule.max_norm / norm : 1;
@@ -109,8 +135,7 @@ class UpdateTest : public test::OpTest {
   Array mask(std::int64_t count) { return random_.integers({count / kGranule}, 0, 1, DType::u8); }
 
   // Runs one update of `o` and compares everything it writes.
-  void check_update(const Optimizer& o, const Moments& old, const Array& grads, std::int64_t step,
-                    double squared_norm) {
+  void check_update(const Case& o, const Moments& old, const Array& grads, std::int64_t step, double squared_norm) {
     const Shape shape = grads.shape;
     const Array decays = mask(shape.count());
     const Updated expected = reference(o, old, grads.values, o.masked ? decays.values : Values{}, step, squared_norm);
@@ -124,11 +149,10 @@ class UpdateTest : public test::OpTest {
         .outputs = {{DType::f32, {}, {}}, {DType::f32, shape, old.params}},
         .run =
             [=](const Tensors& out, const Tensors& in, const Stream& s) {
-              update(o.rule,
+              update(optimizer_of(o.rule),
                      {.params = out[1],
                       .grads = in[0],
-                      .mu = o.has_mu() ? out[2] : Tensor{},
-                      .nu = o.adam() ? out[3] : Tensor{},
+                      .moments = o.moments({out.begin() + 2, out.end()}),
                       .decays = o.masked ? in[1] : Tensor{},
                       .step = in[2],
                       .learning_rate = out[0],
@@ -159,7 +183,7 @@ class UpdateTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, UpdateTest, test::kDevices, test::device_name);
 
 TEST_P(UpdateTest, OneStepOfEachOptimizer) {
-  for (const Optimizer& o : kOptimizers) {
+  for (const Case& o : kCases) {
     for (const std::int64_t granules : {1, 3, 257, 6257}) {
       const std::int64_t count = granules * kGranule;
       const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
@@ -187,16 +211,7 @@ TEST_P(UpdateTest, BufferThatNeedsSeveralRounds) {
   from_host(params, values, stream());
   from_host(grads, slopes, stream());
   from_host<std::int64_t>(step, {0}, stream());
-  update({.learning_rate = 0.5},
-         {.params = params,
-          .grads = grads,
-          .mu = {},
-          .nu = {},
-          .decays = {},
-          .step = step,
-          .learning_rate = rate,
-          .squared_norm = {}},
-         stream());
+  update(sgd(0.5), {.params = params, .grads = grads, .step = step, .learning_rate = rate}, stream());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= 0.5f * slopes[i];  // exact
   EXPECT_EQ(to_host<float>(params, stream()), values);
 }
@@ -205,7 +220,7 @@ TEST_P(UpdateTest, ClippingTakesEffectAboveTheNormAlone) {
   const std::int64_t count = 5 * kGranule;
   const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
   const Array grads = flat(count, -0.5, 0.5);
-  for (Optimizer o : {kOptimizers[0], kOptimizers[4], kOptimizers[6]}) {
+  for (Case o : {kCases[0], kCases[4], kCases[6]}) {
     o.rule.max_norm = 2;
     o.name += ", clipped";
     for (const double squared_norm : {0.0, 1e-12, 1.0, 3.999, 4.0, 4.001, 16.0, 1e12}) {
@@ -224,15 +239,8 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
          .outputs = {ones, {DType::f32, {}, {}}},
          .run =
              [](const Tensors& out, const Tensors& in, const Stream& s) {
-               update({.learning_rate = 0.5, .max_norm = 1},
-                      {.params = out[0],
-                       .grads = in[0],
-                       .mu = {},
-                       .nu = {},
-                       .decays = {},
-                       .step = in[1],
-                       .learning_rate = out[1],
-                       .squared_norm = in[2]},
+               update(clip_by_global_norm(1, sgd(0.5)),
+                      {.params = out[0], .grads = in[0], .step = in[1], .learning_rate = out[1], .squared_norm = in[2]},
                       s);
              },
          .expected = {nan, {{0.5}, {0}}},
@@ -248,7 +256,7 @@ TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
   const Array grads = flat(count, -0.5, 0.5);
   Array scaled = grads;
   for (double& value : scaled.values) value *= kScale;
-  for (Optimizer o : {kOptimizers[1], kOptimizers[3], kOptimizers[8]}) {
+  for (Case o : {kCases[1], kCases[3], kCases[8]}) {
     for (const double max_norm : {0.0, 0.5}) {
       o.rule.max_norm = max_norm;
       const double squared_norm = 3.5;
@@ -262,14 +270,14 @@ TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
                         .outputs = {{DType::f32, {}, {}}, {DType::f32, {count}, old.params}},
                         .run =
                             [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                              update(o.rule,
+                              update(optimizer_of(o.rule),
                                      {.params = out[1],
                                       .grads = in[0],
-                                      .mu = o.has_mu() ? out[2] : Tensor{},
-                                      .nu = o.adam() ? out[3] : Tensor{},
+                                      .moments = o.moments({out.begin() + 2, out.end()}),
                                       .step = in[1],
                                       .learning_rate = out[0],
                                       .squared_norm = in[2],
+                                      .must_be_finite = is_scaled ? in[2] : Tensor{},
                                       .loss_scale = is_scaled ? in[3] : Tensor{},
                                       .skipped = is_scaled ? in[4] : Tensor{}},
                                      s);
@@ -300,14 +308,15 @@ TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
 }
 
 TEST_P(UpdateTest, LossScaleFollowsTheGradients) {
-  struct Case {
+  struct Scaling {
     double scale, good_steps, skipped, norm;
     double new_scale, new_good_steps, new_skipped;
   };
-  for (const Case& c : {Case{65536, 0, 0, 3, 65536, 1, 0}, Case{65536, 1998, 1, 0, 65536, 1999, 1},
-                        Case{65536, 1999, 1, 3, 131072, 0, 1}, Case{65536, 1999, 1, test::kInfinity, 32768, 0, 2},
-                        Case{65536, 7, 0, test::kNaN, 32768, 0, 1}, Case{1, 3, 4, test::kNaN, 1, 0, 5},
-                        Case{0x1p126, 1999, 0, 1, 0x1p126, 0, 0}}) {
+  for (const Scaling& c :
+       {Scaling{65536, 0, 0, 3, 65536, 1, 0}, Scaling{65536, 1998, 1, 0, 65536, 1999, 1},
+        Scaling{65536, 1999, 1, 3, 131072, 0, 1}, Scaling{65536, 1999, 1, test::kInfinity, 32768, 0, 2},
+        Scaling{65536, 7, 0, test::kNaN, 32768, 0, 1}, Scaling{1, 3, 4, test::kNaN, 1, 0, 5},
+        Scaling{0x1p126, 1999, 0, 1, 0x1p126, 0, 0}}) {
     check({.name = fmt::format("{} after {} good steps, norm {}", c.scale, c.good_steps, c.norm),
            .inputs = {{DType::f32, {}, {c.norm}}},
            .outputs = {{DType::f32, {}, {c.scale}}, {DType::i64, {}, {c.good_steps}}, {DType::i64, {}, {c.skipped}}},
@@ -326,7 +335,7 @@ TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
   const std::int64_t count = 3 * kGranule;
   const Values zeros(static_cast<std::size_t>(count), 0.0);
   const Moments old{flat(count, -1, 1).values, zeros, zeros};
-  for (const Optimizer& o : kOptimizers) {
+  for (const Case& o : kCases) {
     if (o.rule.weight_decay == 0) check_update(o, old, {DType::f32, {count}, zeros}, 0, 0);
   }
 }
@@ -350,11 +359,10 @@ TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
       const Buffer memory = stream().allocate(sizeof(float));
       const Tensor norm(memory.data(), DType::f32, {}, device());
       sum_of_squares(norm, grads, stream());
-      update({.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1},
+      update(clip_by_global_norm(1, adamw(1e-3, {.weight_decay = 0.1})),
              {.params = params,
               .grads = grads,
-              .mu = mu,
-              .nu = nu,
+              .moments = {{"mu", mu}, {"nu", nu}},
               .step = step,
               .learning_rate = rate,
               .squared_norm = norm},
@@ -381,7 +389,7 @@ TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
 TEST_P(UpdateTest, ManyRecordedSteps) {
   constexpr int kSteps = 50;
   const std::int64_t count = 9 * kGranule;
-  for (Optimizer o : kOptimizers) {
+  for (Case o : kCases) {
     SCOPED_TRACE(o.name);
     o.rule.learning_rate = warmup_cosine(o.adam() ? 1e-2 : 0.05, 5, 40, 0, 1e-4);
     const Tensor params = tensor({count}), grads = tensor({count}), mu = tensor({count}), nu = tensor({count});
@@ -401,11 +409,10 @@ TEST_P(UpdateTest, ManyRecordedSteps) {
 
     const Graph graph = Graph::record(stream(), [&] {
       sum_of_squares(squared_norm, grads, stream());
-      update(o.rule,
+      update(optimizer_of(o.rule),
              {.params = params,
               .grads = grads,
-              .mu = o.has_mu() ? mu : Tensor{},
-              .nu = o.adam() ? nu : Tensor{},
+              .moments = o.moments({mu, nu}),
               .decays = o.masked ? decays : Tensor{},
               .step = step,
               .learning_rate = rate,
@@ -470,6 +477,37 @@ std::vector<Schedule> schedules() {
        [](double s) { return 0.1 * (s >= 1000 ? 0.1 : 1) * (s >= 2000 ? 0.5 : 1) * (s >= 2001 ? 4 : 1); },
        {0, 999, 1000, 1001, 1999, 2000, 2001, 2002, 1'000'000}},
       {"from the start", piecewise_constant(0.1, {{0, 0.5}}), [](double) { return 0.05; }, {0, 1}},
+      {"polynomial",
+       polynomial(0.3, 0.1, 2, 50),
+       [](double s) { return 0.1 + 0.2 * std::pow(1 - std::min(1.0, s / 50), 2); },
+       {0, 1, 25, 49, 50, 51, 1'000'000}},
+      {"linear, rising", linear(0.1, 0.4, 10), [](double s) { return 0.1 + 0.03 * std::min(10.0, s); }, {0, 3, 10, 11}},
+      {"exponential",
+       exponential_decay(0.4, 100, 0.5),
+       [](double s) { return 0.4 * std::pow(0.5, s / 100); },
+       {0, 1, 150}},
+      {"staircase",
+       exponential_decay(0.4, 100, 0.5, {.staircase = true, .end = 0.06}),
+       [](double s) { return std::max(0.06, 0.4 * std::pow(0.5, std::floor(s / 100))); },
+       {0, 99, 100, 199, 250, 1000}},
+      {"inverse square root",
+       inverse_sqrt(0.5, 16),
+       [](double s) { return s < 16 ? 0.5 * s / 16 : 0.5 * std::sqrt(16 / s); },
+       {0, 1, 15, 16, 17, 64, 100'000}},
+      {"joined",
+       join({warmup(0.4, 10), 0.3, cosine(0.3, 20)}, {10, 30}),
+       [](double s) { return s < 10   ? 0.04 * s
+                             : s < 30 ? 0.3
+                                      : half_cosine(0.3, 0, (s - 30) / 20); },
+       {0, 9, 10, 29, 30, 40, 50, 51}},
+      {"of numbers alone",
+       LearningRate([](const Value&) { return sqrt(Value(4)) * 0.5 - maximum(0.25, quotient(Value(7), 9)); }),
+       [](double) { return 0.75; },
+       {0, 3}},
+      {"a user's own",
+       LearningRate([](const Value& step) { return where(step < 5, 0.25, 0.5 * rsqrt(step)); }),
+       [](double s) { return s < 5 ? 0.25 : 0.5 / std::sqrt(s); },
+       {0, 4, 5, 100}},
   };
 }
 
@@ -492,19 +530,28 @@ TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
              .outputs = {zeros, {DType::f32, {}, {}}},
              .run =
                  [&](const Tensors& out, const Tensors& in, const Stream& s) {
-                   update({.learning_rate = schedule.rate},
-                          {.params = out[0],
-                           .grads = in[0],
-                           .mu = {},
-                           .nu = {},
-                           .decays = {},
-                           .step = in[1],
-                           .learning_rate = out[1],
-                           .squared_norm = {}},
-                          s);
+                   update(sgd(schedule.rate),
+                          {.params = out[0], .grads = in[0], .step = in[1], .learning_rate = out[1]}, s);
                  },
              .expected = {{zeros.values, zeros.values}, {{wanted}, {8 * kUnit * 0.5}}},
              .alignment = kLeafAlignment});
+    }
+  }
+}
+
+TEST_P(UpdateTest, TheHostKnowsTheDevicesLearningRate) {
+  const Tensor params = tensor({kGranule}), rate = tensor({}), scale = tensor({}), at = tensor({}, DType::i64);
+  fill(params, 0, stream());
+  fill(scale, 0.5, stream());
+  for (const Schedule& schedule : schedules()) {
+    for (const std::int64_t step : schedule.steps) {
+      from_host<std::int64_t>(at, {step}, stream());
+      update(sgd(schedule.rate), {.params = params, .grads = params, .step = at, .learning_rate = rate}, stream());
+      EXPECT_EQ(to_host<float>(rate, stream()).front(), schedule.rate(step)) << schedule.name << " at " << step;
+      update(sgd(schedule.rate),
+             {.params = params, .grads = params, .step = at, .learning_rate = rate, .learning_rate_scale = scale},
+             stream());
+      EXPECT_EQ(to_host<float>(rate, stream()).front(), schedule.rate(step) / 2) << schedule.name << " at " << step;
     }
   }
 }
@@ -524,33 +571,40 @@ TEST_P(UpdateTest, SchedulesRefuseBadNumbers) {
   refuses({"20", "10"}, [] { return piecewise_constant(0.1, {{20, 0.5}, {10, 0.5}}); });
   refuses({"20"}, [] { return piecewise_constant(0.1, {{20, 0.5}, {20, 0.5}}); });
   refuses({"-3"}, [] { return piecewise_constant(0.1, {{20, -3}}); });
-  refuses({"9", "8"}, [] {
-    return piecewise_constant(1, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}, {9, 1}});
-  });
+  refuses({"0", "step"}, [] { return linear(0.1, 0, 0); });
+  refuses({"-0.5"}, [] { return polynomial(0.1, -0.5, 2, 10); });
+  refuses({"nan"}, [] { return exponential_decay(0.1, 10, test::kNaN); });
+  refuses({"0", "step"}, [] { return inverse_sqrt(0.1, 0); });
+  refuses({"1 schedules", "1 boundaries"}, [] { return join({constant(1)}, {5}); });
+  refuses({"5", "7"}, [] { return join({1.0, 2.0, 3.0}, {7, 5}); });
 }
 
 TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
-  const UpdateRule adam{.rule = Rule::adam, .learning_rate = 0.1, .max_norm = 1};
+  const Optimizer clipped = clip_by_global_norm(1, adam(0.1));
   const UpdateTensors good{.params = tensor({32}),
                            .grads = tensor({32}),
-                           .mu = tensor({32}),
-                           .nu = tensor({32}),
+                           .moments = {{"mu", tensor({32})}, {"nu", tensor({32})}},
                            .decays = tensor({2}, DType::u8),
                            .step = tensor({}, DType::i64),
                            .learning_rate = tensor({}),
+                           .learning_rate_scale = tensor({}),
                            .squared_norm = tensor({})};
   const auto with = [&](Tensor UpdateTensors::*field, const Tensor& bad) {
     UpdateTensors tensors = good;
     tensors.*field = bad;
-    return [=, this] { update(adam, tensors, stream()); };
+    return [=, this] { update(clipped, tensors, stream()); };
+  };
+  const auto with_moments = [&](std::vector<std::pair<std::string, Tensor>> moments) {
+    UpdateTensors tensors = good;
+    tensors.moments = std::move(moments);
+    return [=, this] { update(clipped, tensors, stream()); };
   };
   expect_shape_error({32}, {48}, with(&UpdateTensors::grads, tensor({48})));
-  expect_shape_error({32}, {2, 16}, with(&UpdateTensors::mu, tensor({2, 16})));
-  expect_shape_error({32}, {16}, with(&UpdateTensors::nu, tensor({16})));
+  expect_shape_error({32}, {2, 16}, with_moments({{"mu", tensor({2, 16})}, {"nu", tensor({32})}}));
+  expect_shape_error({32}, {16}, with_moments({{"mu", tensor({32})}, {"nu", tensor({16})}}));
   expect_shape_error({2}, {32}, with(&UpdateTensors::decays, tensor({32}, DType::u8)));
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{1})}, with(&UpdateTensors::step, tensor({1}, DType::i64)));
-  expect_error(ErrorCode::shape_mismatch, {"nu"}, with(&UpdateTensors::nu, {}));
-  expect_error(ErrorCode::shape_mismatch, {"learning_rate"}, with(&UpdateTensors::learning_rate, {}));
+  expect_error(ErrorCode::not_found, {"nu"}, with_moments({{"mu", tensor({32})}}));
   expect_error(ErrorCode::shape_mismatch, {"squared_norm"}, with(&UpdateTensors::squared_norm, {}));
   expect_error(ErrorCode::invalid_argument, {"grads", "16 bytes"},
                with(&UpdateTensors::grads, tensor({33}).rows(1, 33)));
@@ -559,13 +613,15 @@ TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
   expect_dtype_error(DType::i64, DType::i32, with(&UpdateTensors::step, tensor({}, DType::i32)));
   expect_dtype_error(DType::f32, DType::f64, with(&UpdateTensors::learning_rate, tensor({}, DType::f64)));
   for (const auto field :
-       {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::mu, &UpdateTensors::nu, &UpdateTensors::decays,
-        &UpdateTensors::step, &UpdateTensors::learning_rate, &UpdateTensors::squared_norm}) {
+       {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::decays, &UpdateTensors::step,
+        &UpdateTensors::learning_rate, &UpdateTensors::learning_rate_scale, &UpdateTensors::squared_norm}) {
     expect_device_error(with(field, elsewhere(good.*field)));
   }
   UpdateTensors odd = good;
-  odd.params = odd.grads = odd.mu = odd.nu = tensor({17});
-  expect_error(ErrorCode::shape_mismatch, {"17", "16"}, [&] { update(adam, odd, stream()); });
+  odd.params = odd.grads = tensor({17});
+  odd.moments = {{"mu", tensor({17})}, {"nu", tensor({17})}};
+  expect_error(ErrorCode::shape_mismatch, {"17", "16"}, [&] { update(clipped, odd, stream()); });
+  expect_error(ErrorCode::unsupported, {"muon"}, [&] { update(muon(0.1), good, stream()); });
 }
 
 }  // namespace

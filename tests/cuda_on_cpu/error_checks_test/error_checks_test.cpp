@@ -19,7 +19,7 @@
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
-#include <giro/kernels/optim/update.h>
+#include <giro/kernels/optim/optimizer.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/reduce.h>
@@ -254,11 +254,10 @@ const std::vector<Operation> kOperations{
        const auto collection = [&] { return b.zeros({optim::UpdateTensors::kGranule}); };
        return [&b, tensors = optim::UpdateTensors{.params = collection(),
                                                   .grads = collection(),
-                                                  .mu = collection(),
-                                                  .nu = collection(),
+                                                  .moments = {{"mu", collection()}, {"nu", collection()}},
                                                   .step = b.zeros({}, DType::i64),
                                                   .learning_rate = b.zeros({})}] {
-         update({.rule = optim::Rule::adam, .learning_rate = 1e-3}, tensors, b.stream());
+         update(optim::adam(1e-3), tensors, b.stream());
        };
      }},
     {"slots",

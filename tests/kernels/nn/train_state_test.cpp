@@ -184,11 +184,11 @@ TEST_P(TrainStateTest, Tree) {
   EXPECT_EQ(paths(create(test::linear_model(), input, optim::adamw(1e-3))),
             (Paths{"params/dense0/kernel", "params/dense0/bias", "grads/dense0/kernel", "grads/dense0/bias",
                    "opt_state/mu/dense0/kernel", "opt_state/mu/dense0/bias", "opt_state/nu/dense0/kernel",
-                   "opt_state/nu/dense0/bias", "step", "learning_rate", "seed"}));
+                   "opt_state/nu/dense0/bias", "step", "learning_rate", "learning_rate_scale", "seed"}));
   EXPECT_EQ(paths(create(test::linear_model(), input, optim::sgd(0.1))),
             (Paths{"params/dense0/kernel", "params/dense0/bias", "grads/dense0/kernel", "grads/dense0/bias", "step",
-                   "learning_rate", "seed"}));
-  EXPECT_EQ(paths(create(test::linear_model(), input, optim::sgd(0.1, {.momentum = 0.9}))).size(), 9u);
+                   "learning_rate", "learning_rate_scale", "seed"}));
+  EXPECT_EQ(paths(create(test::linear_model(), input, optim::sgd(0.1, {.momentum = 0.9}))).size(), 10u);
 
   const TrainState state = create(test::linear_model(), input, optim::adamw(1e-3), 17);
   EXPECT_FALSE(state.collection("grads").saved());

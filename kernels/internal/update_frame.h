@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/optim/update.h>
+
+#include "kernels/pointwise/build.h"
+
+namespace giro::optim {
+
+// A collection of the state that an optimizer reads.
+struct Moment {
+  std::string name;
+  std::optional<Shape> shape = {};  // none: the parameter's
+  double initial = 0;
+  bool copies_param = false;  // before the first update
+};
+
+// What one run of an optimizer's function asks for.
+struct UpdateNeeds {
+  std::vector<Moment> moments;
+  bool norm = false;
+  std::vector<LearningRate> rates;
+  std::vector<double> numbers;  // the constants of its expression
+};
+
+// Runs the function for a leaf of this shape without computing anything.
+UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream& stream);
+// One update of a single leaf, whose tensors have the leaf's shape, by an optimizer that is per leaf.
+void update_leaf(const Optimizer& optimizer, const UpdateTensors& tensors, bool decays, const Stream& stream);
+// Adds the share of a step's gradients in the mean of `steps` of them to the buffer `sum`, in one launch. `tensors` are
+// those of an update whose gradients have not been averaged.
+void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Stream& stream);
+
+// One run of an optimizer's function. The values are an expression over flat buffers, or Vars of a single leaf.
+struct UpdateFrame {
+  struct Kept {
+    std::string name;
+    Tensor memory;
+    Value before, now;
+    bool is_set = false;
+  };
+
+  UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& stream);
+
+  // Calls the function.
+  void run(const Optimizer& optimizer);
+  // Queues what it has set.
+  void finish();
+
+  Value scalar(const Tensor& leaf);
+  Value elements(const Tensor& buffer);
+  Kept& kept(const Moment& moment);
+  // Steps that were not skipped, and updates before this one; whole numbers.
+  Value steps();
+  Value updates();
+  Value& param();
+  Value grad();
+
+  const UpdateTensors& t;
+  const Stream& stream;
+  std::optional<pointwise::Builder> code;  // none: Vars
+  Shape space;
+  int every;
+  bool leaf_decays = true;       // of a single leaf
+  UpdateNeeds* needs = nullptr;  // in a dry run
+  std::vector<std::pair<const void*, Value>> scalars;
+  std::vector<Kept> moments;
+  std::optional<Kept> params;
+  std::optional<Value> gradient, gradient_scale;  // as set
+  bool gradient_is_changed = false, has_rate = false;
+  std::vector<std::shared_ptr<const Buffer>> memory;  // of moments in a dry run
+};
+
+}  // namespace giro::optim

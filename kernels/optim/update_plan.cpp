@@ -1,0 +1,228 @@
+#include "kernels/internal/update_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/reduce.h>
+#include <giro/runtime/error.h>
+
+namespace giro::optim {
+namespace {
+
+constexpr std::int64_t kGranule = UpdateTensors::kGranule;
+static_assert(kGranule * sizeof(float) == Collection::kLeafAlignment, "a granule must not straddle two leaves");
+
+std::int64_t granules_of(const Shape& shape) { return (shape.count() + kGranule - 1) / kGranule; }
+
+// The average of params is for the user to see.
+std::string collection_of(const std::string& moment) { return moment == "ema" ? moment : "opt_state/" + moment; }
+
+}  // namespace
+
+UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard,
+                       const Stream& stream)
+    : params_(params), shard_(shard), accumulated_steps_(optimizer.accumulated_steps) {
+  const auto whole = std::make_shared<const Optimizer>(optimizer);
+  const auto optimizers = optimizer.of_leaves ? optimizer.of_leaves(params)
+                                              : std::vector<std::shared_ptr<const Optimizer>>(params.size(), whole);
+  std::int64_t granules = 0;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const auto& own = optimizers[i];
+    granules_.push_back(granules);
+    granules += granules_of(params[i].shape);
+    is_frozen_.push_back(!own->update);
+    has_decay_mask_ = has_decay_mask_ || (own->decay_mask && !own->is_per_leaf);
+    if (own->is_per_leaf && shard.count > 1) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("the optimizer {} updates whole leaves, but each of {} ranks has a part of the params; "
+                              "expected data_parallel",
+                              own->name, shard.count));
+    }
+    if (groups_.empty() || groups_.back().optimizer != own || own->is_per_leaf) {
+      std::shared_ptr<Optimizer> with_steps = std::make_shared<Optimizer>(*own);
+      with_steps->accumulated_steps = accumulated_steps_;
+      groups_.push_back({own, i, i, needs_of(*with_steps, params[i].shape, stream)});
+    }
+    groups_.back().last = i + 1;
+  }
+  granules_.push_back(granules);
+  // Sharded collections are divided alike, so each has all leaves.
+  for (const Group& group : groups_) {
+    for (const Moment& moment : group.needs.moments) {
+      Moments& to = moments_of(moment.name);
+      const bool all = shard.count > 1;
+      if (all && !to.leaves.empty()) continue;
+      for (std::size_t i = all ? 0 : group.first; i < (all ? params.size() : group.last); ++i) {
+        to.leaves.push_back({params[i].name, DType::f32, moment.shape.value_or(params[i].shape)});
+        to.moments.push_back(moment);
+        to.of_params.push_back(i);
+      }
+    }
+  }
+}
+
+UpdatePlan::Moments& UpdatePlan::moments_of(const std::string& name) {
+  for (Moments& each : moments_) {
+    if (each.name == name) return each;
+  }
+  return moments_.emplace_back(Moments{name, {}, {}, {}});
+}
+
+void UpdatePlan::add_to(State& state) const {
+  const Tensor params = state.collection("params").flat(shard_);
+  CollectionOptions options{.parts = shard_.count};
+  if (shard_.count > 1) options.part = shard_.index;
+  for (const Moments& each : moments_) {
+    const Collection& moments = state.add(collection_of(each.name), each.leaves, options);
+    if (shard_.count > 1) {
+      if (each.moments.front().copies_param) copy(moments.flat(), params, state.stream());
+      for (const Leaf& leaf : moments.leaves()) {
+        if (each.moments.front().initial != 0) fill(leaf.value, each.moments.front().initial, state.stream());
+      }
+      continue;
+    }
+    for (std::size_t i = 0; i < each.leaves.size(); ++i) {
+      const Tensor& value = moments.leaves()[i].value;
+      const Tensor& param = state.collection("params").leaves()[each.of_params[i]].value;
+      if (each.moments[i].copies_param) copy(value, param, state.stream());
+      if (each.moments[i].initial != 0) fill(value, each.moments[i].initial, state.stream());
+    }
+  }
+  if (accumulated_steps_ > 1) state.add("opt_state/accumulated", params_, options);
+  if (!has_decay_mask_) return;
+  const std::vector<std::uint8_t> decays = this->decays();
+  const Collection& collection =
+      state.add("opt_state/decays", {{"", DType::u8, {static_cast<std::int64_t>(decays.size())}}}, {.saved = false});
+  std::vector<std::uint8_t> padded = decays;
+  padded.resize(static_cast<std::size_t>(collection.leaves().front().value.count()));
+  from_host(collection.leaves().front().value, padded, state.stream());
+}
+
+// For each granule of the flat params of all shards, whether weight decay applies; not in the padding.
+std::vector<std::uint8_t> UpdatePlan::decays() const {
+  std::vector<std::uint8_t> decays;
+  for (const Group& group : groups_) {
+    const DecayMask& mask = group.optimizer->decay_mask;
+    for (std::size_t i = group.first; i < group.last; ++i) {
+      const bool is_on = !mask || mask(params_[i].name);
+      decays.resize(static_cast<std::size_t>(granules_[i + 1]), is_on ? 1 : 0);
+    }
+  }
+  const auto parts = static_cast<std::size_t>(shard_.count);
+  decays.resize((decays.size() + parts - 1) / parts * parts);
+  return decays;
+}
+
+bool UpdatePlan::needs_norm() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.needs.norm; });
+}
+
+void UpdatePlan::apply(const State& state, const LossScale& scale, const Partitioner* partitioner) const {
+  const Stream& stream = state.stream();
+  UpdateTensors tensors{.grads = state.collection("grads").flat(shard_),
+                        .step = state.at("step"),
+                        .learning_rate = state.at("learning_rate"),
+                        .learning_rate_scale = state.at("learning_rate_scale"),
+                        .loss_scale = scale.scale,
+                        .skipped = scale.skipped};
+  std::vector<Buffer> memory;
+  const auto squared_norm = [&](const Tensor& grads) {
+    memory.push_back(stream.allocate(sizeof(float)));
+    const Tensor norm(memory.back().data(), DType::f32, {}, stream.device());
+    sum_of_squares(norm, grads, stream);
+    if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
+    return norm;
+  };
+  if (scale.scale || (needs_norm() && accumulated_steps_ == 1)) tensors.squared_norm = squared_norm(tensors.grads);
+  if (scale.scale) tensors.must_be_finite = tensors.squared_norm;
+  if (accumulated_steps_ > 1) {
+    const Tensor sum = state.collection("opt_state/accumulated").flat();
+    tensors.params = state.collection("params").flat(shard_);
+    accumulate(accumulated_steps_, sum, tensors, stream);
+    tensors.grads = sum;
+    tensors.loss_scale = {};
+    if (needs_norm()) tensors.squared_norm = squared_norm(sum);
+  }
+  for (const Group& group : groups_) {
+    if (!group.optimizer->update) continue;
+    apply(state, group, tensors);
+    if (!group.needs.rates.empty()) tensors.learning_rate = {};
+  }
+  if (scale.scale) adjust_loss_scale(scale, tensors.must_be_finite, stream);
+  if (partitioner != nullptr) partitioner->gather_shards(state.collection("params"), stream);
+}
+
+void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors tensors) const {
+  Optimizer optimizer = *group.optimizer;
+  optimizer.accumulated_steps = accumulated_steps_;
+  const Collection& params = state.collection("params");
+  if (optimizer.is_per_leaf) {
+    const LeafSpec& leaf = params_[group.first];
+    if (leaf.shape.count() == 0) return;
+    const std::int64_t begin = granules_[group.first] * kGranule;
+    tensors.params = params.leaves()[group.first].value;
+    tensors.grads = tensors.grads.rows(begin, begin + leaf.shape.count()).reshape(leaf.shape);
+    for (const Moment& moment : group.needs.moments) {
+      tensors.moments.emplace_back(moment.name, state.at(collection_of(moment.name) + "/" + leaf.name));
+    }
+    update_leaf(optimizer, tensors, !optimizer.decay_mask || optimizer.decay_mask(leaf.name), state.stream());
+    return;
+  }
+  // The last group takes the padding.
+  const Tensor flat = params.flat(shard_);
+  const std::int64_t count = flat.count() / kGranule, offset = shard_.index * count;
+  const bool is_last = group.last == params_.size();
+  const std::int64_t begin = std::clamp(granules_[group.first] - offset, std::int64_t{0}, count);
+  const std::int64_t end = is_last ? count : std::clamp(granules_[group.last] - offset, std::int64_t{0}, count);
+  if (begin == end && !(group.first == 0 && is_last) && !tensors.learning_rate) return;
+  const auto part = [&](const Tensor& whole, std::int64_t from) {
+    return whole.rows(from * kGranule, (from + end - begin) * kGranule);
+  };
+  tensors.params = part(flat, begin);
+  tensors.grads = part(tensors.grads, begin);
+  for (const Moment& moment : group.needs.moments) {
+    const Collection& moments = state.collection(collection_of(moment.name));
+    std::int64_t from = begin;
+    if (shard_.count == 1) {
+      from = 0;
+      for (std::size_t i = 0; moments.leaves()[i].path != collection_of(moment.name) + "/" + params_[group.first].name;
+           ++i) {
+        from += granules_of(moments.leaves()[i].value.shape());
+      }
+    }
+    tensors.moments.emplace_back(moment.name, part(moments.flat(), from));
+  }
+  if (has_decay_mask_) {
+    tensors.decays = state.at("opt_state/decays").rows(offset + begin, offset + end);
+  }
+  update(optimizer, tensors, state.stream());
+}
+
+std::string UpdatePlan::description() const {
+  std::string lines = fmt::format("accumulated steps {}\n", accumulated_steps_);
+  for (const Group& group : groups_) {
+    lines += fmt::format("optimizer {} from leaf {} on\nnumbers {}\n", group.optimizer->name, group.first,
+                         fmt::join(group.needs.numbers, ", "));
+    for (const LearningRate& rate : group.needs.rates) {
+      for (const std::int64_t step : {0, 1, 10, 100, 1'000, 10'000, 100'000}) {
+        lines += fmt::format("learning rate {} at step {}\n", rate(step), step);
+      }
+    }
+  }
+  if (has_decay_mask_) {
+    std::string names;
+    for (const Group& group : groups_) {
+      for (std::size_t i = group.first; i < group.last; ++i) {
+        if (group.optimizer->decay_mask && !group.optimizer->decay_mask(params_[i].name))
+          names += " " + params_[i].name;
+      }
+    }
+    lines += fmt::format("no weight decay of{}\n", names);
+  }
+  return lines;
+}
+
+}  // namespace giro::optim

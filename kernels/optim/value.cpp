@@ -1,0 +1,225 @@
+#include <giro/kernels/optim/value.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
+
+namespace giro::optim {
+
+using pointwise::Builder;
+using pointwise::Expression;
+using pointwise::Instruction;
+using pointwise::ScalarFunction;
+using pointwise::Takes;
+
+namespace {
+
+using Bytes = std::array<std::byte, 8>;
+
+template <class T>
+Bytes as_bytes(T value) {
+  Bytes bytes{};
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return bytes;
+}
+
+template <class T>
+T as(const Bytes& bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
+
+// A number as a value of a dtype.
+Bytes as_bytes(DType dtype, double number, std::int64_t integer) {
+  return dtype == DType::f32   ? as_bytes(static_cast<float>(number))
+         : dtype == DType::i64 ? as_bytes(integer)
+                               : as_bytes(number != 0);
+}
+
+Bytes computed(const ScalarFunction& function, std::span<const Bytes> operands, DType dtype) {
+  std::array<const void*, 3> in{};
+  for (std::size_t i = 0; i < operands.size(); ++i) in[i] = operands[i].data();
+  Bytes result{};
+  function.loops.get(dtype)(in.data(), result.data(), 1);
+  return result;
+}
+
+}  // namespace
+
+const nn::Var& Value::var() const {
+  if (var_) return *var_;
+  throw Error(ErrorCode::invalid_argument, "optimizer: found a number or a flat value, expected one of a single leaf");
+}
+
+DType Value::dtype() const { return var_ ? var_->dtype() : builder_->dtype(value_); }
+
+Value Value::cast(DType dtype) const {
+  return var_ ? Value(nn::cast(*var_, dtype)) : Value(*builder_, builder_->cast(value_, dtype));
+}
+
+std::uint16_t Value::in(Builder& builder, DType dtype) const {
+  if (builder_ == &builder) return value_;
+  if (!is_number()) {
+    throw Error(ErrorCode::invalid_argument, "optimizer: found a value of another update, expected one of this update");
+  }
+  return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
+}
+
+Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> operands) {
+  namespace functions = pointwise::functions;
+  const auto typed = std::find_if(operands.begin(), operands.end(), [](const Value& v) { return !v.is_number(); });
+  const bool selects = function.rules.takes == Takes::select;
+  const bool may_be_whole = function.rules.takes == Takes::integers || function.rules.takes == Takes::any ||
+                            &function == &functions::add || &function == &functions::subtract;
+  const bool is_whole = may_be_whole && std::all_of(operands.begin(), operands.end(), [](const Value& v) {
+                          return v.is_number() ? v.is_whole_ : v.dtype() == DType::i64;
+                        });
+  if (function.rules.takes == Takes::integers && !is_whole) {
+    throw Error(
+        ErrorCode::dtype_mismatch,
+        fmt::format("optimizer: {} of values that are not whole, expected a step and whole numbers", function.name));
+  }
+  const DType dtype = is_whole ? DType::i64 : function.rules.takes == Takes::boolean ? DType::boolean : DType::f32;
+  if (typed == operands.end()) {
+    std::array<Bytes, 3> numbers{};
+    std::size_t count = 0;
+    for (const Value& each : operands) numbers[count++] = as_bytes(dtype, each.number_, each.integer_);
+    const Bytes result = computed(function, std::span(numbers).first(count), dtype);
+    switch (function.rules.result(dtype)) {
+      case DType::f32:
+        return as<float>(result);
+      case DType::i64:
+        return as<std::int64_t>(result);
+      default:
+        return as<bool>(result);
+    }
+  }
+  if (typed->var_) {
+    std::vector<nn::Operand> values;
+    for (const Value& each : operands) {
+      if (each.is_number()) {
+        values.push_back(is_whole ? nn::Operand(each.integer_) : nn::Operand(each.number_));
+      } else {
+        values.emplace_back(selects && values.empty() ? each.var() : each.cast(dtype).var());
+      }
+    }
+    return Value(nn::apply(function, values));
+  }
+  Builder& builder = *typed->builder_;
+  std::array<std::uint16_t, 3> values{};
+  std::size_t count = 0;
+  for (const Value& each : operands) {
+    const bool is_condition = selects && count == 0;
+    const std::uint16_t value = each.in(builder, dtype);
+    values[count++] = is_condition ? value : builder.cast(value, dtype);
+  }
+  return {builder, builder.apply(function, function.rules.result(dtype), std::span(values).first(count))};
+}
+
+#define GIRO_VALUE_OF_1(name, function) \
+  Value name(const Value& a) { return Value::apply(pointwise::functions::function, {a}); }
+#define GIRO_VALUE_OF_2(name, function) \
+  Value name(const Value& a, const Value& b) { return Value::apply(pointwise::functions::function, {a, b}); }
+GIRO_VALUE_OF_2(operator+, add)
+GIRO_VALUE_OF_2(operator-, subtract)
+GIRO_VALUE_OF_2(operator*, multiply)
+GIRO_VALUE_OF_2(operator/, divide)
+GIRO_VALUE_OF_1(operator-, negate)
+GIRO_VALUE_OF_2(operator==, equal)
+GIRO_VALUE_OF_2(operator!=, not_equal)
+GIRO_VALUE_OF_2(operator<, less)
+GIRO_VALUE_OF_2(operator<=, less_equal)
+GIRO_VALUE_OF_2(operator>, greater)
+GIRO_VALUE_OF_2(operator>=, greater_equal)
+GIRO_VALUE_OF_2(logical_and, logical_and)
+GIRO_VALUE_OF_2(logical_or, logical_or)
+GIRO_VALUE_OF_1(logical_not, logical_not)
+GIRO_VALUE_OF_1(abs, abs)
+GIRO_VALUE_OF_1(sign, sign)
+GIRO_VALUE_OF_1(square, square)
+GIRO_VALUE_OF_1(sqrt, sqrt)
+GIRO_VALUE_OF_1(rsqrt, rsqrt)
+GIRO_VALUE_OF_1(exp, exp)
+GIRO_VALUE_OF_1(expm1, expm1)
+GIRO_VALUE_OF_1(log, log)
+GIRO_VALUE_OF_1(cos, cos)
+GIRO_VALUE_OF_2(power, power)
+GIRO_VALUE_OF_2(minimum, minimum)
+GIRO_VALUE_OF_2(maximum, maximum)
+GIRO_VALUE_OF_1(is_finite, is_finite)
+GIRO_VALUE_OF_2(quotient, quotient)
+GIRO_VALUE_OF_2(remainder, remainder)
+#undef GIRO_VALUE_OF_1
+#undef GIRO_VALUE_OF_2
+
+Value where(const Value& condition, const Value& a, const Value& b) {
+  if (condition.is_number()) return condition.number() != 0 ? a : b;
+  return Value::apply(pointwise::functions::where, {condition, a, b});
+}
+
+Value clamp(const Value& a, const Value& lowest, const Value& highest) { return minimum(maximum(a, lowest), highest); }
+
+namespace {
+
+// A schedule has values of three dtypes: f32, i64 and boolean.
+double number_of(const Bytes& bytes, DType dtype) {
+  return dtype == DType::f32   ? static_cast<double>(as<float>(bytes))
+         : dtype == DType::i64 ? static_cast<double>(as<std::int64_t>(bytes))
+                               : static_cast<double>(as<bool>(bytes));
+}
+
+}  // namespace
+
+float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step) {
+  Builder builder({});
+  const Value argument(builder, builder.read(Tensor(&step, DType::i64, {}, Device::cpu()), {}));
+  const Value result = f(argument);
+  if (result.is_number()) return static_cast<float>(result.number());
+  const std::uint16_t last = builder.cast(result.in(builder), DType::f32);
+  const Expression expression = std::move(builder).take();
+  std::vector<Bytes> values;
+  for (const Instruction& each : expression.code) {
+    Bytes value{};
+    switch (each.kind) {
+      case Instruction::Kind::constant:
+        value = as_bytes(each.dtype, each.dtype == DType::boolean ? static_cast<double>(each.integer) : each.number,
+                         each.integer);
+        break;
+      case Instruction::Kind::cast: {
+        // A cast of the step rounds once, so not by way of a double.
+        const DType from = expression.code[each.operands[0]].dtype;
+        const auto& operand = values[each.operands[0]];
+        value = as_bytes(from == DType::i64 ? static_cast<float>(as<std::int64_t>(operand))
+                                            : static_cast<float>(number_of(operand, from)));
+        break;
+      }
+      case Instruction::Kind::apply: {
+        std::array<Bytes, 3> operands{};
+        const auto inputs = static_cast<std::size_t>(each.function->inputs);
+        for (std::size_t i = 0; i < inputs; ++i) operands[i] = values[each.operands[i]];
+        value = computed(*each.function, std::span(operands).first(inputs),
+                         expression.code[each.operands[inputs - 1]].dtype);
+        break;
+      }
+      default:
+        value = as_bytes(step);
+    }
+    values.push_back(value);
+  }
+  return as<float>(values[last]);
+}
+
+}  // namespace giro::optim

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+
+#include <giro/kernels/nn/var.h>
+
+namespace giro::pointwise {
+class Builder;
+struct ScalarFunction;
+}  // namespace giro::pointwise
+
+namespace giro::optim {
+
+// A value of an optimizer's update or of a learning rate's schedule: a number, a scalar, or one value per element of
+// the parameters. Values are combined with the usual operators and the functions below, also with numbers. What scalars
+// alone determine is computed once, not for each element. All values are f32, except that a step is exact where whole
+// numbers are added to it or it is compared with them. Conditions are boolean.
+class Value {
+ public:
+  template <std::floating_point T>
+  Value(T number) : number_(static_cast<double>(number)) {}
+  template <std::integral T>
+  Value(T number)
+      : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)), is_whole_(true) {}
+  explicit Value(nn::Var var) : var_(std::move(var)) {}
+  Value(pointwise::Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
+
+  bool is_number() const noexcept { return builder_ == nullptr && !var_; }
+  double number() const noexcept { return number_; }
+  // In an update of single leaves. Error(invalid_argument) for any other value.
+  const nn::Var& var() const;
+  // Its number in the builder's expression, in which a number becomes a constant.
+  std::uint16_t in(pointwise::Builder& builder, DType dtype = DType::f32) const;
+
+  static Value apply(const pointwise::ScalarFunction& function, std::initializer_list<Value> operands);
+
+ private:
+  DType dtype() const;
+  Value cast(DType dtype) const;
+
+  std::optional<nn::Var> var_;
+  pointwise::Builder* builder_ = nullptr;
+  std::uint16_t value_ = 0;
+  double number_ = 0;
+  std::int64_t integer_ = 0;  // exact, for a whole number
+  bool is_whole_ = false;
+};
+
+Value operator+(const Value& a, const Value& b);
+Value operator-(const Value& a, const Value& b);
+Value operator*(const Value& a, const Value& b);
+Value operator/(const Value& a, const Value& b);
+Value operator-(const Value& a);
+Value operator==(const Value& a, const Value& b);
+Value operator!=(const Value& a, const Value& b);
+Value operator<(const Value& a, const Value& b);
+Value operator<=(const Value& a, const Value& b);
+Value operator>(const Value& a, const Value& b);
+Value operator>=(const Value& a, const Value& b);
+Value logical_and(const Value& a, const Value& b);
+Value logical_or(const Value& a, const Value& b);
+Value logical_not(const Value& a);
+// a where the condition holds, else b. A number holds unless it is 0.
+Value where(const Value& condition, const Value& a, const Value& b);
+Value abs(const Value& a);
+Value sign(const Value& a);  // -1, 0, 1 or NaN
+Value square(const Value& a);
+Value sqrt(const Value& a);
+Value rsqrt(const Value& a);  // 1 / sqrt(a)
+Value exp(const Value& a);
+Value expm1(const Value& a);  // exp(a) - 1, accurate near 0
+Value log(const Value& a);
+Value cos(const Value& a);
+Value power(const Value& a, const Value& b);
+Value minimum(const Value& a, const Value& b);  // NaN if either is
+Value maximum(const Value& a, const Value& b);
+Value clamp(const Value& a, const Value& lowest, const Value& highest);
+Value is_finite(const Value& a);
+// Of whole numbers: a / b, truncated toward 0, and what remains.
+Value quotient(const Value& a, const Value& b);
+Value remainder(const Value& a, const Value& b);
+
+// f(step) computed on the host, with the bits that a device computes.
+float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step);
+
+}  // namespace giro::optim

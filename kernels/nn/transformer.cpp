@@ -1,0 +1,210 @@
+#include <giro/kernels/nn/transformer.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/attention.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/indexing.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/normalization.h>
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
+
+void expect_sequence(const char* layer, const Var& x) {
+  if (x.shape().rank() == 3) return;
+  throw Error(ErrorCode::shape_mismatch,
+              fmt::format("{}: the input is {}, expected (B, T, C)", layer, to_string(x.value())));
+}
+
+Var dense_in(const Scope& s, const char* name, const Var& x, std::int64_t features,
+             const AttentionLayerOptions& options) {
+  Scope part = s.child(name);
+  return dense(features,
+               {.use_bias = options.use_bias, .kernel_init = options.kernel_init, .bias_init = options.bias_init})
+      .apply(part, {x}, std::source_location())
+      .front();
+}
+
+struct Embedding {
+  using OfGiro = void;
+  std::int64_t ids, features;
+  Initializer init;
+  Var operator()(Scope& s, const Var& x) const { return embedding(x, s.param("embedding", {ids, features}, init)); }
+};
+
+// The number of tokens that a cache holds.
+Variable tokens_in(const Scope& s) { return s.variable("cache", "tokens", {}, zeros(), DType::i32); }
+
+struct PositionEmbedding {
+  using OfGiro = void;
+  std::int64_t length;
+  PositionOptions options;
+
+  Var operator()(Scope& s, const Var& x) const {
+    expect_sequence("position_embedding", x);
+    const std::int64_t steps = x.shape()[1];
+    if (steps > length) {
+      refuse(fmt::format("position_embedding: a sequence of {} for a table of {} positions", steps, length));
+    }
+    const Var table = s.param("embedding", {length, x.shape()[2]}, options.init);
+    const Var from_first = slice(table, {.begin = 0, .end = steps});
+    if (!options.cache) return x + from_first;
+    const Variable tokens = tokens_in(s);
+    if (s.mode() != Mode::decode) return x + from_first;
+    const Var positions = tokens.value() + arange(steps, s.stream(), DType::i32);
+    tokens.set(tokens.value() + steps);
+    return x + embedding(positions, table);
+  }
+};
+
+// What an attention keeps of earlier tokens.
+struct Cache {
+  Variable tokens, keys, values;
+
+  Cache(const Scope& s, const Var& key, std::int64_t room)
+      : tokens(tokens_in(s)), keys(of(s, "key", key, room)), values(of(s, "value", key, room)) {}
+
+  // Adds the next tokens.
+  void add(const Var& key, const Var& value) const {
+    const std::int64_t room = keys.value().shape()[1], added = key.shape()[1];
+    const Var row = arange(room, key.stream(), DType::i32) - tokens.value();
+    const Var is_new = logical_and(row >= 0, row < added).reshape({room, 1, 1});
+    const Var from = clamp(row, 0, added - 1);
+    keys.set(where(is_new, take(key, from, 1), keys.value()));
+    values.set(where(is_new, take(value, from, 1), values.value()));
+    tokens.set(tokens.value() + added);
+  }
+
+ private:
+  static Variable of(const Scope& s, const char* name, const Var& like, std::int64_t room) {
+    const Shape& shape = like.shape();
+    return s.variable("cache", name, {shape[0], room, shape[2], shape[3]}, zeros(), like.dtype());
+  }
+};
+
+}  // namespace
+
+Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init) {
+  if (ids < 1 || features < 1) refuse(fmt::format("embedding: ({}, {}), expected at least 1 each", ids, features));
+  return Layer("embedding", Embedding{ids, features, init});
+}
+
+Layer position_embedding(std::int64_t length, const PositionOptions& options) {
+  if (length < 1) refuse(fmt::format("position_embedding: a length of {}, expected at least 1", length));
+  return Layer("position_embedding", PositionEmbedding{length, options});
+}
+
+Var rotary_embedding(const Var& x, const Var& positions, double base, Where where) {
+  const detail::CallSite site(where);
+  if (x.shape().rank() != 4 || x.shape()[3] % 2 != 0 || positions.shape() != Shape{x.shape()[1]}) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("rotary_embedding: x is {}, positions is {}; expected (B, T, H, D) with an even D, and (T)",
+                            to_string(x.value()), to_string(positions.value())));
+  }
+  const std::int64_t pairs = x.shape()[3] / 2;
+  const Var place = cast(arange(pairs, x.stream(), DType::i32), DType::f32);
+  const Var frequency = exp(place * (-std::log(base) / static_cast<double>(pairs)));
+  const Var angle = cast(positions, DType::f32).reshape({positions.shape()[0], 1, 1}) * frequency;
+  const std::vector<Var> half = split(x, 2, -1);
+  const Var turned_cos = cos(angle), turned_sin = sin(angle);
+  return cast(
+      concatenate({half[0] * turned_cos - half[1] * turned_sin, half[1] * turned_cos + half[0] * turned_sin}, -1),
+      x.dtype());
+}
+
+Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& mask) const { return (*this)(s, x, Var(), mask); }
+
+Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, const Var& mask) const {
+  expect_sequence("attention", x);
+  const std::int64_t width = x.shape()[2], heads = options.heads;
+  const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
+    refuse(fmt::format("attention: {} heads of queries, {} of keys and values, which do not divide them evenly", heads,
+                       kv_heads));
+  }
+  if (options.head_features == 0 && width % heads != 0) {
+    refuse(fmt::format("attention: {} heads do not divide {} features", heads, width));
+  }
+  const std::int64_t features = options.head_features == 0 ? width / heads : options.head_features;
+  const std::int64_t of_queries = heads * features, of_keys = kv_heads * features;
+  const bool is_self = !context.has_stream();
+
+  std::vector<Var> parts;
+  if (is_self) {
+    parts = split(dense_in(s, "qkv", x, of_queries + 2 * of_keys, options),
+                  std::vector<std::int64_t>{of_queries, of_keys, of_keys}, -1);
+  } else {
+    expect_sequence("attention", context);
+    parts = split(dense_in(s, "kv", context, 2 * of_keys, options), 2, -1);
+    parts.insert(parts.begin(), dense_in(s, "query", x, of_queries, options));
+  }
+  const auto in_heads = [&](const Var& of, std::int64_t count) {
+    return of.reshape({of.shape()[0], of.shape()[1], count, features});
+  };
+  Var query = in_heads(parts[0], heads), key = in_heads(parts[1], kv_heads), value = in_heads(parts[2], kv_heads);
+  std::optional<Cache> cache;
+  if (options.cache > 0) cache.emplace(s, key, options.cache);
+  const bool decodes = cache && s.mode() == Mode::decode;
+  if (options.rope_base > 0) {
+    const auto turned = [&](const Var& of) {
+      const Var first = arange(of.shape()[1], s.stream(), DType::i32);
+      return rotary_embedding(of, decodes ? first + cache->tokens.value() : first, options.rope_base);
+    };
+    query = turned(query);
+    key = turned(key);
+  }
+  AttentionOptions how{.is_causal = options.is_causal, .mask = mask};
+  if (s.training() && options.dropout > 0) {
+    how.dropout = options.dropout;
+    how.key = s.key("dropout");
+  }
+  if (decodes) {
+    cache->add(key, value);
+    key = cache->keys.value();
+    value = cache->values.value();
+    how.key_lengths = broadcast_to(cache->tokens.value(), {x.shape()[0]});
+  }
+  Var y = dot_product_attention(query, key, value, how);
+  if (decodes) y = where(cache->tokens.value() <= options.cache, y, std::numeric_limits<float>::quiet_NaN());
+  return dense_in(s, "out", y.reshape({x.shape()[0], x.shape()[1], of_queries}), width, options);
+}
+
+Layer multi_head_attention(const AttentionLayerOptions& options) {
+  return Layer("attention",
+               [attention = MultiHeadAttention{options}](Scope& s, const Var& x) { return attention(s, x); });
+}
+
+namespace {
+
+struct TransformerBlock {
+  using OfGiro = void;
+  TransformerBlockOptions options;
+
+  Var operator()(Scope& s, const Var& x) const {
+    expect_sequence("transformer_block", x);
+    const std::int64_t width = x.shape()[2], hidden = options.hidden == 0 ? 4 * width : options.hidden;
+    const Layer norm = layer_norm({.epsilon = options.epsilon}), drop = dropout(options.dropout);
+    const Var h = x + drop(s, multi_head_attention(options.attention)(s, norm(s, x)));
+    const Var inner = dense(hidden, {.activation = options.activation})(s, norm(s, h));
+    return h + drop(s, dense(width)(s, inner));
+  }
+};
+
+}  // namespace
+
+Layer transformer_block(const TransformerBlockOptions& options) { return Layer("block", TransformerBlock{options}); }
+
+}  // namespace giro::nn

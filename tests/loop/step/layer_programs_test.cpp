@@ -13,6 +13,7 @@
 #include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/nn/transformer.h>
 #include <giro/loop/step/step.h>
 
 #include "tests/environment_setting.h"
@@ -79,6 +80,18 @@ TEST_P(LayerProgramsTest, LayerNormTakesOneEachWay) {
                 : nn::sequential(nn::dense(64), nn::dense(64));
   };
   expect_nodes(model(true), model(false), {32, 64}, 3);
+}
+
+TEST_P(LayerProgramsTest, ABlockOfATransformerTakes24) {
+  const test::ArenaSetting arena("1");
+  const auto model = [](int blocks) {
+    const nn::Layer block =
+        nn::transformer_block({.attention = {.heads = 2, .is_causal = true, .dropout = 0.1}, .dropout = 0.1});
+    std::vector<nn::Layer> layers(static_cast<std::size_t>(blocks), block);
+    layers.insert(layers.begin(), nn::dense(16));
+    return nn::sequential(layers);
+  };
+  expect_nodes(model(2), model(1), {2, 5, 16}, 24);
 }
 
 TEST_P(LayerProgramsTest, AnLstmTakesThreeAStepEachWay) {

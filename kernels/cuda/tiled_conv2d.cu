@@ -9,7 +9,8 @@
 namespace giro::cuda {
 namespace {
 
-// Pixels of an image and elements of a filter are counted in ints, of which each may be the sum of two.
+// Images, pixels of an image, elements of a filter and elements under a filter are counted in ints, of which each may
+// be the sum of two.
 int to_size(std::int64_t value) {
   if (value >= std::int64_t{1} << 30) {
     throw Error(ErrorCode::unsupported, "it takes sizes below 2^30, found " + std::to_string(value));
@@ -26,7 +27,12 @@ struct Images {
         width(to_size(shape[2])),
         pixels(to_size(shape[1] * shape[2])),
         channels(to_size(shape[3] / groups)),
-        pixel(to_size(shape[3])) {}
+        pixel(to_size(shape[3])) {
+    to_size(shape[0]);
+  }
+
+  // The first channel of the block's group.
+  __device__ int channel() const { return static_cast<int>(blockIdx.z) * channels.value; }
 };
 
 struct Geometry {
@@ -42,35 +48,48 @@ struct Geometry {
         pad{to_size(options.pad_before[0]), to_size(options.pad_before[1])},
         dilation{to_size(options.dilation[0]), to_size(options.dilation[1])} {
     to_size(w[1] * w[2] * std::max(x[3], y[3]));
-    for (const int axis : {1, 2}) {
-      to_size((y[axis] - 1) * options.stride[axis - 1] + (w[axis] - 1) * options.dilation[axis - 1] + 1);
+    if (options.groups > 65535) {
+      throw Error(ErrorCode::unsupported, "it takes at most 65535 groups, found " + std::to_string(options.groups));
     }
+    const std::int64_t down = (w[1] - 1) * options.dilation[0], right = (w[2] - 1) * options.dilation[1];
+    to_size((y[1] - 1) * options.stride[0] + down + 1);
+    to_size((y[2] - 1) * options.stride[1] + right + 1);
+    to_size((down * x[2] + right + 1) * x[3]);
   }
 };
 
-// A pixel of an image, or the element of a filter for a tap and a channel.
+struct Pixel {
+  int image, row, column;
+};
+
+// A pixel that may lie outside of its image, and an index in data.
 struct Place {
   std::int64_t number;
   int row, column;
 };
 
+// The element of a filter for a tap, in pixels from the first tap, and a channel.
+struct Tap {
+  int number, row, column;
+};
+
 // Where a tile's first pixel is: its number in its image, and the number of the image.
 struct PixelOrigin {
-  std::int64_t image;
-  int pixel;
+  int image, pixel;
 
   __device__ PixelOrigin(std::int64_t first, const Images& images)
-      : image(first / images.pixels.value), pixel(static_cast<int>(first - image * images.pixels.value)) {}
+      : image(static_cast<int>(first / images.pixels.value)),
+        pixel(static_cast<int>(first - std::int64_t{image} * images.pixels.value)) {}
 
-  // The pixel i pixels later, with its image's number.
-  __device__ Place place(int i, const Images& images) const {
+  // The pixel i pixels later.
+  __device__ Pixel later(int i, const Images& images) const {
     const int at = pixel + i, line = at / images.width;
     return {image + line / images.height, line % images.height, at % images.width};
   }
 };
 
-// The tap, in pixels from the first one, and the channel of element i of a filter.
-__device__ Place tap_of(std::int64_t i, const Geometry& g, const Divisor& channels) {
+// The tap and, as its number, the channel of element i of a filter.
+__device__ Tap tap_of(std::int64_t i, const Geometry& g, const Divisor& channels) {
   const int at = static_cast<int>(i), tap = at / channels;
   return {at % channels, tap / g.filter_width * g.dilation[0], tap % g.filter_width * g.dilation[1]};
 }
@@ -82,26 +101,27 @@ struct Patches {
   using Element = T;
   using Origin = PixelOrigin;
   using Outer = Place;  // the patch's top left corner, which may lie outside the image; its number is an index in data
-  using Inner = Place;  // the tap; its number is the distance from the corner
+  using Inner = Tap;    // its number is the distance in data from the corner
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
-  std::int64_t slice;
   bool in_quads;
   Geometry g;
 
   Patches(const Tensor& x, const Geometry& g)
-      : data(x.data<T>()), slice(g.x.channels.value), in_quads(cuda::in_quads(x, slice)), g(g) {}
+      : data(x.data<T>()), in_quads(cuda::in_quads(x, g.x.channels.value)), g(g) {}
 
   __device__ Origin origin(std::int64_t first) const { return Origin(first, g.y); }
   __device__ Outer outer(const Origin& origin, int i) const {
-    const Place out = origin.place(i, g.y);
+    const Pixel out = origin.later(i, g.y);
     const int row = out.row * g.stride[0].value - g.pad[0], column = out.column * g.stride[1].value - g.pad[1];
-    return {(out.number * g.x.pixels.value + std::int64_t{row} * g.x.width.value + column) * g.x.pixel, row, column};
+    const std::int64_t corner =
+        std::int64_t{out.image} * g.x.pixels.value + std::int64_t{row} * g.x.width.value + column;
+    return {corner * g.x.pixel + g.x.channel(), row, column};
   }
   __device__ Inner inner(std::int64_t i) const {
-    const Place tap = tap_of(i, g, g.x.channels);
-    return {(std::int64_t{tap.row} * g.x.width.value + tap.column) * g.x.pixel + tap.number, tap.row, tap.column};
+    const Tap tap = tap_of(i, g, g.x.channels);
+    return {(tap.row * g.x.width.value + tap.column) * g.x.pixel + tap.number, tap.row, tap.column};
   }
   __device__ std::int64_t find(const Outer& corner, const Inner& tap) const {
     const int row = corner.row + tap.row, column = corner.column + tap.column;
@@ -116,21 +136,21 @@ struct Shares {
   using Element = T;
   using Origin = PixelOrigin;
   using Outer = Place;  // its number is the index in data of dz's image
-  using Inner = Place;  // its number is the filter
+  using Inner = Tap;    // its number is the filter
   static constexpr bool kAlongTerms = true;
 
   const T* data;
-  std::int64_t slice;
   bool in_quads;
   Geometry g;
 
   Shares(const Tensor& dz, const Geometry& g)
-      : data(dz.data<T>()), slice(g.y.channels.value), in_quads(cuda::in_quads(dz, slice)), g(g) {}
+      : data(dz.data<T>()), in_quads(cuda::in_quads(dz, g.y.channels.value)), g(g) {}
 
   __device__ Origin origin(std::int64_t first) const { return Origin(first, g.x); }
   __device__ Outer outer(const Origin& origin, int i) const {
-    const Place pixel = origin.place(i, g.x);
-    return {pixel.number * g.y.pixels.value * g.y.pixel, pixel.row + g.pad[0], pixel.column + g.pad[1]};
+    const Pixel pixel = origin.later(i, g.x);
+    return {std::int64_t{pixel.image} * g.y.pixels.value * g.y.pixel + g.y.channel(), pixel.row + g.pad[0],
+            pixel.column + g.pad[1]};
   }
   __device__ Inner inner(std::int64_t i) const { return tap_of(i, g, g.y.channels); }
   __device__ std::int64_t find(const Outer& pixel, const Inner& tap) const {
@@ -152,7 +172,6 @@ struct FiltersByChannel {
   static constexpr bool kAlongTerms = false;
 
   const T* data;
-  std::int64_t slice;
   bool in_quads;
   Divisor filters;
   int taps;
@@ -160,7 +179,6 @@ struct FiltersByChannel {
 
   FiltersByChannel(const Tensor& w, std::int64_t groups)
       : data(w.data<T>()),
-        slice(w.count() / groups),
         in_quads(cuda::in_quads(w, w.shape()[3])),
         filters(to_size(w.shape()[0] / groups)),
         taps(to_size(w.shape()[1] * w.shape()[2])),
@@ -168,8 +186,8 @@ struct FiltersByChannel {
 
   __device__ int origin(std::int64_t first) const { return static_cast<int>(first); }
   __device__ Outer outer(int origin, int i) const {
-    const int term = origin + i;
-    return std::int64_t{term % filters * taps + term / filters} * channels;
+    const int term = origin + i, filter = static_cast<int>(blockIdx.z) * filters.value + term % filters;
+    return (std::int64_t{filter} * taps + term / filters) * channels;
   }
   __device__ Inner inner(std::int64_t i) const { return i; }
   __device__ std::int64_t find(Outer begin, Inner channel) const { return begin + channel; }

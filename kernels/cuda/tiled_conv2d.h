@@ -7,11 +7,12 @@
 namespace giro::cuda {
 
 // Convolution as a matrix product, without a matrix of patches, in true f32. For convolutions that cuDNN declines. Any
-// shape, padding, dilation and groups; the same bits every time. Shapes and dtypes as for giro::conv2d; no tensor may be empty.
+// shape, padding and dilation, and up to 65535 groups; the same bits every time. Shapes and dtypes as for giro::conv2d;
+// no tensor may be empty.
 
 // With the bias b, unless it is empty, and then a relu if `relu`.
-void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu, const Conv2dOptions& options,
-                  const Stream& stream);
+void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu,
+                  const Conv2dOptions& options, const Stream& stream);
 void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Conv2dOptions& options,
                                 const Stream& stream);
 void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Conv2dOptions& options,

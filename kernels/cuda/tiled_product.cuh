@@ -23,10 +23,9 @@ namespace giro::cuda {
 // several vectors. The index along these neighbours is called inner, the other one outer. An operand has:
 //   kAlongTerms                        whether the inner index is the term
 //   const Element* data
-//   std::int64_t slice                 how much further in data the operand of the next slice is
 //   bool in_quads                      whether data can be loaded four elements at a time, from inner indices that are
 //                                      multiples of 4
-//   Origin origin(first)               what is needed of the first outer index of a block
+//   Origin origin(first)               what is needed of the first outer index of a block, in slice blockIdx.z
 //   Outer outer(origin, i)             what is needed of outer index first + i
 //   Inner inner(i)                     what is needed of inner index i
 //   std::int64_t find(outer, inner)    where in data the element is; negative for one that is 0
@@ -39,11 +38,10 @@ struct Matrix {
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
-  std::int64_t slice;
   bool in_quads;
-  std::int64_t width;
+  std::int64_t width, slice;  // how much further in data the next outer index and the next slice are
 
-  __device__ std::int64_t origin(std::int64_t first) const { return first * width; }
+  __device__ std::int64_t origin(std::int64_t first) const { return blockIdx.z * slice + first * width; }
   __device__ Outer outer(std::int64_t origin, int i) const { return origin + i * width; }
   __device__ Inner inner(std::int64_t i) const { return i; }
   __device__ std::int64_t find(Outer outer, Inner inner) const { return outer + inner; }
@@ -60,11 +58,11 @@ inline bool in_quads(const Tensor& tensor, std::int64_t width, std::int64_t slic
 
 template <bool kAlong, class T>
 Matrix<kAlong, T> matrix(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0) {
-  return {tensor.data<T>(), slice, in_quads(tensor, width, slice), width};
+  return {tensor.data<T>(), in_quads(tensor, width, slice), width, slice};
 }
 
 // A product of matrices of (rows, terms) and (terms, columns) that is stored in `out`, row-major, after the bias by
-// column, unless it is empty, and the relu. Or several of them, in slices of `out`.
+// column, unless it is empty, and the relu. Or up to 65535 of them, in slices of `out`.
 struct Product {
   Tensor out;
   std::int64_t rows, columns, terms;
@@ -99,10 +97,9 @@ class Loader {
  public:
   // For vectors from number `first` of `count` on, and terms from `begin` to `end`. Vectors beyond the last are copies
   // of it, and terms beyond the last are 0.
-  __device__ Loader(const Operand& operand, std::int64_t slice, std::int64_t first, std::int64_t count,
-                    std::int64_t begin, std::int64_t end)
+  __device__ Loader(const Operand& operand, std::int64_t first, std::int64_t count, std::int64_t begin,
+                    std::int64_t end)
       : operand_(operand),
-        data_(operand.data + slice * operand.slice),
         begin_(begin),
         terms_(static_cast<int>(end - begin)),
         origin_(operand.origin(kAlong ? first : begin)) {
@@ -165,18 +162,17 @@ class Loader {
   __device__ void load_quad(Quad<T>& to, const typename Operand::Outer& outer, int exist) const {
     if constexpr (kInQuads) {
       const std::int64_t at = exist > 0 ? operand_.find(outer, inner_[0]) : -1;
-      to = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(data_ + at);
+      to = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(operand_.data + at);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const std::int64_t at = i < exist ? operand_.find(outer, inner_[i]) : -1;
-        to.element[i] = at < 0 ? T{} : data_[at];
+        to.element[i] = at < 0 ? T{} : operand_.data[at];
       }
     }
   }
 
   const Operand& operand_;
-  const T* const data_;
   const std::int64_t begin_;
   const int terms_;
   const typename Operand::Origin origin_;
@@ -209,24 +205,24 @@ struct Result {
         relu(relu),
         in_quads(columns % 4 == 0 && cuda::in_quads(out, row_stride, slice)) {}
 
-  // `at`: where the first of the sums belongs. `column`: its column, counted in its slice.
-  __device__ void store(std::int64_t at, std::int64_t slice, std::int64_t column, const Quad<float>& sums) const {
+  // In slice blockIdx.z of the array of blockIdx.y.
+  __device__ void store(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
     if (dtype == DType::bf16) {
-      store_as<BFloat16>(at, slice, column, sums);
+      store_as<BFloat16>(row, column, sums);
     } else if (dtype == DType::f16) {
-      store_as<Float16>(at, slice, column, sums);
+      store_as<Float16>(row, column, sums);
     } else {
-      store_as<float>(at, slice, column, sums);
+      store_as<float>(row, column, sums);
     }
   }
 
  private:
   template <class T>
-  __device__ void store_as(std::int64_t at, std::int64_t slice, std::int64_t column, const Quad<float>& sums) const {
-    T* const to = static_cast<T*>(data) + at;
+  __device__ void store_as(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
+    T* const to = static_cast<T*>(data) + blockIdx.y * count + blockIdx.z * slice + row * row_stride + column;
     Quad<T> quad;
     for (int i = 0; i < 4; ++i) {
-      if (column + i < columns) quad.element[i] = value<T>(sums.element[i], slice * columns + column + i);
+      if (column + i < columns) quad.element[i] = value<T>(sums.element[i], blockIdx.z * columns + column + i);
     }
     if (in_quads) {
       *reinterpret_cast<Quad<T>*>(to) = quad;
@@ -251,8 +247,9 @@ struct Result {
 
 // out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`, in each slice. The blocks of one
 // blockIdx.y sum `depth` of the terms, into an array of their own behind the previous one's.
+// Unless one block for each multiprocessor is enough, ptxas spills registers to fit more of them.
 template <class Tile, bool kInQuads, class Rows, class Columns>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     tiled_product_kernel(Result out, Rows rows, Columns columns, std::int64_t terms, int depth) {
   constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
   struct Stage {
@@ -265,14 +262,12 @@ __global__ void __launch_bounds__(kThreads)
   } shared;
 
   const auto across = static_cast<unsigned int>((out.columns + kColumns - 1) / kColumns);
-  const auto tiles = across * static_cast<unsigned int>((out.rows + kRows - 1) / kRows);
-  const unsigned int slice = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  const std::int64_t first_row = std::int64_t{tile / across} * kRows;
-  const std::int64_t first_column = std::int64_t{tile % across} * kColumns;
+  const std::int64_t first_row = std::int64_t{blockIdx.x / across} * kRows;
+  const std::int64_t first_column = std::int64_t{blockIdx.x % across} * kColumns;
   const std::int64_t begin = std::int64_t{blockIdx.y} * depth, end = min(begin + depth, terms);
   const int count = static_cast<int>(end - begin);
-  Loader<Rows, kRows, kInQuads> row_loader(rows, slice, first_row, out.rows, begin, end);
-  Loader<Columns, kColumns, kInQuads> column_loader(columns, slice, first_column, out.columns, begin, end);
+  Loader<Rows, kRows, kInQuads> row_loader(rows, first_row, out.rows, begin, end);
+  Loader<Columns, kColumns, kInQuads> column_loader(columns, first_column, out.columns, begin, end);
   const auto load = [&](int from) {
     row_loader.load(from);
     column_loader.load(from);
@@ -328,8 +323,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kColumns / 4; i += kThreads) {
     const int down = i / (kColumns / 4), right = i % (kColumns / 4) * 4;
     if (first_row + down >= out.rows || first_column + right >= out.columns) continue;
-    const std::int64_t at = blockIdx.y * out.count + slice * out.slice + (first_row + down) * out.row_stride;
-    out.store(at + first_column + right, slice, first_column + right, quad_at(shared.sums[down][right]));
+    out.store(first_row + down, first_column + right, quad_at(shared.sums[down][right]));
   }
 }
 
@@ -339,8 +333,8 @@ constexpr std::int64_t kFewestTerms = 128;  // of a sum that is worth a block
 template <class Tile, class Rows, class Columns>
 void tiled_product(const Product& p, const Rows& rows, const Columns& columns, const Stream& stream) {
   const auto quotient = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t tiles = p.slices * quotient(p.rows, Tile::kRows) * quotient(p.columns, Tile::kColumns);
-  const std::int64_t wanted = std::min(kBlocks / tiles, p.terms / kFewestTerms);
+  const std::int64_t tiles = quotient(p.rows, Tile::kRows) * quotient(p.columns, Tile::kColumns);
+  const std::int64_t wanted = std::min(kBlocks / (tiles * p.slices), p.terms / kFewestTerms);
   // A block counts its terms in an int.
   const std::int64_t least = std::max<std::int64_t>(1, p.terms >> 29);
   const std::int64_t steps = quotient(quotient(p.terms, std::max(wanted, least)), kDepth);
@@ -349,7 +343,7 @@ void tiled_product(const Product& p, const Rows& rows, const Columns& columns, c
   const auto launch = [&](const Result& result) {
     const auto kernel = rows.in_quads && columns.in_quads ? tiled_product_kernel<Tile, true, Rows, Columns>
                                                           : tiled_product_kernel<Tile, false, Rows, Columns>;
-    const dim3 blocks(blocks_for(tiles, 1), static_cast<unsigned int>(splits));
+    const dim3 blocks(blocks_for(tiles, 1), static_cast<unsigned int>(splits), static_cast<unsigned int>(p.slices));
     kernel<<<blocks, kThreads, 0, handle(stream)>>>(result, rows, columns, p.terms, depth);
     check_launch("tiled_product_kernel");
   };

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -88,20 +88,16 @@ Factor as_matrices(const Named& term, const Labels& batch, const Labels& outer, 
   return {ordered.value.reshape(Shape(sizes)), is_transposed};
 }
 
-// The product of two terms, summed over the axes that are not wanted, in any order of axes.
+// The product of two terms, summed over the axes that are not wanted. Its axes may have any order, but are in the
+// wanted one if the product gives it.
 Named contracted(const Named& given_a, const Named& given_b, const Labels& wanted) {
-  Named a = reduced(given_a, wanted + given_b.labels), b = reduced(given_b, wanted + given_a.labels);
-  const auto in_order = [&](const Labels& of, auto condition) {
-    Labels order = filtered(wanted, [&](char label) { return contains(of, label) && condition(label); });
-    return order + filtered(of, [&](char label) { return !contains(wanted, label) && condition(label); });
-  };
+  const Named a = reduced(given_a, wanted + given_b.labels), b = reduced(given_b, wanted + given_a.labels);
   const auto in_a = [&](char label) { return contains(a.labels, label); };
   const auto in_b = [&](char label) { return contains(b.labels, label); };
-  const auto is_wanted = [&](char label) { return contains(wanted, label); };
-  const Labels batch = in_order(a.labels, [&](char label) { return in_b(label) && is_wanted(label); });
-  const Labels summed = filtered(a.labels, [&](char label) { return in_b(label) && !is_wanted(label); });
-  const Labels left = in_order(a.labels, [&](char label) { return !in_b(label); });
-  const Labels right = in_order(b.labels, [&](char label) { return !in_a(label); });
+  const Labels batch = filtered(wanted, [&](char label) { return in_a(label) && in_b(label); });
+  const Labels left = filtered(wanted, [&](char label) { return in_a(label) && !in_b(label); });
+  const Labels right = filtered(wanted, [&](char label) { return in_b(label) && !in_a(label); });
+  const Labels summed = filtered(a.labels, [&](char label) { return !contains(wanted, label); });
   if (summed.empty() || (left.empty() && right.empty())) {
     // Elements are multiplied and perhaps summed, which is one expression, in f32 as by a matrix product.
     const Labels order = filtered(wanted, [&](char label) { return in_a(label) || in_b(label); }) + summed;
@@ -116,7 +112,7 @@ Named contracted(const Named& given_a, const Named& given_b, const Labels& wante
   const auto& [first, second] = swaps ? std::pair(of_b, of_a) : std::pair(of_a, of_b);
   const Var product =
       matmul(first.value, second.value, {.transpose_a = first.is_transposed, .transpose_b = !second.is_transposed});
-  Labels labels = batch + (swaps ? right + left : left + right);
+  const Labels labels = batch + (swaps ? right + left : left + right);
   std::vector<std::int64_t> sizes(product.shape().begin(), product.shape().end() - 2);
   for (const char label : labels.substr(batch.size())) {
     const Named& of = in_a(label) ? a : b;

@@ -5,6 +5,7 @@
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/matmul.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/reduce.h>
@@ -136,6 +137,7 @@ class RandomProgram {
         const Tensor flat = bytes.reshape({kRows * kColumns}), x_flat = x.reshape({kRows * kColumns});
         const bool reshapes = pick(2) == 0;
         const Tensor w = any({kColumns, kColumns}), dw = any({kColumns, kColumns}), dz = any(matrix);
+        const Tensor product = floats({kColumns, kColumns});
         return {[=, this] {
                   batch_indices(indices, {slots_, call_}, {9, 2, true}, stream_);
                 },
@@ -144,7 +146,8 @@ class RandomProgram {
                 [=, this] { scale(reshapes ? x_flat : x, reshapes ? flat : bytes, 0.25, stream_), written(x); },
                 [=, this] { dense(y, x, w, Tensor(), stream_), written(y); },
                 [=, this] { dense_backward(Tensor(), dw, Tensor(), dz, x, w, stream_); },
-                [=, this] { copy_to_any(y); }};
+                [=, this] { matmul(product, y, dz, {.transpose_a = true}, Math::f32, stream_), written(product); },
+                [=, this] { copy_to_any(product), copy_to_any(y); }};
       }
       case 1: {
         const Tensor losses = floats({kRows}), slopes = floats(matrix), loss = floats({}), one = floats({});

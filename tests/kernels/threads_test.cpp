@@ -14,6 +14,7 @@
 #include <giro/kernels/cumulative.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/matmul.h>
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
@@ -111,6 +112,26 @@ TEST_F(ThreadsTest, Dense) {
     expect_same_bits("dw of " + of, dw, [&] { dense_backward({}, dw, {}, dz, x, w, stream_); });
     expect_same_bits("db of " + of, db, [&] { dense_backward({}, {}, db, dz, x, w, stream_); });
   }
+}
+
+TEST_F(ThreadsTest, Matmul) {
+  const auto expect_same = [&](const Shape& a_shape, const Shape& b_shape, const MatmulOptions& options) {
+    const Tensor a = values(a_shape), b = values(b_shape), out = tensor(matmul_shape(a_shape, b_shape, options));
+    expect_same_bits(to_string(a_shape) + " " + to_string(b_shape), out,
+                     [&] { matmul(out, a, b, options, Math::f32, stream_); });
+  };
+  expect_same({64, 128, 64}, {64, 128, 64}, {.transpose_b = true});
+  expect_same({3, 500, 300}, {3, 500, 200}, {.transpose_a = true});
+  expect_same({5, 1, 300, 64}, {7, 64, 100}, {});
+}
+
+TEST_F(ThreadsTest, ConvolutionOfGroups) {
+  const Conv2dOptions options{.pad_before = {2, 2}, .pad_after = {2, 2}, .dilation = {2, 2}, .groups = 64};
+  const Tensor x = values({32, 28, 28, 64}), w = values({64, 3, 3, 1}), dz = values({32, 28, 28, 64});
+  const Tensor y = tensor(dz.shape()), dx = tensor(x.shape()), dw = tensor(w.shape());
+  expect_same_bits("y", y, [&] { conv2d(y, x, w, {}, options, stream_); });
+  expect_same_bits("dx", dx, [&] { conv2d_backward(dx, {}, {}, dz, x, w, options, stream_); });
+  expect_same_bits("dw", dw, [&] { conv2d_backward({}, dw, {}, dz, x, w, options, stream_); });
 }
 
 TEST_F(ThreadsTest, RandomNumbers) {

@@ -49,6 +49,10 @@ class CallSiteTest : public testing::Test {
 TEST_F(CallSiteTest, AnOpNamesTheLineOfItsCall) {
   const Var a = constant({2, 3}), b = constant({3, 2}), bytes = Var(a.value().reshape({6}), stream_);
   EXPECT_EQ(called_at([&] { dense(a, a, Var()); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { matmul(a, a); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { einsum("ij,jk->ik", {a, a}); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { conv1d(a, a, Var(), {}); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { conv2d_transpose(a, a, Var(), {}); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { nn::add(a, b); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { relu(constant({})).reshape({7}); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { average(a, constant({5})); }), line(__LINE__));

@@ -204,13 +204,13 @@ void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors ten
 std::string UpdatePlan::description() const {
   std::string lines = fmt::format("accumulated steps {}\n", accumulated_steps_);
   for (const Group& group : groups_) {
-    lines += fmt::format("optimizer {} from leaf {} on\nnumbers {}\n", group.optimizer->name, group.first,
-                         fmt::join(group.needs.numbers, ", "));
+    lines += fmt::format("optimizer {} from leaf {} on\n", group.optimizer->name, group.first);
     for (const LearningRate& rate : group.needs.rates) {
       for (const std::int64_t step : {0, 1, 10, 100, 1'000, 10'000, 100'000}) {
         lines += fmt::format("learning rate {} at step {}\n", rate(step), step);
       }
     }
+    lines += fmt::format("numbers {}\n", fmt::join(group.needs.numbers, ", "));
   }
   if (has_decay_mask_) {
     std::string names;

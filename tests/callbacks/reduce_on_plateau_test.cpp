@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/callbacks/checkpoint.h>
 #include <giro/loop/loop.h>
+#include <giro/runtime/archive.h>
 
 #include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
 
 namespace giro {
 namespace {
@@ -69,14 +68,19 @@ TEST(ReduceOnPlateau, ContinuesInTheNextLoopAndAfterARestart) {
   const ReduceOnPlateauOptions options{.factor = 0.5, .patience = 3, .cooldown = 1};
   const Scales whole = scales(losses, options);
   State state = create();
-  const ReduceOnPlateau callback = reduce_on_plateau("loss", options);
+  ReduceOnPlateau callback = reduce_on_plateau("loss", options);
   Scales parts;
-  for (const std::size_t size : {2, 3, 5}) {
-    const std::vector<double> part(losses.begin() + static_cast<std::ptrdiff_t>(parts.size()),
-                                   losses.begin() + static_cast<std::ptrdiff_t>(parts.size() + size));
+  for (const std::ptrdiff_t size : {2, 3, 5}) {
+    const auto begin = losses.begin() + static_cast<std::ptrdiff_t>(parts.size());
     *state.at("seen").data<std::int64_t>() = 0;
-    const Scales found = scales(state, part, callback);
+    const Scales found = scales(state, {begin, begin + size}, callback);
     parts.insert(parts.end(), found.begin(), found.end());
+    if (size != 3) continue;
+    Archive saved;
+    callback.persist(saved);
+    Archive archive = Archive::read(saved.text());
+    callback = reduce_on_plateau("loss", options);
+    callback.persist(archive);
   }
   EXPECT_EQ(parts, whole);
 }

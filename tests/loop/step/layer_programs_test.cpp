@@ -82,7 +82,7 @@ TEST_P(LayerProgramsTest, LayerNormTakesOneEachWay) {
   expect_nodes(model(true), model(false), {32, 64}, 3);
 }
 
-TEST_P(LayerProgramsTest, ABlockOfATransformerTakes24) {
+TEST_P(LayerProgramsTest, ABlockOfATransformerTakes26) {
   const test::ArenaSetting arena("1");
   const auto model = [](int blocks) {
     const nn::Layer block =
@@ -91,7 +91,7 @@ TEST_P(LayerProgramsTest, ABlockOfATransformerTakes24) {
     layers.insert(layers.begin(), nn::dense(16));
     return nn::sequential(layers);
   };
-  expect_nodes(model(2), model(1), {2, 5, 16}, 24);
+  expect_nodes(model(2), model(1), {2, 5, 16}, 26);
 }
 
 TEST_P(LayerProgramsTest, AnLstmTakesThreeAStepEachWay) {

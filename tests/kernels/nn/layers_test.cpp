@@ -85,9 +85,8 @@ TEST(Layers, OutputShapes) {
 }
 
 TEST(Layers, ErrorsNameTheLayer) {
-  expect_error(ErrorCode::shape_mismatch, {"layer 'dense0'", "dense(10)", "a scalar", "(..., I)"}, [] {
-    output_shape(sequential(scale(0.5), dense(10)), {});
-  });
+  expect_error(ErrorCode::shape_mismatch, {"layer 'dense0'", "dense(10)", "a scalar", "(..., I)"},
+               [] { output_shape(sequential(scale(0.5), dense(10)), {}); });
   expect_error(ErrorCode::shape_mismatch, {"conv(8)", "(32, 28, 28)", "(N, H, W, C)"}, [] {
     output_shape(conv(8, {3, 3}), {32, 28, 28});
   });

@@ -43,7 +43,8 @@ Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targe
   // Without cancellation, unlike softplus(x) - t x.
   Var positive = targets * softplus(-logits);
   if (options.positive_weight.value()) positive = options.positive_weight * positive;
-  return positive + (1 - targets) * softplus(logits);
+  const Operand rest = targets.is_number ? Operand(1 - targets.number) : Operand(1 - targets);
+  return positive + rest * softplus(logits);
 }
 
 Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options, Where where) {

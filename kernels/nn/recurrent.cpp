@@ -102,6 +102,12 @@ struct OverTime {
       }
       return of_step;
     };
+    if (cell.options.carry && s.ranks() > 1) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{}: a carry on {} ranks, which each have other rows; a state holds the same on all of "
+                              "them",
+                              Cell::kName, s.ranks()));
+    }
     std::vector<Variable> kept;
     Carry carry;
     for (const char* name : {"h", "c"}) {
@@ -111,7 +117,7 @@ struct OverTime {
         kept.push_back(s.variable("carry", name, shape, zeros()));
         carry.push_back(cast(kept.back().value(), z.dtype()));
       } else {
-        carry.push_back(cast(broadcast_to(zero(s), shape), z.dtype()));
+        carry.push_back(cast(broadcast_to(arange(1, s.stream(), DType::i32) * 0, shape), z.dtype()));
       }
     }
     std::vector<Var> outputs(static_cast<std::size_t>(steps));
@@ -136,8 +142,6 @@ struct OverTime {
     const Var h = stack(before, 1);
     return matmul(h.reshape({rows, h.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
   }
-  // A scalar on the stream.
-  static Var zero(const Scope& s) { return constant(HostArray(std::vector<float>{0}, Shape{}), s.stream()); }
 };
 
 std::int64_t checked(const char* layer, std::int64_t features) {

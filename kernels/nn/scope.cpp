@@ -148,10 +148,12 @@ Key Scope::key(const std::string& purpose) const {
 Mode Scope::mode() const { return tree_->values->mode; }
 const Stream& Scope::stream() const { return tree_->values->stream; }
 
+int Scope::ranks() const { return tree_->values->partitioner ? tree_->values->partitioner->size() : 1; }
+
 Var Scope::mean_over_ranks(const Var& x, Where where) const {
   const detail::CallSite site(where);
   const auto& partitioner = tree_->values->partitioner;
-  if (!partitioner || partitioner->size() == 1) return x;
+  if (ranks() == 1) return x;
   const double weight = BatchShare::weight();
   const auto mean = [partitioner](const Var& of, const Gradient& gradient) {
     const Var y = Var::computed(of.dtype(), of.shape(), {of}, gradient);

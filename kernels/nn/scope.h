@@ -120,10 +120,13 @@ class Scope {
   Variable variable(const std::string& collection, const std::string& name, const Shape& shape,
                     const Initializer& initializer, DType dtype = DType::f32) const;
   // A key for random numbers, by the seed and the step of the state, the purpose, and this place in the model.
-  // Error(invalid_argument) if the state gives none.
+  // An array that is drawn by it has the batch as its first axis; for another, the same on all ranks, set first_row to
+  // 0. Error(invalid_argument) if the state gives none.
   Key key(const std::string& purpose) const;
   Mode mode() const;
   bool training() const { return mode() == Mode::train; }
+  // How many ranks share the batch; 1 without a partitioner.
+  int ranks() const;
   // The mean over the ranks that share the batch; x itself if this rank is alone. Its gradient is one, too.
   Var mean_over_ranks(const Var& x, Where where = Where::current()) const;
 

@@ -192,10 +192,10 @@ struct Common {
   // Work in elements, for for_each_part: a vector of products costs about as much as one of them.
   std::int64_t work() const { return batch * attending.heads * attending.queries * attending.keys * width / 16; }
 
-  // scores (rows, padded(kKeys)) = query rows, scaled, times the packed keys [first, first + packed), for queries from
-  // t on. Returns how many of the keys any of the queries attends to.
-  std::int64_t multiply_keys(float* out, const float* rows, const float* keys, std::int64_t count, std::int64_t packed,
-                             std::int64_t wanted) const {
+  // out (count, padded(kKeys)) = rows times the first `wanted` of the packed keys or values, and the rest of their
+  // panel.
+  void multiply_keys(float* out, const float* rows, const float* keys, std::int64_t count, std::int64_t packed,
+                     std::int64_t wanted) const {
     // Whole panels, as they are packed.
     const std::int64_t columns = std::min(packed, (wanted + products.width - 1) / products.width * products.width);
     products.multiply({out, products.padded(kKeys), rows, width, 1, keys, width, count, columns, width, false});

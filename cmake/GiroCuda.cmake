@@ -104,7 +104,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     list(JOIN places ":" places)
     set_source_files_properties(runtime/cuda/nvrtc.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_NVRTC_PLACES="${places}")
     # It includes cuDNN's frontend, which takes half a minute to compile with -O3.
-    set_source_files_properties(kernels/cuda/convolution_plan.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+    set_source_files_properties(kernels/cuda/graph_plan.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
     # Discovery passes over GPUs older than what the build holds code for.
     string(REGEX MATCHALL "[0-9]+" giro_architectures "${CMAKE_CUDA_ARCHITECTURES}")
     if(giro_architectures)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/best_plan.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tiled_product.cuh"
 #include "kernels/functors/storage.h"
@@ -577,10 +578,32 @@ unsigned int blocks_of(const Tensor& rows) {
   return blocks_for(shape[0] * shape[2] * ((shape[1] + kTile - 1) / kTile), 1);
 }
 
+// Whether cuDNN may be asked for it. It has masks and dropout of its own, with other numbers.
+template <class Op>
+bool may_be_by_cudnn(const Op& op) {
+  const ops::AttentionOptions& options = op.options;
+  return is_16_bit(op.query.dtype()) && op.key.count() > 0 && options.dropout == 0 && !options.mask &&
+         !options.key_lengths;
+}
+
+template <class Op>
+AttentionGraph graph_of(const Op& op, AttentionGraph::Result result) {
+  return {result, op.query.shape(), op.key.shape(), op.query.dtype(), op.options.scale, op.options.is_causal};
+}
+
 }  // namespace
 
 void run(const ops::Attention& op, const Stream& stream) {
   if (op.out.count() == 0) return;
+  if (may_be_by_cudnn(op)) {
+    using Result = AttentionGraph::Result;
+    GraphArrays arrays{{GraphArray::query, op.query.raw()},
+                       {GraphArray::key, op.key.raw()},
+                       {GraphArray::value, op.value.raw()},
+                       {GraphArray::out, op.out.raw()}};
+    if (op.logsumexp) arrays.emplace_back(GraphArray::logsumexp, op.logsumexp.raw());
+    if (!run_best_plan(graph_of(op, op.logsumexp ? Result::out_and_logsumexp : Result::out), arrays, stream)) return;
+  }
   with_width(op.query.shape()[3], [&]<int kWidth>(std::integral_constant<int, kWidth>) {
     attention_kernel<kWidth><<<blocks_of(op.query), Layout<kWidth>::kThreads, 0, handle(stream)>>>(Forward(op));
     check_launch("attention_kernel");
@@ -593,6 +616,14 @@ void run(const ops::AttentionBackward& op, const Stream& stream) {
       if (zeros) stream.fill(zeros.raw(), 0, zeros.bytes());
     }
     return;
+  }
+  if (may_be_by_cudnn(op) && op.dquery && op.dkey) {
+    const GraphArrays arrays{{GraphArray::query, op.query.raw()},         {GraphArray::key, op.key.raw()},
+                             {GraphArray::value, op.value.raw()},         {GraphArray::out, op.out.raw()},
+                             {GraphArray::logsumexp, op.logsumexp.raw()}, {GraphArray::dout, op.dout.raw()},
+                             {GraphArray::dquery, op.dquery.raw()},       {GraphArray::dkey, op.dkey.raw()},
+                             {GraphArray::dvalue, op.dvalue.raw()}};
+    if (!run_best_plan(graph_of(op, AttentionGraph::Result::gradients), arrays, stream)) return;
   }
   const std::int64_t rows = op.logsumexp.count();
   const Buffer delta = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));

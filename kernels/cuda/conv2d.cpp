@@ -1,19 +1,16 @@
-#include <cudnn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/elementwise.h>
 
-#include <algorithm>
 #include <optional>
-#include <utility>
+#include <string>
 
 #include <giro/runtime/error.h>
 
-#include "kernels/cuda/alignment.h"
+#include "kernels/cuda/best_plan.h"
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/convolution_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/stream.h"
@@ -22,18 +19,6 @@ namespace giro::cuda {
 namespace {
 
 using Result = Convolution::Result;
-
-// From the stream's arena, so that in a recording the graph owns it. Nothing if there is not so much memory.
-std::optional<Buffer> workspace_of(const ConvolutionPlan& plan, const Stream& stream) {
-  const std::size_t bytes = plan.workspace_bytes();
-  if (bytes == 0) return Buffer();
-  try {
-    return stream.allocate(bytes);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::out_of_memory) throw;
-    return std::nullopt;
-  }
-}
 
 std::string text_of(const Convolution& c) {
   constexpr const char* kResults[] = {"y", "dx", "dw"};
@@ -45,31 +30,15 @@ std::string text_of(const Convolution& c) {
 // Runs the best plan of cuDNN that runs, or else giro's own kernel: own(), which computes the same from the operands of
 // the op. Returns whether it was cuDNN.
 template <class Own>
-bool run_best(Convolution convolution, const ConvolutionPlan::Operands& operands, const Stream& stream, Own&& own) {
-  convolution.alignment = std::min(
-      {alignment_of(operands.x), alignment_of(operands.w), alignment_of(operands.y), alignment_of(operands.b)});
-  CudaStream& owner = cuda_stream(stream);
-  DiskCache& cache = DiskCache::of_process();
-  auto& plan = owner.plan<ConvolutionPlan>(convolution.key(), [&] {
-    std::optional<ConvolutionPlan> found;
-    owner.outside_capture(
-        [&] { found = ConvolutionPlan::find(convolution, describe_device(stream.device().index()), cache); });
-    return std::move(*found);
-  });
-  while (plan) {
-    const std::optional<Buffer> workspace = workspace_of(plan, stream);
-    if (workspace && plan.run(owner.cudnn(), operands, workspace->data())) {
-      plan.store(cache);
-      return true;
-    }
-    owner.outside_capture([&] { plan.refuse(); });
-  }
+bool run_best(const Convolution& convolution, const GraphArrays& arrays, const Stream& stream, Own&& own) {
+  const std::optional<std::string> why_not = run_best_plan(convolution, arrays, stream);
+  if (!why_not) return true;
   try {
     own();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     throw Error(ErrorCode::unsupported, fmt::format("conv2d: nothing computes {}. cuDNN: {}. giro's own kernel: {}",
-                                                    text_of(convolution), plan.why_not(), error.what()));
+                                                    text_of(convolution), *why_not, error.what()));
   }
   return false;
 }
@@ -82,8 +51,10 @@ void run(const ops::Conv2d& op, const Stream& stream) {
   convolution.has_relu = op.has_relu;
   convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no other
   void* const bias = convolution.has_bias ? op.b.raw() : nullptr;
-  const bool by_cudnn = run_best(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), bias}, stream,
-                                 [&] { tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, op.options, stream); });
+  const bool by_cudnn = run_best(
+      convolution,
+      {{GraphArray::x, op.x.raw()}, {GraphArray::w, op.w.raw()}, {GraphArray::y, op.y.raw()}, {GraphArray::b, bias}},
+      stream, [&] { tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, op.options, stream); });
   if (by_cudnn && !convolution.has_bias) add_bias(op.y, op.b, stream);
 }
 
@@ -104,14 +75,15 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     const Buffer memory =
         rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
     const Tensor rounded = rounds ? Tensor(memory.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
-    const bool by_cudnn = run_best(convolution, {op.x.raw(), rounded.raw(), op.dz.raw()}, stream,
-                                   [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });
+    const bool by_cudnn = run_best(
+        convolution, {{GraphArray::x, op.x.raw()}, {GraphArray::w, rounded.raw()}, {GraphArray::y, op.dz.raw()}},
+        stream, [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });
     if (by_cudnn && rounds) giro::cast(op.dw, rounded, stream);
   }
   if (op.dx) {
     convolution.result = Result::dx;
-    run_best(convolution, {op.dx.raw(), op.w.raw(), op.dz.raw()}, stream,
-             [&] { tiled_conv2d_backward_data(op.dx, op.dz, op.w, op.options, stream); });
+    run_best(convolution, {{GraphArray::x, op.dx.raw()}, {GraphArray::w, op.w.raw()}, {GraphArray::y, op.dz.raw()}},
+             stream, [&] { tiled_conv2d_backward_data(op.dx, op.dz, op.w, op.options, stream); });
   }
 }
 

@@ -1,6 +1,7 @@
 // Asks cuDNN itself, which needs no GPU for it, whether it has plans for giro's convolutions on GPUs that are described
 // to it.
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/cuda/convolution_plan.h"
+#include "kernels/cuda/graph_plan.h"
 #include "tests/kernels/convolutions.h"
 #include "tests/temporary_directory.h"
 
@@ -101,7 +102,7 @@ TEST_P(CudnnPlans, ExistForEveryConvolution) {
     std::string with_bias;
     for (const Convolution& question : questions(convolution)) {
       ++asked;
-      const ConvolutionPlan plan = ConvolutionPlan::find(question, device, no_cache_);
+      const GraphPlan plan = GraphPlan::find(question, device, no_cache_);
       ASSERT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
       // By the same engine, a relu changes no bits of what it keeps.
       if (question.has_relu) {
@@ -117,11 +118,11 @@ TEST_P(CudnnPlans, AreStoredForTheNextRun) {
   const std::string device = GetParam().description();
   DiskCache kept = cache();
   for (const Convolution& question : questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32}))) {
-    ConvolutionPlan plan = ConvolutionPlan::find(question, device, kept);
+    GraphPlan plan = GraphPlan::find(question, device, kept);
     ASSERT_TRUE(plan);
     EXPECT_FALSE(plan.was_stored());
     plan.store(kept);
-    const ConvolutionPlan loaded = ConvolutionPlan::find(question, device, cache());
+    const GraphPlan loaded = GraphPlan::find(question, device, cache());
     ASSERT_TRUE(loaded);
     EXPECT_TRUE(loaded.was_stored());
     EXPECT_EQ(loaded.workspace_bytes(), plan.workspace_bytes());
@@ -129,13 +130,13 @@ TEST_P(CudnnPlans, AreStoredForTheNextRun) {
   Gpu other = GetParam();
   other.multiprocessors -= 2;
   const Convolution question = questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32})).front();
-  EXPECT_FALSE(ConvolutionPlan::find(question, other.description(), cache()).was_stored());
+  EXPECT_FALSE(GraphPlan::find(question, other.description(), cache()).was_stored());
   for (const std::string& file : files()) {
     std::string bytes = test::read_text(file);
     bytes[bytes.size() / 2] ^= 1;
     test::write_text(file, bytes);
   }
-  const ConvolutionPlan anew = ConvolutionPlan::find(question, device, cache());
+  const GraphPlan anew = GraphPlan::find(question, device, cache());
   EXPECT_TRUE(anew);
   EXPECT_FALSE(anew.was_stored());
 }
@@ -145,13 +146,41 @@ TEST_P(CudnnPlans, GoOnToTheNextWhereTheyAreRefused) {
   const Convolution question = questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32})).front();
   DiskCache kept = cache();
   std::set<std::string> names;
-  ConvolutionPlan plan = ConvolutionPlan::find(question, device, kept);
+  GraphPlan plan = GraphPlan::find(question, device, kept);
   plan.store(kept);
-  for (ConvolutionPlan next = ConvolutionPlan::find(question, device, kept); next; next.refuse()) {
+  for (GraphPlan next = GraphPlan::find(question, device, kept); next; next.refuse()) {
     if (!next.was_stored()) names.insert(next.name());
   }
   EXPECT_GT(names.size(), 2u);
   EXPECT_TRUE(names.contains(plan.name())) << "after what was stored, all are tried";
+}
+
+// cuDNN compiles attention when it plans it, which needs libcuda.so.1; the toolkit's stub will do. With the stub it
+// ends where the kernel is to be loaded, when all else has been found good.
+TEST_P(CudnnPlans, AreCompiledForAttention) {
+  using Result = AttentionGraph::Result;
+  if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) GTEST_SKIP() << "there is no libcuda.so.1, nor its stub";
+  // GPT-2 small, grouped queries with earlier keys, and odd sizes.
+  for (const AttentionGraph& attention :
+       {AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true},
+        AttentionGraph{Result::out, {2, 512, 8, 128}, {2, 2048, 2, 128}, DType::f16, 0.125, true},
+        AttentionGraph{Result::out, {1, 65, 1, 40}, {1, 133, 1, 40}, DType::bf16, 0.125, false}}) {
+    for (const Result result : {Result::out, Result::out_and_logsumexp, Result::gradients}) {
+      AttentionGraph question = attention;
+      question.result = result;
+      std::string answer;
+      try {
+        const GraphPlan plan = GraphPlan::find(question, GetParam().description(), no_cache_);
+        if (!plan) answer = plan.why_not();
+      } catch (const Error& error) {
+        answer = error.what();
+        if (answer.find("cuLibraryLoadData") != std::string::npos) answer = "";
+      }
+      EXPECT_EQ(answer, "") << fmt::format("result {} of {} and {} in {}", static_cast<int>(result),
+                                           to_string(attention.query), to_string(attention.key),
+                                           name_of(attention.dtype));
+    }
+  }
 }
 
 // cuDNN adds a relu to nothing but a bias.
@@ -160,10 +189,10 @@ TEST(CudnnPlansTest, SayWhyThereAreNone) {
   const test::Convolution small = test::same("", {1, 8, 8, 8}, {8, 3, 3, 8});
   Convolution question{Convolution::Result::y, small.x, small.w, small.y(), small.options, DType::bf16, Math::f32};
   question.has_relu = true;
-  const ConvolutionPlan plan = ConvolutionPlan::find(question, kGpus[2].description(), no_cache);
+  const GraphPlan plan = GraphPlan::find(question, kGpus[2].description(), no_cache);
   EXPECT_FALSE(plan);
   EXPECT_NE(plan.why_not(), "");
-  EXPECT_THROW(ConvolutionPlan::find(question, "no device", no_cache), Error);
+  EXPECT_THROW(GraphPlan::find(question, "no device", no_cache), Error);
 }
 
 }  // namespace

@@ -229,6 +229,9 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cu
   const std::lock_guard lock(api_mutex());
   const bool known =
       std::any_of(rules().begin(), rules().end(), [&](const auto& rule) { return rule.second.kind == kind; });
+  if (kind == CUDNN_BACKEND_MATMUL_DESCRIPTOR || kind == CUDNN_BACKEND_REDUCTION_DESCRIPTOR) {
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "attention is not emulated");
+  }
   if (!known) return refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "an unknown kind of descriptor");
   return create_object(descriptor, kBackend, Descriptor{kind}) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }

@@ -1,4 +1,4 @@
-#include "kernels/cuda/convolution_plan.h"
+#include "kernels/cuda/graph_plan.h"
 
 #include <cuda_runtime_api.h>
 #include <nvrtc.h>
@@ -15,6 +15,8 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <new>
 #include <string_view>
 #include <unordered_map>
@@ -28,8 +30,6 @@ namespace {
 
 namespace fe = cudnn_frontend;
 using Node = std::shared_ptr<fe::graph::Tensor_attributes>;
-
-enum Id : std::int64_t { kX = 1, kW, kY, kB };
 
 // Where cuDNN was asked: while a graph is described, a bad parameter means that cuDNN does not take such a graph.
 enum class Stage { description, plan };
@@ -66,23 +66,46 @@ std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) 
   return device;
 }
 
+// The compute capability in a device's description, 90 for 9.0. Without it the frontend asks for the device in use when
+// it describes attention.
+std::int32_t capability_of(const std::string& device) {
+  constexpr std::string_view kName = "\"deviceVer\":";
+  const std::size_t at = device.find(kName);
+  return at == std::string::npos ? 0 : std::atoi(device.c_str() + at + kName.size()) / 10;
+}
+
 fe::DataType_t data_type(DType dtype) {
   return dtype == DType::bf16  ? fe::DataType_t::BFLOAT16
          : dtype == DType::f16 ? fe::DataType_t::HALF
                                : fe::DataType_t::FLOAT;
 }
 
+fe::graph::Tensor_attributes attributes(GraphArray id, const std::vector<std::int64_t>& sizes,
+                                        const std::vector<std::int64_t>& strides, DType dtype, std::int64_t alignment) {
+  fe::graph::Tensor_attributes made;
+  made.set_uid(static_cast<std::int64_t>(id))
+      .set_dim(sizes)
+      .set_stride(strides)
+      .set_alignment(alignment)
+      .set_data_type(data_type(dtype));
+  return made;
+}
+
+// Makes a result of the graph an array.
+void finish(const Node& result, const fe::graph::Tensor_attributes& as) {
+  result->set_output(true)
+      .set_uid(as.get_uid())
+      .set_dim(as.get_dim())
+      .set_stride(as.get_stride())
+      .set_alignment(as.get_alignment())
+      .set_data_type(as.get_data_type());
+}
+
 // Images (N, H, W, C) and filters (O, KH, KW, C / groups), which tell cuDNN how many groups there are. It names axes in
 // the order N, C, H, W, whatever the order in memory.
-fe::graph::Tensor_attributes tensor(Id id, const Shape& shape, const Convolution& convolution) {
+fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, const Convolution& convolution) {
   const std::int64_t n = shape[0], h = shape[1], w = shape[2], c = shape[3];
-  fe::graph::Tensor_attributes made;
-  made.set_uid(id)
-      .set_dim({n, c, h, w})
-      .set_stride({h * w * c, 1, w * c, c})
-      .set_alignment(convolution.alignment)
-      .set_data_type(data_type(convolution.dtype));
-  return made;
+  return attributes(id, {n, c, h, w}, {h * w * c, 1, w * c, c}, convolution.dtype, convolution.alignment);
 }
 
 template <class Attributes>
@@ -111,17 +134,9 @@ std::vector<fe::NumericalNote_t> excluded_notes(const Convolution& convolution) 
 void describe(fe::graph::Graph& graph, const Convolution& c) {
   using fe::graph::Conv_dgrad_attributes, fe::graph::Conv_fprop_attributes, fe::graph::Conv_wgrad_attributes,
       fe::graph::Pointwise_attributes;
-  const auto x = [&] { return tensor(kX, c.x, c); };
-  const auto w = [&] { return tensor(kW, c.w, c); };
-  const auto y = [&] { return tensor(kY, c.y, c); };
-  const auto finish = [&](const Node& result, fe::graph::Tensor_attributes as) {
-    result->set_output(true)
-        .set_uid(as.get_uid())
-        .set_dim(as.get_dim())
-        .set_stride(as.get_stride())
-        .set_alignment(as.get_alignment())
-        .set_data_type(as.get_data_type());
-  };
+  const auto x = [&] { return tensor(GraphArray::x, c.x, c); };
+  const auto w = [&] { return tensor(GraphArray::w, c.w, c); };
+  const auto y = [&] { return tensor(GraphArray::y, c.y, c); };
   if (c.result == Convolution::Result::dx) {
     return finish(graph.conv_dgrad(graph.tensor(y()), graph.tensor(w()), window<Conv_dgrad_attributes>(c.options)),
                   x());
@@ -132,11 +147,51 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
   }
   Node result = graph.conv_fprop(graph.tensor(x()), graph.tensor(w()), window<Conv_fprop_attributes>(c.options));
   if (c.has_bias) {
-    const Node bias = graph.tensor(tensor(kB, {1, 1, 1, c.w[0]}, c));
+    const Node bias = graph.tensor(tensor(GraphArray::b, {1, 1, 1, c.w[0]}, c));
     result = graph.pointwise(result, bias, Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
   }
   if (c.has_relu) result = graph.pointwise(result, Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));
   finish(result, y());
+}
+
+// cuDNN names axes in the order B, H, T, D, whatever the order in memory.
+fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, const AttentionGraph& attention) {
+  const std::int64_t b = shape[0], t = shape[1], h = shape[2], d = shape[3];
+  return attributes(id, {b, h, t, d}, {t * h * d, d, h * d, 1}, attention.dtype, attention.alignment);
+}
+
+void describe(fe::graph::Graph& graph, const AttentionGraph& a) {
+  const std::int64_t b = a.query[0], t = a.query[1], h = a.query[2];
+  const auto query = [&](GraphArray id) { return tensor(id, a.query, a); };
+  const auto key = [&](GraphArray id) { return tensor(id, a.key, a); };
+  const auto logsumexp = attributes(GraphArray::logsumexp, {b, h, t, 1}, {h * t, t, 1, 1}, DType::f32, 4);
+  const auto with = [&](auto of) {
+    of.set_attn_scale(static_cast<float>(a.scale));
+    if (a.is_causal) {
+      of.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT).set_diagonal_band_right_bound(0);
+    }
+    return of;
+  };
+  const Node q = graph.tensor(query(GraphArray::query)), k = graph.tensor(key(GraphArray::key)),
+             v = graph.tensor(key(GraphArray::value));
+  if (a.result == AttentionGraph::Result::gradients) {
+    const Node out = graph.tensor(query(GraphArray::out)), dout = graph.tensor(query(GraphArray::dout));
+    const auto gradients =
+        graph.sdpa_backward(q, k, v, out, dout, graph.tensor(logsumexp),
+                            with(fe::graph::SDPA_backward_attributes().set_deterministic_algorithm(true)));
+    finish(gradients[0], query(GraphArray::dquery));
+    finish(gradients[1], key(GraphArray::dkey));
+    finish(gradients[2], key(GraphArray::dvalue));
+    return;
+  }
+  const bool has_logsumexp = a.result == AttentionGraph::Result::out_and_logsumexp;
+  const auto [out, stats] = graph.sdpa(q, k, v, with(fe::graph::SDPA_attributes().set_generate_stats(has_logsumexp)));
+  finish(out, query(GraphArray::out));
+  if (has_logsumexp) finish(stats, logsumexp);
+}
+
+std::vector<fe::NumericalNote_t> excluded_notes(const AttentionGraph&) {
+  return {fe::NumericalNote_t::NONDETERMINISTIC};
 }
 
 }  // namespace
@@ -150,7 +205,7 @@ std::string describe_device(int index) {
   return {description.begin(), description.end()};
 }
 
-std::vector<std::int64_t> Convolution::key() const {
+std::vector<std::int64_t> Convolution::numbers() const {
   std::vector<std::int64_t> key{
       static_cast<int>(result), static_cast<int>(dtype), static_cast<int>(math), has_bias, has_relu, alignment};
   for (const Shape& shape : {x, w, y}) key.insert(key.end(), shape.begin(), shape.end());
@@ -160,30 +215,42 @@ std::vector<std::int64_t> Convolution::key() const {
   return key;
 }
 
-struct ConvolutionPlan::Graph {
+std::vector<std::int64_t> AttentionGraph::numbers() const {
+  std::vector<std::int64_t> key{static_cast<int>(result), static_cast<int>(dtype), is_causal, alignment,
+                                std::bit_cast<std::int64_t>(scale)};
+  for (const Shape& shape : {query, this->key}) key.insert(key.end(), shape.begin(), shape.end());
+  return key;
+}
+
+std::vector<std::int64_t> key_of(const GraphQuestion& question) {
+  std::vector<std::int64_t> key = std::visit([](const auto& of) { return of.numbers(); }, question);
+  key.push_back(static_cast<std::int64_t>(question.index()));
+  return key;
+}
+
+struct GraphPlan::Graph {
   fe::graph::Graph graph;
   std::int64_t next = 0, count = 0;  // of the candidates
 };
 
-ConvolutionPlan::ConvolutionPlan(const Convolution& convolution, const std::string& device)
-    : convolution_(convolution),
+GraphPlan::GraphPlan(const GraphQuestion& question, const std::string& device)
+    : question_(question),
       device_(device),
-      key_(fmt::format("cuDNN {} frontend {} {} convolution {}", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, device,
-                       fmt::join(convolution.key(), " "))) {}
-ConvolutionPlan::ConvolutionPlan(ConvolutionPlan&&) noexcept = default;
-ConvolutionPlan& ConvolutionPlan::operator=(ConvolutionPlan&&) noexcept = default;
-ConvolutionPlan::~ConvolutionPlan() = default;
+      key_(fmt::format("cuDNN {} frontend {} {} graph {}", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, device,
+                       fmt::join(key_of(question), " "))) {}
+GraphPlan::GraphPlan(GraphPlan&&) noexcept = default;
+GraphPlan& GraphPlan::operator=(GraphPlan&&) noexcept = default;
+GraphPlan::~GraphPlan() = default;
 
-ConvolutionPlan ConvolutionPlan::find(const Convolution& convolution, const std::string& device,
-                                      const DiskCache& cache) {
-  ConvolutionPlan plan(convolution, device);
+GraphPlan GraphPlan::find(const GraphQuestion& question, const std::string& device, const DiskCache& cache) {
+  GraphPlan plan(question, device);
   const std::optional<std::string> serialized = cache.find(plan.key_);
   if (!serialized || !plan.load(*serialized)) plan.ask();
   return plan;
 }
 
 // The cache has checked that this is what store() wrote, so it only fails where cuDNN no longer takes it.
-bool ConvolutionPlan::load(const std::string& serialized) {
+bool GraphPlan::load(const std::string& serialized) {
   auto loaded = std::make_unique<Graph>();
   loaded->graph.set_device_properties(device_of(device_));
   const std::vector<std::uint8_t> bytes(serialized.begin(), serialized.end());
@@ -199,39 +266,40 @@ bool ConvolutionPlan::load(const std::string& serialized) {
   return true;
 }
 
-void ConvolutionPlan::ask() {
+void GraphPlan::ask() {
   graph_ = std::make_unique<Graph>();
   is_on_disk_ = false;
   fe::graph::Graph& graph = graph_->graph;
   graph.set_device_properties(device_of(device_))
-      .set_io_data_type(data_type(convolution_.dtype))
+      .set_sm_version(capability_of(device_))
+      .set_io_data_type(data_type(std::visit([](const auto& of) { return of.dtype; }, question_)))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  describe(graph, convolution_);
+  std::visit([&](const auto& of) { describe(graph, of); }, question_);
   const auto is_known = [&](fe::error_t status) { return is_good(status, Stage::description, &why_not_); };
   if (is_known(graph.validate()) && is_known(graph.build_operation_graph()) &&
       is_known(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}))) {
-    graph.deselect_numeric_notes(excluded_notes(convolution_));
+    graph.deselect_numeric_notes(std::visit([](const auto& of) { return excluded_notes(of); }, question_));
     graph_->count = graph.get_execution_plan_count();
   }
   build_next();
 }
 
-void ConvolutionPlan::build_next() {
+void GraphPlan::build_next() {
   while (graph_->next < graph_->count) {
     if (is_good(graph_->graph.build_plan_at_index(graph_->next++), Stage::plan, &why_not_)) return;
   }
   graph_ = nullptr;
 }
 
-void ConvolutionPlan::refuse() {
+void GraphPlan::refuse() {
   // What was loaded has no candidates after it.
   const bool was_loaded = graph_->count == 0;
   is_on_disk_ = false;
   was_loaded ? ask() : build_next();
 }
 
-std::size_t ConvolutionPlan::workspace_bytes() const {
+std::size_t GraphPlan::workspace_bytes() const {
   std::int64_t bytes = 0;
   if (const auto status = graph_->graph.get_workspace_size(bytes); status.is_bad()) {
     throw Error(ErrorCode::device, "cuDNN: a plan does not tell the size of its workspace");
@@ -239,21 +307,23 @@ std::size_t ConvolutionPlan::workspace_bytes() const {
   return static_cast<std::size_t>(bytes);
 }
 
-std::string ConvolutionPlan::name() const {
+std::string GraphPlan::name() const {
   std::string name;
   return graph_->graph.get_plan_name(name).is_good() ? name : "";
 }
 
-void ConvolutionPlan::store(DiskCache& cache) {
+void GraphPlan::store(DiskCache& cache) {
   std::vector<std::uint8_t> bytes;
   if (is_on_disk_ || graph_->graph.serialize(bytes, false).is_bad()) return;
   cache.add(key_, {bytes.begin(), bytes.end()});
   is_on_disk_ = true;
 }
 
-bool ConvolutionPlan::run(cudnnHandle_t cudnn, const Operands& operands, void* workspace) {
-  std::unordered_map<std::int64_t, void*> at{{kX, operands.x}, {kW, operands.w}, {kY, operands.y}};
-  if (operands.b != nullptr) at[kB] = operands.b;
+bool GraphPlan::run(cudnnHandle_t cudnn, const GraphArrays& arrays, void* workspace) {
+  std::unordered_map<std::int64_t, void*> at;
+  for (const auto& [array, data] : arrays) {
+    if (data != nullptr) at[static_cast<std::int64_t>(array)] = data;
+  }
   return is_good(graph_->graph.execute(cudnn, at, workspace), Stage::plan, &why_not_);
 }
 

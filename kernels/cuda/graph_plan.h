@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
@@ -30,25 +32,46 @@ struct Convolution {
   bool has_bias = false, has_relu = false;
   std::int64_t alignment = 16;  // of all operands, in bytes
 
-  // All of it in numbers.
-  std::vector<std::int64_t> key() const;
+  std::vector<std::int64_t> numbers() const;
 };
+
+// softmax(scale * query key^T) value, or its gradients, of 16-bit arrays (B, T, H, D) and (B, S, K, D).
+struct AttentionGraph {
+  enum class Result { out, out_and_logsumexp, gradients };
+
+  Result result = Result::out;
+  Shape query{}, key{};
+  DType dtype = DType::bf16;
+  double scale = 1;
+  bool is_causal = false;  // the last query attends to the last key
+  std::int64_t alignment = 16;
+
+  std::vector<std::int64_t> numbers() const;
+};
+
+using GraphQuestion = std::variant<Convolution, AttentionGraph>;
+// All of it in numbers.
+std::vector<std::int64_t> key_of(const GraphQuestion& question);
+
+// The arrays of a graph.
+enum class GraphArray : std::int64_t { x = 1, w, y, b, query, key, value, out, logsumexp, dout, dquery, dkey, dvalue };
+using GraphArrays = std::vector<std::pair<GraphArray, void*>>;
 
 // What cuDNN plans for: the JSON that it writes for a device. A GPU that is not there can be described as well.
 // Error(device).
 std::string describe_device(int index);
 
-// cuDNN's plans for one convolution, best first: those that give the same bits every time and compute in the asked
+// cuDNN's plans for one graph, best first: those that give the same bits every time and compute in the asked
 // precision. Only one is built at a time. Errors of all functions: out_of_memory, device.
-class ConvolutionPlan {
+class GraphPlan {
  public:
   // The plan that an earlier run has stored, or the first that can be built. There is none if cuDNN supports nothing of
   // the kind.
-  static ConvolutionPlan find(const Convolution& convolution, const std::string& device, const DiskCache& cache);
+  static GraphPlan find(const GraphQuestion& question, const std::string& device, const DiskCache& cache);
 
-  ConvolutionPlan(ConvolutionPlan&&) noexcept;
-  ConvolutionPlan& operator=(ConvolutionPlan&&) noexcept;
-  ~ConvolutionPlan();
+  GraphPlan(GraphPlan&&) noexcept;
+  GraphPlan& operator=(GraphPlan&&) noexcept;
+  ~GraphPlan();
 
   explicit operator bool() const noexcept { return graph_ != nullptr; }
   // Why there is none, in cuDNN's words.
@@ -58,12 +81,8 @@ class ConvolutionPlan {
   // The engine and its settings, unless it was stored: "eng45_k2=5_k5=3_k14=6".
   std::string name() const;
 
-  struct Operands {
-    void *x, *w, *y;
-    void* b = nullptr;
-  };
   // Queues the work on the handle's stream. False if cuDNN refuses the plan only now.
-  bool run(cudnnContext* cudnn, const Operands& operands, void* workspace);
+  bool run(cudnnContext* cudnn, const GraphArrays& arrays, void* workspace);
   // Goes on to the next plan.
   void refuse();
   // For later runs.
@@ -71,12 +90,12 @@ class ConvolutionPlan {
 
  private:
   struct Graph;
-  ConvolutionPlan(const Convolution& convolution, const std::string& device);
+  GraphPlan(const GraphQuestion& question, const std::string& device);
   bool load(const std::string& serialized);
   void ask();
   void build_next();
 
-  Convolution convolution_;
+  GraphQuestion question_;
   std::string device_, key_;      // key_: on disk
   std::unique_ptr<Graph> graph_;  // null: there is no plan left
   std::string why_not_;

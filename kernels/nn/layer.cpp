@@ -49,7 +49,7 @@ Var Layer::operator()(const Params& params, const Var& x, std::source_location w
 }
 
 std::vector<Var> Layer::operator()(const Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
-  Scope child = s.child(self_->is_shared ? s.numbered(name(), self_) : s.numbered(name()));
+  Scope child = self_->is_shared ? s.child_of(self_, name()) : s.child(s.numbered(name()));
   return apply(child, inputs, where);
 }
 

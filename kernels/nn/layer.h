@@ -41,6 +41,7 @@ class Layer {
   friend Layer shared(const Layer& layer);
 
   const std::string& name() const noexcept { return self_->name; }
+  bool is_shared() const noexcept { return self_->is_shared; }
   // How many values it takes; for a function of a vector f.inputs(), or 1.
   std::size_t inputs() const noexcept { return self_->inputs; }
 

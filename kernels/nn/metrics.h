@@ -32,7 +32,8 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
 // The same per row, as f32 (R,) of 1 and 0; not differentiated.
 Var correct(const Var& logits, const Var& labels, Where where = Where::current());
 // The fraction of rows whose label is among the k classes of the largest logits; of equal logits the first ones count.
-// A NaN counts as larger than every number. logits (..., C), labels (...), mask as for average.
+// A NaN counts as larger than every number; a row whose label has a NaN is wrong. logits (..., C), labels (...), mask
+// as for average.
 Metric top_k_accuracy(const Var& logits, const Var& labels, std::int64_t k, const Var& mask = {},
                       Where where = Where::current());
 // exp of the mean of the losses, which over steps and ranks is exp of the mean of all losses together.

@@ -105,11 +105,11 @@ struct BatchNorm {
     const Variable old_variance = s.variable("batch_stats", "var", channels, ones());
     const NormOptions affine{options.epsilon, options.use_scale, options.use_bias, options.scale_init,
                              options.bias_init};
-    if (!s.training()) {
+    if (!s.training() || options.use_moving_averages) {
       const Var y = (x - old_mean.value()) * rsqrt(old_variance.value() + options.epsilon);
       return scaled(s, y, affine, given.dtype());
     }
-    if (x.shape().count() == channels.count() && !options.synchronized) {
+    if (x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("batch_norm: the input is {}, one value a channel, which has no variance; expected more "
                               "rows, or evaluation",

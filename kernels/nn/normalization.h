@@ -42,6 +42,8 @@ struct BatchNormOptions {
   Initializer bias_init = zeros();
   // Whether ranks that share a batch normalize by the statistics of all its rows, rather than of their own.
   bool synchronized = false;
+  // Whether training, too, uses the moving averages and leaves them as they are, as in a backbone that is frozen.
+  bool use_moving_averages = false;
 };
 // Over all axes of (N, ..., C) but the last. In training by the batch's own mean and variance, in evaluation by their
 // moving averages, the variables batch_stats/mean (C) and batch_stats/var (C), which are the same on all ranks. Ioffe

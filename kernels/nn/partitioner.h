@@ -66,27 +66,27 @@ class Partitioner {
   virtual void set_failed() const noexcept = 0;
 };
 
-// This rank's part of a batch: its weight relative to an even part, and its first row in the whole batch. Applies to
-// the gradients and random numbers that this thread queues while it lives.
+// This rank's part of a batch: its weight relative to an even part, its first row in the whole batch, and its rows.
+// Applies to the gradients and random numbers that this thread queues while it lives.
 class BatchShare {
  public:
-  BatchShare(double weight, std::int64_t first_row) noexcept
-      : outer_weight_(std::exchange(weight_, weight)), outer_first_row_(std::exchange(first_row_, first_row)) {}
-  ~BatchShare() {
-    weight_ = outer_weight_;
-    first_row_ = outer_first_row_;
-  }
+  BatchShare(double weight, std::int64_t first_row, std::int64_t rows) noexcept
+      : outer_(std::exchange(current_, Values{weight, first_row, rows})) {}
+  ~BatchShare() { current_ = outer_; }
   BatchShare(const BatchShare&) = delete;
   BatchShare& operator=(const BatchShare&) = delete;
 
-  static double weight() noexcept { return weight_; }              // 1 by default
-  static std::int64_t first_row() noexcept { return first_row_; }  // 0 by default
+  static double weight() noexcept { return current_.weight; }
+  static std::int64_t first_row() noexcept { return current_.first_row; }
+  static std::int64_t rows() noexcept { return current_.rows; }
 
  private:
-  double outer_weight_;
-  std::int64_t outer_first_row_;
-  static inline constinit thread_local double weight_ = 1;
-  static inline constinit thread_local std::int64_t first_row_ = 0;
+  struct Values {
+    double weight;
+    std::int64_t first_row, rows;  // 0 if unknown
+  };
+  Values outer_;
+  static inline constinit thread_local Values current_{1, 0, 0};
 };
 
 // The partitioner of a state of any type, or null if it has none.

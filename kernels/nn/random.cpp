@@ -49,7 +49,8 @@ Term scalar(Builder& builder, const Key& key) {
 // The random number that the key gives each element of an array.
 Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key, const Shape& shape) {
   pointwise::Layout layout = broadcast_layout(shape, shape);
-  if (shape.rank() > 0) layout.offset = key.first_row * shape.drop_front().count();
+  const std::int64_t rows = key.rows > 0 ? key.rows : shape.rank() > 0 ? shape[0] : 0;
+  if (rows > 0 && shape.count() % rows == 0) layout.offset = key.first_row * (shape.count() / rows);
   const Term place(builder, builder.place(layout));
   return Term::apply(distribution, {scalar(builder, key), place});
 }
@@ -66,14 +67,18 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
 
 }  // namespace
 
-Var fold_in(const Key& key, const Operand& data) {
+Key fold_in(const Key& key, const Operand& data) {
   const detail::CallSite site(key.base.where);
   expect_key("fold_in", key.base);
   expect_scalar("fold_in", "number", data);
   const Var y = Var::computed(DType::i64, {}, values_of({key.base, data}), nullptr);
   Builder builder({});
-  return write("fold_in", Term::apply(pointwise::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
-               builder, y);
+  Key folded =
+      write("fold_in", Term::apply(pointwise::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
+            builder, y);
+  folded.first_row = key.first_row;
+  folded.rows = key.rows;
+  return folded;
 }
 
 Var random_uniform(const Key& key, const Shape& shape, double low, double high) {

@@ -22,6 +22,7 @@ struct Key {
   // The row of the whole array at which the array that is drawn begins. So each rank of a data-parallel training draws
   // its rows of the numbers that one rank alone would draw.
   std::int64_t first_row = 0;
+  std::int64_t rows = 0;  // how many rows that array has; 0: those of its first axis
 };
 
 // Random numbers from a key. A number depends only on its key and its element's index in row-major order. It does not
@@ -33,7 +34,7 @@ struct Key {
 
 // A new key, from a key and an integer. The integer is a scalar, or a number if the key is on a device. Different
 // integers give keys that are unrelated to each other and to the numbers of the key itself.
-Var fold_in(const Key& key, const Operand& data);
+Key fold_in(const Key& key, const Operand& data);
 
 // In [low, high), f32. In [0, 1) the numbers are multiples of 2^-24: element i is Rng{key,
 // RngPurpose::draw}.uniform(i).

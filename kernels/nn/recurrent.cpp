@@ -40,7 +40,8 @@ struct Gru {
 
   Carry operator()(const Scope& s, const Carry& carry, const std::vector<Var>& of_x, const Var& recurrent) const {
     const std::vector<Var> of_h = split(recurrent, kGates, -1);
-    const Var n_h = options.use_bias ? of_h[2] + s.param("recurrent_bias", {features}, options.bias_init) : of_h[2];
+    const Var n_h =
+        options.use_bias ? of_h[2] + s.same().param("recurrent_bias", {features}, options.bias_init) : of_h[2];
     const Var n = tanh(of_x[2] + sigmoid(of_x[0] + of_h[0]) * n_h), keep = sigmoid(of_x[1] + of_h[1]);
     return {(1 - keep) * n + keep * carry[0]};
   }
@@ -66,8 +67,9 @@ Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
                 fmt::format("{}: the input is {} with {} values carried, expected (B, I) with {}", Cell::kName,
                             to_string(x.shape()), carry.size(), Cell::kCarried));
   }
-  return cell(s, carry, split(product_with_inputs(s, cell, x), Cell::kGates, -1),
-              dense(carry[0], recurrent_kernel(s, cell), Var()));
+  const Scope part = s.same();
+  return cell(part, carry, split(product_with_inputs(part, cell, x), Cell::kGates, -1),
+              dense(carry[0], recurrent_kernel(part, cell), Var()));
 }
 
 template <class Cell>
@@ -127,7 +129,7 @@ struct OverTime {
       carry = cell(s, carry, parts_of(t), dense(carry[0], kernel, Var()));
       outputs[t] = carry[0];
     }
-    if (s.training()) {
+    if (s.mode() != Mode::eval) {
       for (std::size_t i = 0; i < kept.size(); ++i) kept[i].set(cast(carry[i], DType::f32));
     }
     return stack(outputs, 1);

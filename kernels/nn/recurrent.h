@@ -16,8 +16,8 @@ namespace giro::nn {
 struct RecurrentOptions {
   bool reverse = false;  // from the last step to the first
   // Whether a sequence goes on where the same row of the batch before ended: then the hidden state is the variable
-  // carry/h (B, features), for an LSTM also carry/c, zero in a new state. If false, each sequence starts from zero.
-  // Error(unsupported) on several ranks.
+  // carry/h (B, features), for an LSTM also carry/c, zero in a new state; training and decoding continue it, evaluation
+  // only begins with it. If false, each sequence starts from zero. Error(unsupported) on several ranks.
   bool carry = false;
   bool use_bias = true;
   Initializer kernel_init = lecun_normal();
@@ -25,6 +25,8 @@ struct RecurrentOptions {
   Initializer bias_init = zeros();
 };
 
+// A cell has the same parameters each time it is called in one scope, step after step; two cells need a child each.
+//
 // What a cell passes on from step to step: {h} (B, features), for an LSTM {h, c}.
 using Carry = std::vector<Var>;
 

@@ -59,16 +59,24 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
 }
 
 Layer remat(Layer layer) {
-  return Layer(layer.name(), [layer](Scope& s, const Var& x) {
+  if (layer.inputs() != 1) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("remat: the layer '{}' takes {} values, expected one", layer.name(), layer.inputs()));
+  }
+  const Layer again(layer.name(), [layer](Scope& s, const Var& x) {
     // The first call is made in the scope itself, the second in one that gives the same.
     const auto calls = std::make_shared<std::pair<Scope, bool>>(s.again(), true);
     return remat(
         [layer, s, calls](const Var& h) {
           Scope scope = std::exchange(calls->second, false) ? s : calls->first.again();
-          return layer.apply(scope, {h}, std::source_location()).front();
+          std::vector<Var> results = layer.apply(scope, {h}, std::source_location());
+          if (results.size() == 1) return std::move(results.front());
+          throw Error(ErrorCode::unsupported,
+                      fmt::format("remat: the layer '{}' gives {} values, expected one", layer.name(), results.size()));
         },
         x);
   });
+  return layer.is_shared() ? shared(again) : again;
 }
 
 }  // namespace giro::nn

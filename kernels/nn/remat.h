@@ -19,7 +19,7 @@ namespace giro::nn {
 Var remat(std::function<Var(const Var&)> f, const Var& x);
 
 // The layer, with the same name and parameters, under remat. Called again by the backward pass, it draws the same
-// random numbers, and what it sets is set once.
+// random numbers, and what it sets is set once. Error(unsupported) for a layer of several inputs or results.
 Layer remat(Layer layer);
 
 }  // namespace giro::nn

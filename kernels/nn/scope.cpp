@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include <giro/kernels/nn/functional.h>
@@ -46,6 +47,7 @@ struct ScopeTree {
   std::shared_ptr<const ScopeValues> values;
   std::map<std::string, Var> written = {};
   bool forgets = false;                      // what is written
+  std::map<std::string, int> draws = {};     // keys given so far, by place and purpose
   std::map<std::string, Var> declared = {};  // the values that stand for declared leaves, by path
 };
 
@@ -82,7 +84,16 @@ void Variable::set(const Var& given, Where where) const {
     refuse_shape(path_, old.value(), given.dtype(), given.shape());
   }
   if (tree_->forgets) return;
-  const Var value = stop_gradient(given);
+  Var value = stop_gradient(given);
+  // A leaf's own memory may be written before it is copied from.
+  const bool is_a_leaf = std::ranges::any_of(tree_->values->variables, [&](const auto& each) {
+    return each.second.value().raw() == value.value().raw() && value.value().count() > 0;
+  });
+  if (is_a_leaf) {
+    const Var copied = Var::computed(value.dtype(), value.shape(), {value}, nullptr);
+    copy(copied.value(), value.value(), copied.stream());
+    value = copied;
+  }
   if (tree_->values->assign) {
     tree_->values->assign(path_, value);
   } else {
@@ -90,13 +101,24 @@ void Variable::set(const Var& given, Where where) const {
   }
 }
 
+// What a scope has handed out so far.
 struct Scope::Frame {
-  std::map<std::string, int> counts;  // of names given, and of keys
+  std::map<std::string, int> counts;    // of numbered names
+  std::set<std::string> names, leaves;  // of children, and of leaves with their collections
+  std::map<std::string, std::shared_ptr<Frame>> children;
   std::vector<std::pair<std::shared_ptr<const void>, std::string>> owners;
 };
 
 Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
     : tree_(std::move(tree)), path_(std::move(path)), frame_(std::make_shared<Frame>()) {}
+
+void Scope::expect_new(const std::string& collection, const std::string& name) const {
+  if (frame_->leaves.insert(collection + "/" + name).second) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("'{}' of {} is asked for twice in one scope; expected a child for each layer, "
+                          "s.call(\"name\", layer, x), or s.same() for the same leaves again",
+                          below(name), collection));
+}
 
 Var Scope::declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
                    const Initializer& initializer, const std::optional<Fans>& fans) const {
@@ -114,6 +136,7 @@ Var Scope::declare(const std::string& collection, const std::string& name, DType
 
 Var Scope::param(const std::string& name, const Shape& shape, const Initializer& initializer,
                  const std::optional<Fans>& fans) const {
+  expect_new(kParams, name);
   const ScopeValues& values = *tree_->values;
   const Var found = values.declared != nullptr ? declare(kParams, name, values.dtype, shape, initializer, fans)
                                                : find(values.params, below(name), "parameter");
@@ -123,7 +146,8 @@ Var Scope::param(const std::string& name, const Shape& shape, const Initializer&
 
 Variable Scope::variable(const std::string& collection, const std::string& name, const Shape& shape,
                          const Initializer& initializer, DType dtype) const {
-  if (tree_->values->declared != nullptr) declare(collection, name, dtype, shape, initializer, {});
+  expect_new(collection, name);
+  if (declares()) declare(collection, name, dtype, shape, initializer, {});
   Variable variable(tree_, fmt::format("{}/{}", collection, below(name)));
   const Tensor& found = variable.value().value();
   if (found.shape() != shape || found.dtype() != dtype) refuse_shape(variable.path_, found, dtype, shape);
@@ -136,15 +160,18 @@ Key Scope::key(const std::string& purpose) const {
                 fmt::format("a key for '{}' is asked for, but the parameters were given without one", purpose));
   }
   detail::Checksum checksum;
-  const std::string place =
-      fmt::format("{}/{}{} of {}", path_, purpose, frame_->counts["key " + purpose]++, tree_->values->draw);
+  std::string place = fmt::format("{}\n{}", path_, purpose);
+  const int draw = tree_->draws[place]++;
+  place += fmt::format("\n{}\n{}", draw, tree_->values->draw);
   checksum.add(place.data(), place.size());
   Key key = tree_->values->key();
   key.node = static_cast<std::int64_t>(std::stoull(checksum.digits(), nullptr, 16));
   key.first_row = tree_->values->first_row;
+  key.rows = tree_->values->rows;
   return key;
 }
 
+bool Scope::declares() const { return tree_->values->declared != nullptr; }
 Mode Scope::mode() const { return tree_->values->mode; }
 const Stream& Scope::stream() const { return tree_->values->stream; }
 
@@ -166,15 +193,28 @@ Var Scope::mean_over_ranks(const Var& x, Where where) const {
   return mean(weighted(x), [mean](const Var&, const Var& dy, const std::vector<Var>&) { return mean(dy, nullptr); });
 }
 
-Scope Scope::child(const std::string& name) const { return Scope(tree_, below(name)); }
+Scope Scope::child(const std::string& name) const {
+  Scope child(tree_, below(name));
+  frame_->names.insert(name);
+  child.frame_ = frame_->children.try_emplace(name, child.frame_).first->second;
+  return child;
+}
 
-std::string Scope::numbered(const std::string& name) const { return fmt::format("{}{}", name, frame_->counts[name]++); }
+Scope Scope::same() const { return Scope(tree_, path_); }
 
-std::string Scope::numbered(const std::string& name, const std::shared_ptr<const void>& owner) const {
+std::string Scope::numbered(const std::string& name) const {
+  std::string taken;
+  do {
+    taken = fmt::format("{}{}", name, frame_->counts[name]++);
+  } while (!frame_->names.insert(taken).second);
+  return taken;
+}
+
+Scope Scope::child_of(const std::shared_ptr<const void>& owner, const std::string& name) const {
   const auto found =
       std::ranges::find(frame_->owners, owner, &std::pair<std::shared_ptr<const void>, std::string>::first);
-  if (found != frame_->owners.end()) return found->second;
-  return frame_->owners.emplace_back(owner, numbered(name)).second;
+  if (found != frame_->owners.end()) return child(found->second).same();
+  return child(frame_->owners.emplace_back(owner, numbered(name)).second);
 }
 
 Scope Scope::again() const {

@@ -43,7 +43,8 @@ struct ScopeValues {
   std::map<std::string, Var> params = {};     // by name: "dense0/kernel"
   std::map<std::string, Var> variables = {};  // of other collections, by path: "batch_stats/batch_norm0/mean"
   std::function<Var()> key = {};              // of this step, an i64 scalar; null if there is none
-  std::int64_t first_row = 0;                 // where this rank's rows begin in the batch
+  std::int64_t first_row = 0;                 // where this rank's rows begin in the batch,
+  std::int64_t rows = 0;                      // and how many it has; 0 if unknown
   std::int64_t draw = 0;                      // which of several draws in a step the keys are for
   std::shared_ptr<const Partitioner> partitioner = nullptr;
   // Puts a variable's new value into the state; null: the values are kept until somebody asks for written().
@@ -84,8 +85,9 @@ class Variable {
  public:
   // The value, as set last in this step.
   const Var& value() const;
-  // The state has the new value from the end of value_and_grad on; outside of it, at once. No gradient flows through
-  // it. Errors: invalid_argument in evaluation; shape_mismatch, dtype_mismatch.
+  // The state has the new value from the end of value_and_grad on; outside of it, at once, and what value() gave before
+  // then changes, too. No gradient flows through it. Errors: invalid_argument in evaluation; shape_mismatch,
+  // dtype_mismatch.
   void set(const Var& value, Where where = Where::current()) const;
 
  private:
@@ -112,16 +114,18 @@ class Variable {
 class Scope {
  public:
   // A parameter, f32 in the state and as the state's precision says here. Fans default to those of a matrix (in, out)
-  // or, for other ranks, of (..., in, out). Error(shape_mismatch) if the name has another shape already, or in the
-  // state; not_found for a leaf that the state does not have.
+  // or, for other ranks, of (..., in, out). Each name is asked for once in a scope: what is called several times gets a
+  // child each, or the same(). Errors: invalid_argument for a name that was asked for before; shape_mismatch if it has
+  // another shape in the state; not_found for a leaf that the state does not have.
   Var param(const std::string& name, const Shape& shape, const Initializer& initializer,
             const std::optional<Fans>& fans = {}) const;
   // A leaf of another collection, "batch_stats" for example. Errors as param.
   Variable variable(const std::string& collection, const std::string& name, const Shape& shape,
                     const Initializer& initializer, DType dtype = DType::f32) const;
-  // A key for random numbers, by the seed and the step of the state, the purpose, and this place in the model.
-  // An array that is drawn by it has the batch as its first axis; for another, the same on all ranks, set first_row to
-  // 0. Error(invalid_argument) if the state gives none.
+  // A key for random numbers, by the seed and the step of the state, the purpose, this place in the model, and how many
+  // keys it gave before. Two calls of value_and_grad in one step of the state begin with the same keys. Arrays whose
+  // elements are those of whole rows of the batch, in order, have the numbers of these rows on any number of ranks; for
+  // one that is the same on all ranks, set first_row to 0. Error(invalid_argument) if the state gives none.
   Key key(const std::string& purpose) const;
   Mode mode() const;
   bool training() const { return mode() == Mode::train; }
@@ -130,8 +134,11 @@ class Scope {
   // The mean over the ranks that share the batch; x itself if this rank is alone. Its gradient is one, too.
   Var mean_over_ranks(const Var& x, Where where = Where::current()) const;
 
-  // The scope of a part of this layer, whose leaves have `name`/ before their names. Always the same part for one name.
+  // The scope of a part of this layer, whose leaves have `name`/ before their names. Always the same one for one name.
   Scope child(const std::string& name) const;
+  // The same leaves again, for a part that is called several times with the same parameters, such as a cell in each
+  // step of a sequence.
+  Scope same() const;
   // f(child, inputs...) in a new child with that name and a number, counted for each name: block0, block1.
   template <class F, class... In>
   decltype(auto) call(const std::string& name, const F& f, In&&... inputs) const {
@@ -140,8 +147,8 @@ class Scope {
   }
   // The name with the next number.
   std::string numbered(const std::string& name) const;
-  // The name of the child that belongs to `owner`, which is kept alive: the next number, or the one it had before.
-  std::string numbered(const std::string& name, const std::shared_ptr<const void>& owner) const;
+  // The child that belongs to `owner`, which is kept alive: with the next number, or the same() as before.
+  Scope child_of(const std::shared_ptr<const void>& owner, const std::string& name) const;
   // f(), whose errors name this scope.
   template <class F>
   decltype(auto) run(F&& f) const {
@@ -156,6 +163,8 @@ class Scope {
   // they have now, and what is set is forgotten.
   Scope again() const;
 
+  // Whether leaves are declared, while a state is created.
+  bool declares() const;
   const std::string& path() const noexcept { return path_; }  // "block0/dense1"; empty at the root
   const Stream& stream() const;
 
@@ -164,6 +173,7 @@ class Scope {
   struct Frame;
   Scope(std::shared_ptr<ScopeTree> tree, std::string path);
   std::string below(const std::string& name) const { return path_.empty() ? name : path_ + "/" + name; }
+  void expect_new(const std::string& collection, const std::string& name) const;
   Var declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
               const Initializer& initializer, const std::optional<Fans>& fans) const;
   [[noreturn]] void rethrow(const Error& error) const;

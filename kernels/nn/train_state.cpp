@@ -14,6 +14,7 @@
 #include "kernels/internal/declared_leaves.h"
 #include "kernels/internal/update_plan.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
@@ -91,6 +92,12 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
       }
     }
   }
+  for (const auto& [name, kept] : options.collections) {
+    if (std::ranges::find(state.variables_, name) != state.variables_.end()) continue;
+    throw Error(ErrorCode::not_found,
+                fmt::format("create: options for the collection '{}', which is not one of the model's variables{}",
+                            name, suggestion(name, state.variables_)));
+  }
   state.add("grads", leaves, {.saved = false, .parts = shard.count});
   state.plan_ = std::make_shared<const optim::UpdatePlan>(state.optimizer_, leaves, shard, state.stream());
   state.plan_->add_to(state);
@@ -132,9 +139,8 @@ const nn::Layer& TrainState::model() const {
               "the state was created for a function, not for an nn::Layer, and keeps none");
 }
 
-nn::Params TrainState::params(nn::Mode mode) const {
-  return differentiated_ != nullptr ? *differentiated_ : nn::Params(values_in_precision(nullptr, mode));
-}
+nn::Params TrainState::params() const { return differentiated_ != nullptr ? *differentiated_ : params(nn::Mode::eval); }
+nn::Params TrainState::params(nn::Mode mode) const { return nn::Params(values_in_precision(nullptr, mode)); }
 
 nn::Params TrainState::ema_params(nn::Mode mode) const {
   nn::ScopeValues values = values_in_precision(nullptr, mode);
@@ -194,10 +200,11 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
   }
   // One key for all that is drawn in a step.
   values.key = [seed = at("seed"), step = at("step"), on = stream(), key = std::make_shared<std::optional<nn::Var>>()] {
-    if (!*key) *key = fold_in(nn::Var(seed, on), nn::Var(step, on));
+    if (!*key) *key = fold_in(nn::Var(seed, on), nn::Var(step, on)).base.var;
     return **key;
   };
   values.first_row = BatchShare::first_row();
+  values.rows = BatchShare::rows();
   values.partitioner = partitioner_;
   // The backward pass may still need the values of before, so value_and_grad writes the new ones at its end.
   if (grads == nullptr) {

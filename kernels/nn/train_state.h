@@ -85,7 +85,8 @@ class TrainState : public State {
 
   // The parameters and variables, for evaluation unless said otherwise: no gradient is tracked, except while
   // value_and_grad calls a function of the state. In a 16-bit precision they are copies, which each call queues anew.
-  nn::Params params(nn::Mode mode = nn::Mode::eval) const;
+  nn::Params params() const;
+  nn::Params params(nn::Mode mode) const;  // without a gradient in any case
 
   // The same with the averages that optim::ema keeps in place of the parameters. Errors: not_found if there are none.
   nn::Params ema_params(nn::Mode mode = nn::Mode::eval) const;
@@ -124,6 +125,7 @@ class TrainState : public State {
     std::vector<decltype(f(std::declval<nn::Params&>(), 0))> results;
     for (int part = 0; part < parts; ++part) {
       values.draw = part;
+      values.rows = BatchShare::rows() / parts;
       nn::Params params(values);
       results.push_back(differentiated(f(params, part), params, where, part, parts));
     }

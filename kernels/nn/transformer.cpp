@@ -155,9 +155,10 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
     return of.reshape({of.shape()[0], of.shape()[1], count, features});
   };
   Var query = in_heads(parts[0], heads), key = in_heads(parts[1], kv_heads), value = in_heads(parts[2], kv_heads);
+  // Outside of decoding it is only declared, so that other batches may be larger or smaller.
+  const bool has_cache = is_self && options.cache > 0, decodes = has_cache && s.mode() == Mode::decode;
   std::optional<Cache> cache;
-  if (options.cache > 0) cache.emplace(s, key, options.cache);
-  const bool decodes = cache && s.mode() == Mode::decode;
+  if (decodes || (has_cache && s.declares())) cache.emplace(s, key, options.cache);
   if (options.rope_base > 0) {
     const auto turned = [&](const Var& of) {
       const Var first = arange(of.shape()[1], s.stream(), DType::i32);

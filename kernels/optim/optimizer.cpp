@@ -145,7 +145,19 @@ Optimizer clip_by_value(double limit, const Optimizer& optimizer) {
   });
 }
 
+namespace {
+
+// Two of a kind would keep one collection.
+void expect_no_other(const char* kind, const Optimizer& optimizer) {
+  if (optimizer.name.find(kind) == std::string::npos) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("optimizer: {}around {}, which has one already", kind, optimizer.name));
+}
+
+}  // namespace
+
 Optimizer lookahead(const Optimizer& optimizer, int every, double alpha) {
+  expect_no_other("lookahead ", optimizer);
   check(every >= 1, "every", every, "a number >= 1");
   check(alpha > 0 && alpha <= 1, "alpha", alpha, "a number in (0, 1]");
   const auto update = [=](Update& u, const Optimizer& inner) {
@@ -160,6 +172,7 @@ Optimizer lookahead(const Optimizer& optimizer, int every, double alpha) {
 }
 
 Optimizer ema(double decay, const Optimizer& optimizer) {
+  expect_no_other("ema ", optimizer);
   check_fraction("decay", decay);
   return wrap(fmt::format("ema {} ", decay), optimizer, [=](Update& u, const Optimizer& inner) {
     const Value average = u.copy_of_param("ema");

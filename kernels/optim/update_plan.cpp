@@ -54,7 +54,15 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
     for (const Moment& moment : group.needs.moments) {
       Moments& to = moments_of(moment.name);
       const bool all = shard.count > 1;
-      if (all && !to.leaves.empty()) continue;
+      if (all && !to.leaves.empty()) {
+        const Moment& first = to.moments.front();
+        if (first.initial == moment.initial && first.copies_param == moment.copies_param) continue;
+        throw Error(
+            ErrorCode::unsupported,
+            fmt::format("the optimizers of some leaves begin with another '{}' than those of others, which have "
+                        "one collection on {} ranks; expected data_parallel",
+                        moment.name, shard.count));
+      }
       for (std::size_t i = all ? 0 : group.first; i < (all ? params.size() : group.last); ++i) {
         to.leaves.push_back({params[i].name, DType::f32, moment.shape.value_or(params[i].shape)});
         to.moments.push_back(moment);

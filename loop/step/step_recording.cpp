@@ -272,7 +272,7 @@ Logs StepRecording::run_body(const StepBody& body) {
   const auto residence = residence_.lock();
   Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();
   batch.set_part(part_);
-  const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0);
+  const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size());
   Logs logs = body(batch, inputs_.broadcasts());
   if (partitioner_ != nullptr && partitioner_->size() > 1)
     average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);

@@ -62,7 +62,7 @@ TEST(GradientReduction, BeginsWithTheLastPart) {
 
 TEST(GradientReduction, AGradientCountsAsItsPartOfTheBatch) {
   Ranked ranked;
-  const BatchShare share(1.5, 0);
+  const BatchShare share(1.5, 0, 0);
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
   EXPECT_EQ(to_host<float>(ranked.state.at("grads/dense1/bias"), ranked.state.stream()), std::vector<float>(3, 1.5f));
 }

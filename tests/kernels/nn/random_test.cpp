@@ -77,7 +77,7 @@ TEST_P(RandomTest, NumbersAreThoseOfRng) {
       const auto index = static_cast<std::uint64_t>(i);
       const PhiloxBlock block = keys.block(index / 2);
       const std::size_t first = index % 2 * 2;
-      EXPECT_EQ(static_cast<std::uint64_t>(read<std::int64_t>(fold_in(key(seed), i)).front()),
+      EXPECT_EQ(static_cast<std::uint64_t>(read<std::int64_t>(fold_in(key(seed), i).base.var).front()),
                 std::uint64_t{block.word[first + 1]} << 32 | block.word[first]);
     }
     const std::vector<float> normal = read(random_normal(key(seed), {1003}));
@@ -149,12 +149,12 @@ TEST_P(RandomTest, KeysGiveStreamsOfTheirOwn) {
   for (const std::int64_t seed : {0, 1}) {
     streams.insert(read(random_uniform(key(seed), {64})));
     for (const std::int64_t step : {0, 1, 2}) {
-      const Var folded = fold_in(key(seed), step);
+      const Var folded = fold_in(key(seed), step).base.var;
       EXPECT_TRUE(keys.insert(read<std::int64_t>(folded).front()).second);
       streams.insert(read(random_uniform(folded, {64})));
       // The number that is folded in may come from the host or the device.
       const Var on_device(upload({DType::i32, {}, {static_cast<double>(step)}}), stream());
-      EXPECT_EQ(read<std::int64_t>(fold_in(seed, on_device)), read<std::int64_t>(folded));
+      EXPECT_EQ(read<std::int64_t>(fold_in(seed, on_device).base.var), read<std::int64_t>(folded));
     }
   }
   EXPECT_EQ(streams.size(), 8u);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/parameter_overview.h>
+#include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/data/batch.h>
@@ -22,6 +25,7 @@ namespace giro::nn {
 namespace {
 
 using Names = std::vector<std::string>;
+using Floats = std::vector<float>;
 
 Names names_of(const Layer& layer, const Shape& input) {
   Names names;
@@ -221,8 +225,72 @@ TEST_P(ScopeTest, UnderRematTheSecondRunDrawsTheSameAndWritesNothing) {
   EXPECT_EQ(train(sequential(remat(part), remat(part), dense(1))), train(sequential(part, part, dense(1))));
 }
 
+TEST(Scope, OtherNamesAndTheSameAgain) {
+  const auto named = [](const char* name) {
+    return Layer(name, [](Scope& s, const Var& x) { return x * s.param("w", {}, ones()); });
+  };
+  const Layer model("model", [&](Scope& s, const Var& x) {
+    Var y = named("a1")(s, x);  // a10
+    for (int i = 0; i < 12; ++i) y = named("a")(s, y);
+    const LstmCell cell{3};
+    const Scope part = s.child("cell");
+    Scope in_part = part;
+    Carry carry{y, y};
+    for (int i = 0; i < 3; ++i) carry = cell(in_part, carry, y);
+    const Layer again = remat(shared(dense(3, {.use_bias = false})));
+    return again(s, again(s, carry[0]));
+  });
+  Names names = names_of(model, {2, 3});
+  EXPECT_EQ(names.size(), 1u + 12 + 3 + 1);
+  EXPECT_EQ(std::ranges::count(names, "params/a10/w"), 1);
+  EXPECT_EQ(std::ranges::count(names, "params/a12/w"), 1);
+}
+
+// Each call of a shared layer, and of a model, draws other numbers.
+TEST_P(ScopeTest, CallsDrawOtherNumbers) {
+  const Layer noise("noise", [](Scope& s, const Var& x) { return random_uniform(s.key("noise"), x.shape()); });
+  const Layer model("model", [&](Scope& s, const Var& x) {
+    const Layer again = shared(noise);
+    return concatenate({again(s, x), again(s, x)}, 1) * s.param("w", {}, ones());
+  });
+  TrainState state = create(model);
+  const Var x = on_device(state, {2, 3}, Floats(6));
+  const Params params = state.params();
+  const Floats first = floats(state, model(params, x)), second = floats(state, model(params, x));
+  std::set<float> numbers(first.begin(), first.end());
+  numbers.insert(second.begin(), second.end());
+  EXPECT_EQ(numbers.size(), 24u);
+  EXPECT_EQ(floats(state, model(state.params(), x)), first);
+}
+
+TEST_P(ScopeTest, VariablesMayBeSwapped) {
+  const auto model = [](Scope s, const Var& x) {
+    const Variable a = s.variable("v", "a", {}, ones()), b = s.variable("v", "b", {}, zeros());
+    const Var before = a.value();
+    a.set(b.value());
+    b.set(before);
+    return x * s.param("w", {}, ones());
+  };
+  TrainState state = create(model);
+  const Var x = on_device(state, {2, 3}, Floats(6, 1));
+  const auto step = [&] { (void)state.value_and_grad([&](const Params& params) { return mean(model(params, x)); }); };
+  step();
+  EXPECT_EQ(to_host<float>(state.collection("v").leaves()[0].value, state.stream())[0], 0);
+  EXPECT_EQ(to_host<float>(state.collection("v").leaves()[1].value, state.stream())[0], 1);
+  step();
+  EXPECT_EQ(to_host<float>(state.collection("v").leaves()[0].value, state.stream())[0], 1);
+}
+
 TEST(Scope, BadRequests) {
-  test::expect_error(ErrorCode::shape_mismatch, {"layer 'twice0'", "'twice0/w'", "(2,)", "(3,)"}, [] {
+  test::expect_error(ErrorCode::not_found, {"'stat'", "'stats'"}, [] {
+    TrainState::create(
+        sequential(Watch()), optim::sgd(0.1),
+        {.inputs = {{"x", DType::f32, {2, 3}}}, .context = Device::cpu(), .collections = {{"stat", {}}}});
+  });
+  test::expect_error(ErrorCode::unsupported, {"remat", "2 values"}, [] {
+    names_of(remat(parallel(relu(), relu())), {2, 3});
+  });
+  test::expect_error(ErrorCode::invalid_argument, {"layer 'twice0'", "'twice0/w'", "twice", "s.same()"}, [] {
     names_of(sequential(Layer("twice",
                               [](Scope& s, const Var& x) {
                                 s.param("w", {2}, zeros());

@@ -305,7 +305,8 @@ TEST(Scope, BadRequests) {
   const Layer model = sequential(relu(), dense(2));
   TrainState state =
       TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {2, 3}}}, .context = Device::cpu()});
-  const Var x(HostArray(std::vector<float>(8), {2, 4}).tensor(), state.stream());
+  const HostArray rows(std::vector<float>(8), {2, 4});
+  const Var x(rows.tensor(), state.stream());
   test::expect_error(ErrorCode::shape_mismatch,
                      {"layer 'dense0'", "'dense0/kernel' is f32(3, 2)", "f32(4, 2)", "scope_test"},
                      [&] { model(state.params(), x); });

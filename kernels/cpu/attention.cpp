@@ -1,10 +1,13 @@
 #include "kernels/functors/attention.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/cpu/chain.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/thread_memory.h"
 #include "kernels/cpu/tile_loops.h"
@@ -22,6 +25,7 @@ using pointwise::Compiled;
 // A tile has the scores of kQueries queries and kKeys keys. Keys are packed once for kChunk queries.
 constexpr std::int64_t kQueries = 64, kKeys = 256, kChunk = 256;
 static_assert(kChunk % kQueries == 0);
+constexpr std::int64_t kScoreRow = kKeys + 16;  // so that rows fall into different sets of the cache
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The next step of the softmax of a row: x becomes e^(x - m), m the largest so far, and what was summed before shrinks
@@ -128,19 +132,22 @@ struct Array {
     for (std::int64_t i = 0; i < count; ++i) read(at(b, row + i, head), scratch + i * width, width);
     return {scratch, width};
   }
-  // Stores `factor` times a row, which this overwrites.
+  // Stores `factor` times a row, which this overwrites. f32 goes past the caches: its rows lie apart, and whoever reads
+  // them comes later. end_of_streams() follows.
   void set(std::int64_t b, std::int64_t row, std::int64_t head, float* values, float factor) const {
-    float* const scaled = write == nullptr ? reinterpret_cast<float*>(at(b, row, head)) : values;
-    Compiled<Scaled>::all.get()(scaled, values, width, factor);
-    if (write != nullptr) write(values, at(b, row, head), width);
-  }
-  // Begins to bring a row, if there is one, into the second cache.
-  void prefetch(std::int64_t b, std::int64_t row, std::int64_t head) const {
-    if (row >= rows || head >= heads || data == nullptr) return;
-    const char* const from = at(b, row, head);
-    for (std::int64_t byte = 0; byte < width * static_cast<std::int64_t>(size_of(dtype)); byte += 64) {
-      __builtin_prefetch(from + byte, 0, 2);
+    if (write != nullptr) {
+      Compiled<Scaled>::all.get()(values, values, width, factor);
+      return write(values, at(b, row, head), width);
     }
+    float* const to = reinterpret_cast<float*>(at(b, row, head));
+#if defined(__x86_64__)
+    if (width % 16 == 0 && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+      const __m128 factors = _mm_set1_ps(factor);
+      for (std::int64_t d = 0; d < width; d += 4) _mm_stream_ps(to + d, _mm_mul_ps(_mm_loadu_ps(values + d), factors));
+      return;
+    }
+#endif
+    Compiled<Scaled>::all.get()(to, values, width, factor);
   }
 };
 
@@ -192,13 +199,13 @@ struct Common {
   // Work in elements, for for_each_part: a vector of products costs about as much as one of them.
   std::int64_t work() const { return batch * attending.heads * attending.queries * attending.keys * width / 16; }
 
-  // out (count, padded(kKeys)) = rows times the first `wanted` of the packed keys or values, and the rest of their
+  // out (count, kScoreRow) = rows times the first `wanted` of the packed keys or values, and the rest of their
   // panel.
   void multiply_keys(float* out, const float* rows, const float* keys, std::int64_t count, std::int64_t packed,
                      std::int64_t wanted) const {
     // Whole panels, as they are packed.
     const std::int64_t columns = std::min(packed, (wanted + products.width - 1) / products.width * products.width);
-    products.multiply({out, products.padded(kKeys), rows, width, 1, keys, width, count, columns, width, false});
+    products.multiply({out, kScoreRow, rows, width, 1, keys, width, count, columns, width, false});
   }
 
   // Sets the scores that the mask excludes to -inf.
@@ -213,13 +220,6 @@ struct Common {
   void draw(float* kept, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t first, std::int64_t count) const {
     Compiled<Kept>::all.get()(kept, count, attending.key_of_dropout(), attending.place(b, h, t) + first,
                               attending.kept_below, attending.kept_factor);
-  }
-
-  // Memory is slow to deliver rows that lie apart. So the next head's are asked for while a tile is computed, one for
-  // each of its rows.
-  void prefetch_next(std::int64_t b, std::int64_t h, std::int64_t row) const {
-    query.prefetch(b, row, h + 1);
-    for (const Array* each : {&key, &value}) each->prefetch(b, row, (h + 1) / group);
   }
 
   void scale_rows(float* to, const Rows& rows, std::int64_t count) const {
@@ -244,9 +244,9 @@ struct Forward : Common {
           sums(f.take(kChunk * products.padded(width))),
           largest(f.take(kChunk)),
           totals(f.take(kChunk)),
-          keys(f.take(products.padded(kKeys) * width)),
+          keys(f.take(kKeys * width)),
           values(f.take(kKeys * products.padded(width))),
-          scores(f.take(kQueries * products.padded(kKeys))),
+          scores(f.take(kQueries * kScoreRow)),
           kept(f.take(kKeys)),
           scratch(f.take(std::max(kKeys, kChunk) * width)) {}
   };
@@ -276,6 +276,7 @@ struct Forward : Common {
       }
     }
     for (std::int64_t t = 0; t < queries; ++t) finish(a, b, h, begin + t, t, attending.end(begin + t, length));
+    end_of_streams();
   }
 
   void add_tile(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t in_chunk,
@@ -283,12 +284,11 @@ struct Forward : Common {
     const std::int64_t wanted = std::min(packed, attending.end(t + rows - 1, length) - first);
     if (wanted <= 0) return;
     multiply_keys(a.scores, a.query + in_chunk * width, a.keys, rows, packed, wanted);
-    const std::int64_t score_row = products.padded(kKeys), padded = padded_width();
+    const std::int64_t padded = padded_width();
     for (std::int64_t i = 0; i < rows; ++i) {
-      float* const row = a.scores + i * score_row;
+      float* const row = a.scores + i * kScoreRow;
       const std::int64_t exist = std::clamp<std::int64_t>(attending.end(t + i, length) - first, 0, wanted);
       std::fill(row + exist, row + wanted, 0.0f);
-      if (first == 0) prefetch_next(b, h, t + i);
       if (exist == 0) continue;
       apply_mask(row, b, h, t + i, first, exist);
       float factor;
@@ -301,18 +301,18 @@ struct Forward : Common {
       }
     }
     products.multiply(
-        {a.sums + in_chunk * padded, padded, a.scores, score_row, 1, a.values, packed, rows, width, wanted, true});
+        {a.sums + in_chunk * padded, padded, a.scores, kScoreRow, 1, a.values, packed, rows, width, wanted, true});
   }
 
   void finish(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i, std::int64_t end) const {
     const float total = a.totals[i];
     const bool has_key = total != 0 || attending.has_key(b, h, t, end);
     float* const sums = a.sums + i * padded_width();
-    for (std::int64_t d = 0; d < width; ++d) sums[d] = has_key ? sums[d] / total : 0.0f;
-    out.set(b, t, h, sums, 1);
+    if (!has_key) std::fill_n(sums, width, 0.0f);
+    out.set(b, t, h, sums, has_key ? 1 / total : 1);
     if (logsumexp == nullptr) return;
     logsumexp[(b * attending.heads + h) * attending.queries + t] =
-        has_key ? a.largest[i] + static_cast<float>(std::log(static_cast<double>(total))) : kInfinity;
+        has_key ? a.largest[i] + pointwise::math::log(total) : kInfinity;
   }
 };
 
@@ -354,11 +354,11 @@ struct Backward : Common {
           dquery(f.take(kChunk * products.padded(width))),
           logsumexp(f.take(kChunk)),
           delta(f.take(kChunk)),
-          keys_transposed(f.take(products.padded(kKeys) * width)),
+          keys_transposed(f.take(kKeys * width)),
           keys(f.take(kKeys * products.padded(width))),
-          values_transposed(f.take(products.padded(kKeys) * width)),
-          weights(f.take(kQueries * products.padded(kKeys))),
-          dscores(f.take(kQueries * products.padded(kKeys))),
+          values_transposed(f.take(kKeys * width)),
+          weights(f.take(kQueries * kScoreRow)),
+          dscores(f.take(kQueries * kScoreRow)),
           kept(f.take(kKeys)),
           scratch(f.take(std::max(kKeys, kChunk) * width)),
           dkey(f.take(number_of_keys * products.padded(width))),
@@ -373,6 +373,7 @@ struct Backward : Common {
     for_each_part(batch * key.heads * attending.keys, 64, half_of_partial() * splits,
                   [&](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t row = begin; row < end; ++row) add_partial(row);
+                    end_of_streams();
                   });
   }
 
@@ -386,8 +387,8 @@ struct Backward : Common {
     for (std::int64_t item = split * items() / splits; item < (split + 1) * items() / splits; ++item) {
       add_chunk(a, b, head * group + item / chunks(), item % chunks() * kChunk);
     }
-    if (!has_keys()) return;
     for (const bool is_value : {false, true}) {
+      if (!has_keys()) break;
       float* const sums = is_value ? a.dvalue : a.dkey;
       const Array& to = is_value ? dvalue : dkey;
       for (std::int64_t s = 0; s < attending.keys; ++s) {
@@ -398,6 +399,7 @@ struct Backward : Common {
         }
       }
     }
+    end_of_streams();
   }
 
   float* partial_row(bool is_value, std::int64_t b_and_head, std::int64_t split, std::int64_t s) const {
@@ -457,18 +459,12 @@ struct Backward : Common {
     if (wanted <= 0) return;
     multiply_keys(a.weights, a.query_rows + in_chunk * width, a.keys_transposed, rows, packed, wanted);
     multiply_keys(a.dscores, a.dout_rows + in_chunk * width, a.values_transposed, rows, packed, wanted);
-    const std::int64_t score_row = products.padded(kKeys), padded = padded_width();
+    const std::int64_t padded = padded_width();
     for (std::int64_t i = 0; i < rows; ++i) {
-      float *const weights = a.weights + i * score_row, *const dscores = a.dscores + i * score_row;
+      float *const weights = a.weights + i * kScoreRow, *const dscores = a.dscores + i * kScoreRow;
       const std::int64_t exist = std::clamp<std::int64_t>(attending.end(t + i, length) - first, 0, wanted);
       std::fill(weights + exist, weights + wanted, 0.0f);
       std::fill(dscores + exist, dscores + wanted, 0.0f);
-      if (first == 0) {
-        prefetch_next(b, h, t + i);
-        for (const Array* each : {&out, &dout}) each->prefetch(b, t + i, h + 1);
-        dquery.prefetch(b, t + i, h);
-        for (const Array* each : {&dkey, &dvalue}) each->prefetch(b, t + i, h / group);
-      }
       if (exist == 0) continue;
       apply_mask(weights, b, h, t + i, first, exist);
       const float sum = a.logsumexp[in_chunk + i], delta = a.delta[in_chunk + i];
@@ -481,12 +477,12 @@ struct Backward : Common {
     }
     if (dquery) {
       products.multiply(
-          {a.dquery + in_chunk * padded, padded, a.dscores, score_row, 1, a.keys, packed, rows, width, wanted, true});
+          {a.dquery + in_chunk * padded, padded, a.dscores, kScoreRow, 1, a.keys, packed, rows, width, wanted, true});
     }
     if (!has_keys()) return;
-    products.multiply({a.dvalue + first * padded, padded, a.weights, 1, score_row, a.dout + in_chunk * padded, rows,
+    products.multiply({a.dvalue + first * padded, padded, a.weights, 1, kScoreRow, a.dout + in_chunk * padded, rows,
                        wanted, width, rows, true});
-    products.multiply({a.dkey + first * padded, padded, a.dscores, 1, score_row, a.query + in_chunk * padded, rows,
+    products.multiply({a.dkey + first * padded, padded, a.dscores, 1, kScoreRow, a.query + in_chunk * padded, rows,
                        wanted, width, rows, true});
   }
 };

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
@@ -114,6 +115,12 @@ Var dot_product_attention(const Var& query, const Var& key, const Var& value, co
     for (const std::size_t i : {kQuery, kKey, kValue}) {
       if (i == kQuery ? !in[i].requires_grad() : !has_keys) continue;
       terms[i] = gradient_like(kName, in[i], in[i].dtype(), {dout, in[kQuery], in[kKey], in[kValue]});
+    }
+    if (in[kQuery].shape().count() == 0 || in[kKey].shape().count() == 0) {
+      for (const Var& term : terms) {
+        if (term.value()) giro::fill(term.value(), 0, dout.stream());
+      }
+      return Gradients(std::move(terms));
     }
     queue(ops::AttentionBackward{terms[kQuery].value(), terms[kKey].value(), terms[kValue].value(), dout.value(),
                                  out.value(), logsumexp.value(), in[kQuery].value(), in[kKey].value(),

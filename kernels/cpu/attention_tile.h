@@ -1,0 +1,181 @@
+#pragma once
+
+// What the forward and backward passes of attention share on the CPU: the op's arrays, a thread's memory, and tiles of
+// scores.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/cpu/thread_memory.h"
+#include "kernels/cpu/tile_loops.h"
+#include "kernels/cpu/tile_product.h"
+#include "kernels/functors/attention.h"
+#include "kernels/internal/ops.h"
+#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/pointwise/random.h"
+
+namespace giro::cpu::attention {
+
+using functors::Attending;
+using pointwise::Compiled;
+
+// A tile has the scores of kQueries queries and kKeys keys. Keys are packed once for kChunk queries.
+inline constexpr std::int64_t kQueries = 64, kKeys = 256, kChunk = 256;
+static_assert(kChunk % kQueries == 0);
+inline constexpr std::int64_t kScoreRow = kKeys + 16;  // so that rows fall into different sets of the cache
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Kept {
+  GIRO_LOOP_INLINE static void run(float* kept, std::int64_t n, std::int64_t key, std::int64_t place, float below,
+                                   float factor) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      kept[i] = pointwise::math::uniform_by_key(key, place + i) < below ? factor : 0.0f;
+    }
+  }
+};
+
+struct Scaled {
+  GIRO_LOOP_INLINE static void run(float* y, const float* x, std::int64_t n, float factor) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
+  }
+};
+
+// Rows of f32, `row` apart.
+struct Rows {
+  const float* data;
+  std::int64_t row;
+};
+
+// One of the op's arrays, (B, rows, heads, width), which may be omitted.
+struct Array {
+  char* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t rows = 0, heads = 0, width = 0;
+  TileLoop read = nullptr, write = nullptr;  // null for f32
+
+  explicit Array(const Tensor& tensor) {
+    if (!tensor) return;
+    data = static_cast<char*>(tensor.raw());
+    dtype = tensor.dtype();
+    rows = tensor.shape()[1];
+    heads = tensor.shape()[2];
+    width = tensor.shape()[3];
+    if (dtype == DType::f32) return;
+    read = conversion(dtype, DType::f32);
+    write = conversion(DType::f32, dtype);
+  }
+  explicit operator bool() const { return data != nullptr; }
+  char* at(std::int64_t b, std::int64_t row, std::int64_t head) const {
+    return data + ((b * rows + row) * heads + head) * width * static_cast<std::int64_t>(size_of(dtype));
+  }
+  // `count` rows of a head. 16-bit ones are converted into `scratch`.
+  Rows get(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t count, float* scratch) const {
+    if (read == nullptr) return {reinterpret_cast<const float*>(at(b, row, head)), heads * width};
+    for (std::int64_t i = 0; i < count; ++i) read(at(b, row + i, head), scratch + i * width, width);
+    return {scratch, width};
+  }
+  // Stores `factor` times the row `values`, and may overwrite `values`. f32 rows bypass the caches, because they are
+  // not contiguous and are not read again soon. Call end_of_streams() afterwards.
+  void set(std::int64_t b, std::int64_t row, std::int64_t head, float* values, float factor) const {
+    if (write != nullptr) {
+      Compiled<Scaled>::all.get()(values, values, width, factor);
+      return write(values, at(b, row, head), width);
+    }
+    float* const to = reinterpret_cast<float*>(at(b, row, head));
+#if defined(__x86_64__)
+    if (width % 16 == 0 && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+      const __m128 factors = _mm_set1_ps(factor);
+      for (std::int64_t d = 0; d < width; d += 4) _mm_stream_ps(to + d, _mm_mul_ps(_mm_loadu_ps(values + d), factors));
+      return;
+    }
+#endif
+    Compiled<Scaled>::all.get()(to, values, width, factor);
+  }
+};
+
+// A thread's memory as arrays of floats, each aligned to 64 bytes. Counts them first, without memory.
+class Floats {
+ public:
+  explicit Floats(float* memory = nullptr) : memory_(memory) {}
+  float* take(std::int64_t count) {
+    float* const taken = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (count + 15) / 16 * 16;
+    return taken;
+  }
+  std::size_t bytes() const { return static_cast<std::size_t>(used_) * sizeof(float); }
+
+ private:
+  float* memory_;
+  std::int64_t used_ = 0;
+};
+
+// The arrays in this thread's memory.
+template <class Arrays>
+Arrays of_thread(std::int64_t keys, std::int64_t width, const TileProducts& products) {
+  Floats count;
+  Arrays(count, keys, width, products);
+  Floats floats(reinterpret_cast<float*>(memory_of_thread(count.bytes())));
+  return Arrays(floats, keys, width, products);
+}
+
+struct Common {
+  Array query, key, value;
+  Attending attending;
+  float scale;
+  std::int64_t batch, width, group;  // group: query heads for each head of keys
+  const TileProducts& products = tile_products();
+
+  template <class Op>
+  explicit Common(const Op& op)
+      : query(op.query),
+        key(op.key),
+        value(op.value),
+        attending(op.query.shape(), op.key.shape()[1], op.options),
+        scale(static_cast<float>(op.options.scale)),
+        batch(op.query.shape()[0]),
+        width(op.query.shape()[3]),
+        group(op.query.shape()[2] / op.key.shape()[2]) {}
+
+  std::int64_t chunks() const { return (attending.queries + kChunk - 1) / kChunk; }
+  std::int64_t padded_width() const { return products.padded(width); }
+  // Work in elements, for for_each_part: a vector of products costs about as much as one of them.
+  std::int64_t work() const { return batch * attending.heads * attending.queries * attending.keys * width / 16; }
+
+  // out (count, kScoreRow) = rows times the first `wanted` of the packed keys or values, and the rest of their
+  // panel.
+  void multiply_keys(float* out, const float* rows, const float* keys, std::int64_t count, std::int64_t packed,
+                     std::int64_t wanted) const {
+    // Whole panels, as they are packed.
+    const std::int64_t columns = std::min(packed, (wanted + products.width - 1) / products.width * products.width);
+    products.multiply({out, kScoreRow, rows, width, 1, keys, width, count, columns, width, false});
+  }
+
+  // Sets the scores that the mask excludes to -inf.
+  void apply_mask(float* scores, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t first,
+                  std::int64_t count) const {
+    if (attending.mask == nullptr) return;
+    const std::int64_t step = attending.mask_of_s;
+    const bool* const mask = attending.mask_row(b, h, t) + first * step;
+    for (std::int64_t s = 0; s < count; ++s) scores[s] = mask[s * step] ? scores[s] : -kInfinity;
+  }
+
+  void draw(float* kept, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t first, std::int64_t count) const {
+    Compiled<Kept>::all.get()(kept, count, attending.key_of_dropout(), attending.place(b, h, t) + first,
+                              attending.kept_below, attending.kept_factor);
+  }
+
+  void scale_rows(float* to, const Rows& rows, std::int64_t count) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Compiled<Scaled>::all.get()(to + i * width, rows.data + i * rows.row, width, scale);
+    }
+  }
+};
+
+}  // namespace giro::cpu::attention

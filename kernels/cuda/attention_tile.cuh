@@ -1,0 +1,389 @@
+#pragma once
+
+// What the forward and backward passes of attention share on a GPU.
+//
+// In tiles of 64 queries and 64 keys, in true f32. A thread has 4 rows of a tile, and 4 or 8 columns: quads of
+// neighbours. Both operands of a product are in shared memory, term after term.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/best_plan.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tiled_product.cuh"
+#include "kernels/functors/attention.h"
+#include "kernels/functors/storage.h"
+#include "kernels/internal/ops.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda::attention {
+
+using functors::Attending;
+
+inline constexpr int kTile = 64, kQuadsOfTile = kTile / 4;
+inline constexpr int kDepth = 32;  // terms of scores that are in shared memory at a time
+// Keeps quads aligned, and lets two quads of 16 rows fall into different banks.
+inline constexpr int kStride = kTile + 4;
+inline constexpr unsigned int kAllLanes = 0xffffffffu;
+
+// How the threads of a block share a tile, for heads of up to kWidth numbers.
+template <int kWidth>
+struct Layout {
+  static constexpr int kAcross = kWidth <= 64 ? 8 : 16;  // threads that share 4 rows: neighbours in a warp
+  static constexpr int kThreads = kTile / 4 * kAcross;
+  static constexpr int kColumns = kTile / kAcross;
+  static constexpr int kParts = kWidth / kTile;  // tiles of a head's numbers
+
+  using Sums = float[4][kColumns];
+
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / kAcross * 4; }
+  __device__ static int column(int j) {
+    return static_cast<int>(threadIdx.x) % kAcross * 4 + j / 4 * kAcross * 4 + j % 4;
+  }
+};
+
+union alignas(16) Operands {
+  struct {
+    float left[kDepth][kStride], right[kDepth][kStride];
+  } scores;
+  float rows[kTile][kStride];
+};
+struct Shared {
+  Operands operands;
+  float weights[kTile][kStride];  // of a tile: [column][row]
+};
+
+// Rows of one head.
+struct Rows {
+  const void* data;
+  DType dtype;
+  bool in_quads;
+  int count, stride, width;
+};
+
+// One of the op's arrays, (B, rows, heads, width).
+struct Array {
+  void* data;
+  DType dtype;
+  bool in_quads;
+  int rows, heads, width;
+
+  explicit Array(const Tensor& tensor)
+      : data(tensor ? tensor.raw() : nullptr),
+        dtype(tensor.dtype()),
+        in_quads(tensor && cuda::in_quads(tensor, tensor.shape()[3])),
+        rows(tensor ? static_cast<int>(tensor.shape()[1]) : 0),
+        heads(tensor ? static_cast<int>(tensor.shape()[2]) : 0),
+        width(tensor ? static_cast<int>(tensor.shape()[3]) : 0) {}
+
+  __device__ std::int64_t at(int b, int row, int head) const {
+    return ((std::int64_t{b} * rows + row) * heads + head) * width;
+  }
+  // Rows from number `first` on, `end` at most.
+  __device__ Rows tile(int b, int first, int end, int head) const {
+    const std::int64_t offset = at(b, first, head) * (dtype == DType::f32 ? 4 : 2);
+    return {static_cast<const char*>(data) + offset, dtype, in_quads, end - first, heads * width, width};
+  }
+  __device__ void store(std::int64_t at, float value) const {
+    if (dtype == DType::bf16) {
+      static_cast<BFloat16*>(data)[at] = BFloat16(value);
+    } else if (dtype == DType::f16) {
+      static_cast<Float16*>(data)[at] = Float16(value);
+    } else {
+      static_cast<float*>(data)[at] = value;
+    }
+  }
+};
+
+__device__ inline float as_float(float x, DType) { return x; }
+__device__ inline float as_float(std::uint16_t bits, DType dtype) {
+  if (dtype == DType::bf16) return __uint_as_float(static_cast<std::uint32_t>(bits) << 16);
+  Float16 x;
+  x.bits = bits;
+  return x;
+}
+
+// Calls store(number, quad) for kLoads quads of elements, of which place(number) tells row and column. Elements that do
+// not exist are 0.
+template <int kLoads, class T, class Place, class Store>
+__device__ void load_as(const Rows& rows, const Place& place, const Store& store) {
+  Quad<T> loaded[kLoads];
+#pragma unroll
+  for (int load = 0; load < kLoads; ++load) {
+    const auto [row, column] = place(load);
+    const T* const from = static_cast<const T*>(rows.data) + row * rows.stride + column;
+    loaded[load] = {};
+    if (rows.in_quads) {
+      if (row < rows.count && column < rows.width) loaded[load] = *reinterpret_cast<const Quad<T>*>(from);
+    } else {
+      for (int i = 0; i < 4; ++i) {
+        if (row < rows.count && column + i < rows.width) loaded[load].element[i] = from[i];
+      }
+    }
+  }
+#pragma unroll
+  for (int load = 0; load < kLoads; ++load) {
+    Quad<float> quad;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) quad.element[i] = as_float(loaded[load].element[i], rows.dtype);
+    store(load, quad);
+  }
+}
+template <int kLoads, class Place, class Store>
+__device__ void load(const Rows& rows, const Place& place, const Store& store) {
+  if (rows.dtype == DType::f32) {
+    load_as<kLoads, float>(rows, place, store);
+  } else {
+    load_as<kLoads, std::uint16_t>(rows, place, store);
+  }
+}
+
+struct Place {
+  int row, column;
+};
+
+__device__ inline Quad<float>& quad_at(float& element) { return reinterpret_cast<Quad<float>&>(element); }
+
+// sums += the product of kTerms terms.
+template <int kTerms, int kColumns>
+__device__ void multiply(float (&sums)[4][kColumns], float (*left)[kStride], float (*right)[kStride], int row,
+                         const int (&columns)[kColumns / 4]) {
+#pragma unroll 8
+  for (int term = 0; term < kTerms; ++term) {
+    const Quad<float> down = quad_at(left[term][row]);
+#pragma unroll
+    for (int quad = 0; quad < kColumns / 4; ++quad) {
+      const Quad<float> across = quad_at(right[term][columns[quad]]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[i][quad * 4 + j] += down.element[i] * across.element[j];
+      }
+    }
+  }
+}
+
+template <int kWidth>
+class Block : public Layout<kWidth> {
+ public:
+  using L = Layout<kWidth>;
+  using typename L::Sums;
+
+  __device__ explicit Block(Shared& shared) : shared_(shared) {
+#pragma unroll
+    for (int quad = 0; quad < L::kColumns / 4; ++quad) columns_[quad] = L::column(4 * quad);
+  }
+
+  // scores[i][j] = the product of row i of `left` and row j of `right`.
+  __device__ void scores(Sums& sums, const Rows& left, const Rows& right) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < L::kColumns; ++j) sums[i][j] = 0;
+    }
+#pragma unroll 1
+    for (int from = 0; from < left.width; from += kDepth) {
+      __syncthreads();  // the operands before have been used
+      load_terms(shared_.operands.scores.left, left, from);
+      load_terms(shared_.operands.scores.right, right, from);
+      __syncthreads();
+      multiply<kDepth>(sums, shared_.operands.scores.left, shared_.operands.scores.right, L::row(), columns_);
+    }
+  }
+
+  // Puts a tile where add_products finds it.
+  __device__ void set_weights(const Sums& tile) {
+#pragma unroll
+    for (int j = 0; j < L::kColumns; ++j) {
+      quad_at(shared_.weights[L::column(j)][L::row()]) = {tile[0][j], tile[1][j], tile[2][j], tile[3][j]};
+    }
+  }
+
+  // sums += the tile times rows as they are.
+  __device__ void add_products(Sums (&sums)[L::kParts], const Rows& rows) {
+#pragma unroll
+    for (int part = 0; part < L::kParts; ++part) {
+      if (part * kTile >= rows.width) break;
+      __syncthreads();  // the operands before have been used
+      constexpr int kLoads = 4;
+#pragma unroll 1
+      for (int first = 0; first < kTile * kQuadsOfTile; first += kLoads * L::kThreads) {
+        const auto place = [&](int load) {
+          const int i = first + static_cast<int>(threadIdx.x) + load * L::kThreads;
+          return Place{i / kQuadsOfTile, part * kTile + i % kQuadsOfTile * 4};
+        };
+        load<kLoads>(rows, place, [&](int load, const Quad<float>& quad) {
+          const Place to = place(load);
+          quad_at(shared_.operands.rows[to.row][to.column - part * kTile]) = quad;
+        });
+      }
+      __syncthreads();
+      multiply<kTile>(sums[part], shared_.weights, shared_.operands.rows, L::row(), columns_);
+    }
+  }
+
+  // Stores factor(i) times row i of the sums as rows from number `first` on of a head.
+  template <class Factor>
+  __device__ void store(const Array& to, const Sums (&sums)[L::kParts], int b, int first, int head,
+                        const Factor& factor) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = first + L::row() + i;
+      if (row >= to.rows) break;
+      const std::int64_t at = to.at(b, row, head);
+#pragma unroll
+      for (int part = 0; part < L::kParts; ++part) {
+#pragma unroll
+        for (int j = 0; j < L::kColumns; ++j) {
+          const int column = part * kTile + L::column(j);
+          if (column < to.width) to.store(at + column, factor(i, sums[part][i][j]));
+        }
+      }
+    }
+  }
+
+ private:
+  __device__ void load_terms(float (&terms)[kDepth][kStride], const Rows& rows, int from) {
+    const auto place = [&](int load) {
+      const int i = static_cast<int>(threadIdx.x) + load * L::kThreads;
+      return Place{i / 2 % kTile, from + (i / (2 * kTile) * 2 + i % 2) * 4};
+    };
+    load<kTile * kDepth / 4 / L::kThreads>(rows, place, [&](int load, const Quad<float>& quad) {
+      const Place to = place(load);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) terms[to.column - from + i][to.row] = quad.element[i];
+    });
+  }
+
+  Shared& shared_;
+  int columns_[L::kColumns / 4];
+};
+
+// Over the threads that share rows.
+template <int kAcross, class Join>
+__device__ inline float joined(float value, const Join& join) {
+#pragma unroll
+  for (int offset = kAcross / 2; offset > 0; offset /= 2) {
+    value = join(value, __shfl_xor_sync(kAllLanes, value, offset));
+  }
+  return value;
+}
+
+struct Common {
+  Array query, key, value;
+  Attending attending;
+  float scale;
+  int group;  // query heads for each head of keys
+
+  template <class Op>
+  explicit Common(const Op& op)
+      : query(op.query),
+        key(op.key),
+        value(op.value),
+        attending(op.query.shape(), op.key.shape()[1], op.options),
+        scale(static_cast<float>(op.options.scale)),
+        group(static_cast<int>(op.query.shape()[2] / op.key.shape()[2])) {}
+
+  // Whether all of the tile's queries, from t on, attend to all of its keys, from s on.
+  __device__ bool attends_to_all(int t, int s, int length) const {
+    return attending.mask == nullptr && s + kTile <= length && s + kTile <= attending.end(t, length);
+  }
+  __device__ bool attends(int b, int h, int t, int s, int length) const {
+    return t < query.rows && s < length && s < attending.end(t, length) &&
+           (attending.mask == nullptr || attending.mask_row(b, h, t)[s * attending.mask_of_s]);
+  }
+  // One past the last key of queries [t, t + kTile).
+  __device__ int last_end(int t, int length) const {
+    return static_cast<int>(min(std::int64_t{length}, attending.end(min(t + kTile, query.rows) - 1, length)));
+  }
+  // Whether dropout keeps a weight.
+  __device__ bool keeps(int b, int h, int t, int s) const {
+    const auto place = static_cast<std::uint64_t>(attending.place(b, h, t) + s);
+    const Rng rng{static_cast<std::uint64_t>(attending.key_of_dropout()), RngPurpose::draw};
+    const PhiloxBlock block = rng.block(place / 4);
+    const std::uint32_t low = place % 2 == 0 ? block.word[0] : block.word[1];
+    const std::uint32_t high = place % 2 == 0 ? block.word[2] : block.word[3];
+    const float uniform = static_cast<float>((place % 4 < 2 ? low : high) >> 8) * 0x1p-24f;
+    return uniform < attending.kept_below;
+  }
+};
+
+// One bit for each element of a thread's tile: is(row, column). A loop that is not unrolled has few registers.
+template <int kWidth>
+class Bits {
+ public:
+  __device__ Bits() : bits_(0xffffffffu) {}
+  template <class Is>
+  __device__ explicit Bits(const Is& is) : bits_(0) {
+#pragma unroll 1
+    for (int n = 0; n < 4 * kColumns; ++n) {
+      if (is(Layout<kWidth>::row() + n / kColumns, Layout<kWidth>::column(n % kColumns))) bits_ |= 1u << n;
+    }
+  }
+  __device__ bool at(int i, int j) const { return (bits_ >> (i * kColumns + j) & 1u) != 0; }
+
+ private:
+  static constexpr int kColumns = Layout<kWidth>::kColumns;
+  unsigned int bits_;
+};
+
+// Where a block works, for `tiles` of a head. The last queries, which have the most keys if causal, come first.
+struct Site {
+  int tile, head, b;
+  __device__ Site(int tiles, int heads)
+      : tile(tiles - 1 - static_cast<int>(blockIdx.x) % tiles),
+        head(static_cast<int>(blockIdx.x) / tiles % heads),
+        b(static_cast<int>(blockIdx.x) / tiles / heads) {}
+};
+
+__device__ inline int tiles_of(int rows) { return (rows + kTile - 1) / kTile; }
+
+// A block's queries of one head, from `begin` on, and the keys before `last`, which some of them attend to.
+struct QueryTile : Site {
+  int begin, length, last;
+  __device__ explicit QueryTile(const Common& op)
+      : Site(tiles_of(op.query.rows), op.query.heads),
+        begin(tile * kTile),
+        length(static_cast<int>(op.attending.length(b))),
+        last(op.last_end(begin, length)) {}
+
+  // Which scores of the keys from `first` on count.
+  template <int kWidth>
+  __device__ Bits<kWidth> attended(const Common& op, int first) const {
+    if (op.attends_to_all(begin, first, length)) return {};
+    return Bits<kWidth>([&](int row, int column) { return op.attends(b, head, begin + row, first + column, length); });
+  }
+  // Which weights dropout keeps.
+  template <int kWidth>
+  __device__ Bits<kWidth> kept(const Common& op, int first) const {
+    return Bits<kWidth>([&](int row, int column) { return op.keeps(b, head, begin + row, first + column); });
+  }
+};
+
+template <class F>
+void with_width(std::int64_t width, F&& f) {
+  width <= 64    ? f(std::integral_constant<int, 64>{})
+  : width <= 128 ? f(std::integral_constant<int, 128>{})
+                 : f(std::integral_constant<int, 256>{});
+}
+
+inline unsigned int blocks_of(const Tensor& rows) {
+  const Shape& shape = rows.shape();
+  return blocks_for(shape[0] * shape[2] * ((shape[1] + kTile - 1) / kTile), 1);
+}
+
+// Whether cuDNN may be asked for it. It has masks and dropout of its own, with other numbers.
+template <class Op>
+bool may_be_by_cudnn(const Op& op) {
+  const ops::AttentionOptions& options = op.options;
+  return is_16_bit(op.query.dtype()) && op.key.count() > 0 && options.dropout == 0 && !options.mask &&
+         !options.key_lengths;
+}
+
+template <class Op>
+AttentionGraph graph_of(const Op& op, AttentionGraph::Result result) {
+  return {result, op.query.shape(), op.key.shape(), op.query.dtype(), op.options.scale, op.options.is_causal};
+}
+
+}  // namespace giro::cuda::attention

@@ -1,0 +1,358 @@
+#pragma once
+
+// The ops that are not expressions, as programs hold them (runtime/program/op.h). Their arguments have been checked.
+// The public headers describe the ops that users call; ops that only rules make are described here.
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
+#include <giro/kernels/gather.h>
+#include <giro/kernels/math.h>
+#include <giro/kernels/matmul.h>
+#include <giro/kernels/pool.h>
+#include <giro/kernels/slots.h>
+
+#include "runtime/program/op.h"
+
+namespace giro::ops {
+
+// For the costs of ops.
+inline double elements(const Tensor& tensor) { return static_cast<double>(tensor.count()); }
+inline std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.bytes()); }
+
+struct Dense {
+  static constexpr const char* kName = "dense";
+  Out y{};
+  In x{}, w{}, b{};
+  Math math = Math::f32;
+
+  double flops() const { return 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0); }
+};
+
+// x is only given if dw is wanted, w only if dx is.
+struct DenseBackward {
+  static constexpr const char* kName = "dense_backward";
+  Out dx{}, dw{}, db{};
+  In dz{}, x{}, w{};
+  Math math = Math::f32;
+
+  double flops() const {
+    const double inputs = static_cast<double>(x ? x.shape()[1] : w ? w.shape()[0] : 0);
+    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * inputs + (db ? elements(dz) : 0);
+  }
+};
+
+// Adds to dw, which is f32.
+struct DenseBackwardAdd {
+  static constexpr const char* kName = "dense_backward_add";
+  InOut dw{};
+  Out db{};
+  In dz{}, x{};
+  Math math = Math::f32;
+
+  double flops() const {
+    return 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(dw) + (db ? elements(dz) : 0);
+  }
+};
+
+// dense with the input factor * x; x is u8, the others f32. The CPU reads the bytes directly if narrow_dense.h can run
+// the layer.
+struct DenseOfBytes {
+  static constexpr const char* kName = "dense_of_bytes";
+  Out y{};
+  In x{}, w{}, b{};
+  double factor = 1;
+
+  double flops() const {
+    return 2 * elements(x) * static_cast<double>(w.shape()[1]) + elements(x) + (b ? elements(y) : 0);
+  }
+};
+
+struct DenseOfBytesBackward {
+  static constexpr const char* kName = "dense_of_bytes_backward";
+  Out dw{}, db{};
+  In dz{}, x{};
+  double factor = 1;
+
+  double flops() const {
+    return (dw ? 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(x) : 0) + (db ? elements(dz) : 0);
+  }
+};
+
+// Of operands with at least two axes.
+struct Matmul {
+  static constexpr const char* kName = "matmul";
+  Out out{};
+  In a{}, b{};
+  MatmulOptions options{};
+  Math math = Math::f32;
+
+  double flops() const { return 2 * elements(out) * static_cast<double>(a.shape()[options.transpose_a ? -2 : -1]); }
+};
+
+struct Conv2d {
+  static constexpr const char* kName = "conv2d";
+  Out y{};
+  In x{}, w{}, b{};
+  Conv2dOptions options{};
+  Math math = Math::f32;
+  bool has_relu = false;  // set by a rule, on a GPU alone, where b has y's dtype
+
+  double flops() const {
+    return (2 * static_cast<double>(w.count() / w.shape()[0]) + (b ? 1 : 0) + (has_relu ? 1 : 0)) * elements(y);
+  }
+};
+
+// x is only given if dw is wanted, w only if dx is.
+struct Conv2dBackward {
+  static constexpr const char* kName = "conv2d_backward";
+  Out dx{}, dw{}, db{};
+  In dz{}, x{}, w{};
+  Conv2dOptions options{};
+  Math math = Math::f32;
+
+  Shape x_shape() const { return x ? x.shape() : dx.shape(); }
+  Shape w_shape() const { return w ? w.shape() : dw.shape(); }
+  double flops() const {
+    const double terms = dx || dw ? static_cast<double>(w_shape().count() / w_shape()[0]) : 0;
+    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * terms + (db ? elements(dz) : 0);
+  }
+};
+
+struct AvgPool {
+  static constexpr const char* kName = "avg_pool";
+  Out y{};
+  In x{};
+  PoolOptions options{};
+
+  double flops() const { return elements(x); }
+};
+
+struct AvgPoolBackward {
+  static constexpr const char* kName = "avg_pool_backward";
+  Out dx{};
+  In dy{};
+  PoolOptions options{};
+
+  double flops() const { return elements(dx); }
+};
+
+// y = avg_pool(relu(z)), or without the relu, for windows that tile z.
+struct ActivationAvgPool {
+  static constexpr const char* kName = "activation_avg_pool";
+  Out y{};
+  In z{};
+  bool has_relu = false;
+  PoolOptions options{};
+
+  double flops() const { return 2 * elements(z); }
+};
+
+// The gradient of the same with respect to z, and its sum over pixels, db (C), which may be empty. x is z or the relu's
+// output. dz may be x.
+struct AvgPoolActivationBackward {
+  static constexpr const char* kName = "avg_pool_activation_backward";
+  Out dz{}, db{};
+  In dy{}, x{};
+  bool has_relu = false;
+  PoolOptions options{};
+
+  double flops() const { return (2 + (db ? 1 : 0)) * elements(dz); }
+};
+
+struct MaxPool {
+  static constexpr const char* kName = "max_pool";
+  Out y{};
+  In x{};
+  PoolOptions options{};
+
+  double flops() const { return elements(x); }
+};
+
+struct MaxPoolBackward {
+  static constexpr const char* kName = "max_pool_backward";
+  Out dx{};
+  In dy{}, x{}, y{};
+  PoolOptions options{};
+
+  double flops() const { return elements(dx); }
+};
+
+struct Cumulative {
+  static constexpr const char* kName = "cumulative";
+  Out y{};
+  In x{};
+  giro::Cumulative of = giro::Cumulative::sum;
+  bool reversed = false;
+
+  double flops() const { return elements(x); }
+};
+
+// What kernels/nn/attention.h says, with everything filled in.
+struct AttentionOptions {
+  In mask{}, key_lengths{}, key{};
+  std::array<std::int64_t, 4> mask_strides{};  // along (B, H, T, S)
+  double scale = 1;
+  bool is_causal = false;
+  double dropout = 0;
+  std::int64_t dropout_key = 0;  // added to `key`, if there is one
+  std::int64_t first_row = 0;
+};
+
+// logsumexp (B, H, T) f32, which may be empty: the logarithm of the sum of a query's exponentials; infinity for a query
+// that may attend to no key.
+struct Attention {
+  static constexpr const char* kName = "dot_product_attention";
+  Out out{}, logsumexp{};
+  In query{}, key{}, value{};
+  AttentionOptions options{};
+
+  double flops() const { return 4 * elements(query) * static_cast<double>(key.shape()[1]); }
+};
+
+// dkey and dvalue are both given, or neither is. Neither the queries nor the keys are empty.
+struct AttentionBackward {
+  static constexpr const char* kName = "dot_product_attention_backward";
+  Out dquery{}, dkey{}, dvalue{};
+  In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
+  AttentionOptions options{};
+
+  double flops() const {
+    return (dquery && dkey ? 10 : dkey ? 8 : 6) * elements(query) * static_cast<double>(key.shape()[1]);
+  }
+};
+
+struct Digest {
+  static constexpr const char* kName = "digest";
+  Out digest{};
+  In bytes{};
+};
+
+struct SumRows {
+  static constexpr const char* kName = "sum_rows";
+  Out out{};
+  In x{};
+
+  double flops() const { return elements(x); }
+};
+
+struct SoftmaxCrossEntropy {
+  static constexpr const char* kName = "softmax_cross_entropy";
+  Out losses{}, dlogits{};
+  In logits{}, labels{};
+
+  double flops() const { return 4 * elements(logits); }
+};
+
+// The mean of softmax_cross_entropy's losses, `factor` times the gradient of their sum, and the fraction of correct
+// rows. dlogits and accuracy may be empty. For 1 to kMostRows rows.
+struct MeanCrossEntropy {
+  static constexpr const char* kName = "mean_cross_entropy";
+  static constexpr std::int64_t kMostRows = 4096;
+  Out loss{}, dlogits{}, accuracy{};
+  In logits{}, labels{};
+  double factor = 1;
+
+  double flops() const { return ((dlogits ? 5 : 4) + (accuracy ? 1 : 0)) * elements(logits); }
+};
+
+struct GatherRows {
+  static constexpr const char* kName = "gather_rows";
+  Out out{};
+  In src{}, indices{};
+  std::size_t axis = 0;
+
+  std::int64_t outer() const {  // rows of all axes before it
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < axis; ++i) count *= src.shape().begin()[i];
+    return count;
+  }
+  std::int64_t bytes() const { return 2 * bytes_of(out) + bytes_of(indices); }
+};
+
+struct ArgSort {
+  static constexpr const char* kName = "argsort";
+  Out indices{};
+  In x{};
+  bool descending = false;
+
+  double flops() const { return elements(x) * std::log2(2 + elements(x)); }
+};
+
+// order is argsort of indices, or empty if no index occurs twice.
+struct ScatterAdd {
+  static constexpr const char* kName = "scatter_add";
+  Out sums{};
+  In updates{}, indices{}, order{};
+
+  double flops() const { return elements(updates); }
+  std::int64_t bytes() const { return bytes_of(sums) + 2 * bytes_of(updates) + bytes_of(indices) + bytes_of(order); }
+};
+
+struct BatchIndices {
+  static constexpr const char* kName = "batch_indices";
+  Out indices{};
+  In slots{}, call{};
+  RowOrder order{};
+
+  SlotRing positions() const { return {slots, call}; }
+  std::int64_t bytes() const { return bytes_of(indices); }
+};
+
+// One array of a batch: out[r, ...] = src[row, ...] or, for bytes to f32, bf16 or f16, factor * src[row, ...].
+struct GatheredArray {
+  Out out{};  // (R, ...)
+  In src{};   // (N, ...), of the same dtype, or u8
+  float factor = 1;
+};
+
+// Gathers rows of several arrays at once: rows order(position + r), with the position as in batch_indices. At most
+// kMost arrays, all with the same number of rows.
+struct GatherBatch {
+  static constexpr const char* kName = "gather_batch";
+  static constexpr std::size_t kMost = 8;
+  In slots{}, call{};
+  std::vector<GatheredArray> arrays{};
+  RowOrder order{};
+
+  SlotRing positions() const { return {slots, call}; }
+  double flops() const {
+    double flops = 0;
+    for (const GatheredArray& array : arrays) flops += array.out.dtype() != array.src.dtype() ? elements(array.out) : 0;
+    return flops;
+  }
+  std::int64_t bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& [out, src, factor] : arrays) {
+      bytes += bytes_of(out) + out.count() * static_cast<std::int64_t>(size_of(src.dtype()));
+    }
+    return bytes;
+  }
+};
+
+struct ReadSlot {
+  static constexpr const char* kName = "read_slot";
+  Out out{};
+  In slots{}, call{};
+  std::int64_t offset = 0;
+
+  SlotRing ring() const { return {slots, call}; }
+  std::int64_t bytes() const { return 2 * bytes_of(out); }
+};
+
+struct WriteSlot {
+  static constexpr const char* kName = "write_slot";
+  InOut slots{};  // only part of one slot changes
+  In call{}, in{};
+  std::int64_t offset = 0;
+
+  SlotRing ring() const { return {slots, call}; }
+  std::int64_t bytes() const { return 2 * bytes_of(in); }
+};
+
+}  // namespace giro::ops

@@ -18,7 +18,7 @@
 namespace giro {
 
 struct ReduceOnPlateauOptions {
-  double factor = 0.1;         // that the learning rate is multiplied by
+  double factor = 0.1;         // multiplies the learning rate
   std::int64_t patience = 10;  // evaluations in a row without a better value (0 acts as 1)
   double min_delta = 0;        // a value is better only if it is better by more than this
   std::string mode = "min";    // or "max"
@@ -33,7 +33,7 @@ struct ReduceOnPlateauOptions {
 //
 // Errors: invalid_argument for an unknown mode, a negative patience, min_delta, cooldown or min_scale, or a factor
 // outside (0, 1). When called: not_found, naming the nearest entry, if the entry was never logged, or leaf, if the
-// state has no learning_rate_scale; unsupported for a state that is no State.
+// state has no learning_rate_scale; unsupported for a state that is not a State.
 class ReduceOnPlateau : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop

@@ -26,9 +26,9 @@ Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<s
 // The shape of y. Errors: shape_mismatch (channels differ, window larger than the padded image), invalid_argument.
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
-// The shape of the images x (N, H, W, C) that conv2d makes dz (N, OH, OW, O) of. If the stride is larger than 1, there
-// are several such shapes: the smallest one, or one with `more` rows and columns, fewer than the stride.
-// Errors: those of conv2d_shape.
+// The shape of the images x (N, H, W, C) from which conv2d makes dz (N, OH, OW, O). If the stride is larger than 1,
+// there are several such shapes: the smallest one, or one with `more` rows and columns, fewer than the stride. Errors:
+// those of conv2d_shape.
 Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOptions& options,
                              std::array<std::int64_t, 2> more = {0, 0});
 

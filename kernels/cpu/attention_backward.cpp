@@ -7,8 +7,8 @@ namespace giro::cpu {
 namespace attention {
 namespace {
 
-// A row's weights from its scores, and the gradient with respect to the scores from the one with respect to the
-// weights.
+// Replaces a row's scores by its weights, and the gradient with respect to the weights by that with respect to the
+// scores.
 struct ScoreGradient {
   GIRO_LOOP_INLINE static void run(float* p, float* dp, std::int64_t n, float logsumexp, float delta) {
 #pragma omp simd

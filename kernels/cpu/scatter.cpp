@@ -1,7 +1,6 @@
 #include "kernels/functors/scatter.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/internal/ops.h"

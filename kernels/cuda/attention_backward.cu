@@ -19,8 +19,8 @@ struct Backward : Common {
         logsumexp(op.logsumexp.data<float>()),
         delta(delta) {}
 
-  // Turns a score into its weight, and the gradient with respect to the weight into the one with respect to the score.
-  // Returns the weight after dropout.
+  // Returns the weight of a score, after dropout. `gradient` is with respect to that weight, and becomes the gradient
+  // with respect to the score.
   __device__ float differentiate(float& gradient, float score, bool is_attended, bool is_kept, float row_logsumexp,
                                  float row_delta) const {
     const float weight = is_attended ? expf(scale * score - row_logsumexp) : 0.0f;

@@ -23,6 +23,7 @@ class ExpressionWriter {
   using Instruction = pointwise::Instruction;
 
   // element_writer.cpp: the elements of a thread, and the values of its rows.
+
   // What to do with `pack` elements of a row, from number i on. Only `count` of them exist.
   struct Elements {
     int pack = 1;

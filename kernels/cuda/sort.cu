@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kItems = 4;  // per thread
 
-// Rows whose runs of `span` elements are sorted. Of each run the first `kept` entries remain, one run after the other.
+// Rows whose runs of `span` elements are sorted. Keeps the first `kept` entries of each run, one run after the other.
 struct Runs {
   std::int64_t length, kept, span;
   std::int64_t count, stride, pitch;  // runs of a row, and the entries from run to run and from row to row

@@ -9,8 +9,8 @@
 namespace giro::cuda {
 namespace {
 
-// Images, pixels of an image, elements of a filter and elements under a filter are counted in ints, of which each may
-// be the sum of two.
+// Images, pixels of an image, elements of a filter and elements under a filter are counted in ints. The sum of two such
+// counts must fit, too.
 int to_size(std::int64_t value) {
   if (value >= std::int64_t{1} << 30) {
     throw Error(ErrorCode::unsupported, "it takes sizes below 2^30, found " + std::to_string(value));

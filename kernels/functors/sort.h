@@ -41,19 +41,17 @@ GIRO_HOST_DEVICE Bits<T> ordered(T value) {
 // order.
 template <class Key, bool kFits = sizeof(Key) <= 4>
 struct Entry {
-  std::uint64_t both = ~std::uint64_t(0);  // by default after all entries
+  std::uint64_t both;
 
-  Entry() = default;
   GIRO_HOST_DEVICE Entry(Key key, std::uint32_t place) : both(std::uint64_t(key) << 32 | place) {}
   GIRO_HOST_DEVICE std::uint32_t place() const { return static_cast<std::uint32_t>(both); }
   GIRO_HOST_DEVICE bool operator<(const Entry& other) const { return both < other.both; }
 };
 template <class Key>
 struct Entry<Key, false> {
-  Key key = ~Key(0);
-  std::uint32_t at = ~std::uint32_t(0);
+  Key key;
+  std::uint32_t at;
 
-  Entry() = default;
   GIRO_HOST_DEVICE Entry(Key key, std::uint32_t place) : key(key), at(place) {}
   GIRO_HOST_DEVICE std::uint32_t place() const { return at; }
   GIRO_HOST_DEVICE bool operator<(const Entry& other) const {

@@ -32,8 +32,8 @@ struct UpdateNeeds {
 UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream& stream);
 // One update of a single leaf, whose tensors have the leaf's shape, by an optimizer that is per leaf.
 void update_leaf(const Optimizer& optimizer, const UpdateTensors& tensors, bool decays, const Stream& stream);
-// Adds the share of a step's gradients in the mean of `steps` of them to the buffer `sum`, in one launch. `tensors` are
-// those of an update whose gradients have not been averaged.
+// Adds 1 / `steps` of a step's gradients to the buffer `sum`, in one launch; the first of `steps` steps overwrites it.
+// `tensors` are those of an update before its gradients are averaged.
 void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Stream& stream);
 
 // One run of an optimizer's function. The values are an expression over flat buffers, or Vars of a single leaf.

@@ -237,7 +237,7 @@ Var einsum(std::string_view text, const std::vector<Var>& operands, Where where)
   const auto on_stream = std::find_if(operands.begin(), operands.end(), [](const Var& v) { return v.has_stream(); });
   DType dtype = operands.front().dtype();
   for (const Var& operand : operands) dtype = pointwise::promoted(dtype, operand.dtype());
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+  if (dtype != DType::f32 && !is_16_bit(dtype)) {
     equation.fail(ErrorCode::dtype_mismatch,
                   fmt::format("the operands give {}, expected dtype f32, bf16 or f16", name_of(dtype)));
   }

@@ -36,7 +36,7 @@ Var activation(const Var& x, Activation f, Where where = Where::current());
 // (N, ...) -> (N, product of the rest).
 Var flatten(const Var& x, Where where = Where::current());
 // Layers compute in the dtype of their weights w; a floating x is converted to it. f(x w + b); x (..., I), w (I, O),
-// b (O) or Var(), which is none.
+// b (O), or Var() for none.
 Var dense(const Var& x, const Var& w, const Var& b, Activation f = Activation::none, Where where = Where::current());
 // x (N, H, W, C), w (O, KH, KW, C / groups), b (O) or Var().
 Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f = Activation::none,

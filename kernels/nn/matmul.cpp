@@ -56,7 +56,7 @@ Var matmul(const Operand& given_a, const Operand& given_b, const MatmulOptions& 
   Var a = given_a.var, b = given_b.var;
   const Shape shape = matmul_shape(a.shape(), b.shape(), given);
   const DType dtype = pointwise::promoted(a.dtype(), b.dtype());
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+  if (dtype != DType::f32 && !is_16_bit(dtype)) {
     throw Error(ErrorCode::dtype_mismatch, fmt::format("matmul: a is {}, b is {}, expected dtype f32, bf16 or f16",
                                                        to_string(a.value()), to_string(b.value())));
   }

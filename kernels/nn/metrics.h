@@ -13,7 +13,7 @@ struct Metric {
   Var value;
   Var count;           // elements that count
   Var mean = {};       // for a standard deviation, else empty
-  Var logarithm = {};  // for a metric whose logarithm is a mean, else empty
+  Var logarithm = {};  // the mean of the logarithms, if the value is its exponential; else empty
 };
 
 // The mean of values of any shape. The mask has the shape of values or of their first axes, for example a feature of

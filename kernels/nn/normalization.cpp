@@ -27,8 +27,8 @@ Var in_f32(const char* layer, const Var& x, std::size_t least_rank) {
 
 using Mean = std::function<Var(const Var&)>;
 
-// centered / sqrt(variance + epsilon), where centered is x less its mean, or x itself if the mean counts for nothing.
-// Two means replace the four of its parts' gradients.
+// centered / sqrt(variance + epsilon), where `centered` is x - mean(x), or x itself if is_centered is false. Its
+// gradient takes two means, where those of its parts would take four.
 Var standardized(const Var& x, const Var& centered, const Var& variance, double epsilon, bool is_centered,
                  const Mean& mean_of) {
   const Var factor = rsqrt(variance + epsilon);

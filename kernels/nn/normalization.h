@@ -46,9 +46,8 @@ struct BatchNormOptions {
   bool use_moving_averages = false;
 };
 // Over all axes of (N, ..., C) but the last. In training by the batch's own mean and variance, in evaluation by their
-// moving averages, the variables batch_stats/mean (C) and batch_stats/var (C), which are the same on all ranks. Ioffe
-// and Szegedy: "Batch normalization", 2015. Error(invalid_argument) in training with one value a channel, which has no
-// variance.
+// moving averages, the variables batch_stats/mean (C) and batch_stats/var (C). All ranks have the same averages. Ioffe
+// and Szegedy: "Batch normalization", 2015. Error(invalid_argument) in training with a single value per channel.
 Layer batch_norm(const BatchNormOptions& options = {});
 
 }  // namespace giro::nn

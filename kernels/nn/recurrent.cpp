@@ -86,7 +86,7 @@ struct OverTime {
     const std::int64_t rows = x.shape()[0], steps = x.shape()[1], width = Cell::kGates * cell.features;
     Var z = product_with_inputs(s, cell, x.reshape({rows * steps, x.shape()[2]})).reshape({rows, steps, width});
     Var kernel = recurrent_kernel(s, cell);
-    // The hidden states before each step. Nothing that leads back to z, which keeps them.
+    // The hidden states before each step, as constants: z keeps them, so they must not keep z.
     const auto before = std::make_shared<std::vector<Var>>(static_cast<std::size_t>(steps));
     if (Cell::kAddsProducts) {
       z = with_gradient(z, {z, kernel}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {

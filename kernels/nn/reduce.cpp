@@ -11,6 +11,7 @@
 
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/kernels/scatter.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/pointwise/arguments.h"
@@ -89,11 +90,6 @@ Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
   return broadcast_to(reduced.reshape(Reduction("reduce", shape, axes).kept), shape);
 }
 
-DType dtype_of_sum(DType dtype) {
-  if (is_16_bit(dtype)) return DType::f32;
-  return is_floating(dtype) ? dtype : DType::i64;
-}
-
 Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value(op, x);
@@ -131,7 +127,7 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
 Var sum(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("sum", x);
-  const DType dtype = dtype_of_sum(x.var.dtype());
+  const DType dtype = dtype_of_sums(x.var.dtype());
   Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return spread(dy, in.front().shape(), axes);
   };
@@ -142,7 +138,7 @@ Var sum(const Operand& x, const Axes& axes) {
 Var mean(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("mean", x);
-  const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sum(x.var.dtype()) : DType::f32;
+  const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
   const auto count = static_cast<double>(Reduction("mean", x.var.shape(), axes).count);
   Gradient gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
     return spread(dy / count, in.front().shape(), axes);
@@ -154,7 +150,7 @@ Var mean(const Operand& x, const Axes& axes) {
 Var product(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("product", x);
-  const DType dtype = dtype_of_sum(x.var.dtype());
+  const DType dtype = dtype_of_sums(x.var.dtype());
   // The gradient of an element is the product of the others. For a zero it is their product if it is the only zero,
   // else 0.
   Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {

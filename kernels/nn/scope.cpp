@@ -188,7 +188,8 @@ Var Scope::mean_over_ranks(const Var& x, Where where) const {
     partitioner->mean(y.value(), y.stream());
     return y;
   };
-  // Ranks differ in weight, and each propagates the gradient of its own loss: their mean is that of the whole loss.
+  // Each rank propagates the gradient of its own weighted loss; the mean over the ranks is the gradient of the whole
+  // loss.
   const auto weighted = [weight](const Var& of) { return weight == 1 ? of : of * weight; };
   return mean(weighted(x), [mean](const Var&, const Var& dy, const std::vector<Var>&) { return mean(dy, nullptr); });
 }

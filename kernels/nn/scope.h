@@ -36,7 +36,7 @@ struct DeclaredLeaf {
   Initializer initializer;
 };
 
-// Everything that the scopes of a model share.
+// What all scopes of a model share.
 struct ScopeValues {
   Stream stream;
   Mode mode = Mode::eval;
@@ -49,7 +49,8 @@ struct ScopeValues {
   std::shared_ptr<const Partitioner> partitioner = nullptr;
   // Puts a variable's new value into the state; null: the values are kept until somebody asks for written().
   std::function<void(const std::string& path, const Var& value)> assign = {};
-  // Takes the place of the values: what the model asks for is added here, and gets `dtype` if it is a parameter.
+  // If not null, there are no values yet: each leaf that the model asks for is added here. Parameters then have
+  // `dtype`.
   std::vector<DeclaredLeaf>* declared = nullptr;
   DType dtype = DType::f32;
 };
@@ -159,8 +160,8 @@ class Scope {
     }
   }
 
-  // What the same calls give again: children and keys are numbered from where they are now, variables have the values
-  // they have now, and what is set is forgotten.
+  // A scope in which the same calls give the same results once more: children and keys are numbered from here,
+  // variables have their present values, and set() has no effect.
   Scope again() const;
 
   // Whether leaves are declared, while a state is created.

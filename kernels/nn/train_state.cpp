@@ -242,9 +242,10 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
   nn::backward(loss, options);
   for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
   if (!is_last) return;
+  // Gradients of frozen parameters stay zero.
   for (std::size_t i = 0; i < grads.leaves().size(); ++i) {
     const Leaf& leaf = grads.leaves()[i];
-    if (plan_->is_frozen(i) || params[below(grads, leaf)].has_grad()) continue;  // it stays zero if it is frozen
+    if (plan_->is_frozen(i) || params[below(grads, leaf)].has_grad()) continue;
     stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
   }
   if (reduction) reduction->finish();

@@ -42,10 +42,8 @@ struct TrainStateOptions {
 //   params/...          f32, one buffer
 //   grads/...           f32, like params; not saved. With f16 multiplied by loss_scale/scale
 //   batch_stats/... or any other collection of variables that the model's layers have
-//   opt_state/mu/...    f32, like those of params that need it, and opt_state/nu/...: the moments that the optimizer
-//   has.
-//                       With a partitioner that divides the params among the ranks, this rank's pieces of all
-//                       (Leaf::piece)
+//   opt_state/mu/...    f32, like those of params that need it, and opt_state/nu/...: the optimizer's moments. With a
+//                       partitioner that divides the params among the ranks, this rank's pieces of them (Leaf::piece)
 //   ema/...             the average of params, with optim::ema
 //   loss_scale/...      only with f16: scale, good_steps and skipped of optim::LossScale
 //   step                i64 scalar: updates made or skipped
@@ -132,7 +130,7 @@ class TrainState : public State {
     return results;
   }
 
-  // The gradients of a loss for those who do their own update, by the parameters' names below params, next to what
+  // The gradients of a loss, for programs with their own update, by the parameters' names below params, next to what
   // f(params) returned, which is as for value_and_grad. grads stays as it is. With a partitioner, each is the mean over
   // the ranks. None for frozen parameters.
   //

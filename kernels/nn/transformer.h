@@ -34,7 +34,7 @@ Var rotary_embedding(const Var& x, const Var& positions, double base = 10'000, W
 
 struct AttentionLayerOptions {
   std::int64_t heads = 1;
-  std::int64_t kv_heads = 0;       // of keys and values, which divide the heads among them; 0: as many
+  std::int64_t kv_heads = 0;       // of keys and values, each shared by heads / kv_heads heads; 0: as many as heads
   std::int64_t head_features = 0;  // 0: the input's features / heads
   bool is_causal = false;
   double dropout = 0;    // of the weights

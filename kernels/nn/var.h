@@ -168,9 +168,9 @@ struct Var::Differentiation {
 // The same value as a constant: no gradient flows through it.
 Var stop_gradient(const Var& x);
 
-// The value y, computed from `inputs`, with this gradient instead of the one that follows from the ops it was computed
-// with: for a function whose gradient can be said in fewer ops, or is chosen to be another. y itself is passed to the
-// gradient, too.
+// The value y, computed from `inputs`, with `gradient` in place of the gradient of the ops that computed it: for
+// functions with a cheaper gradient, or with another one by choice, such as a straight-through estimator. `gradient`
+// gets y, too.
 Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient);
 
 // The values as a constant in its own memory on the stream's device, such as a table or class weights in a step. In a

@@ -75,7 +75,7 @@ Optimizer adagrad(const LearningRate& learning_rate, const AdagradOptions& optio
 
 struct AdafactorOptions {
   std::int64_t min_dim_size_to_factor = 128;  // of the two largest axes; else the second moment is kept whole
-  double decay_rate = 0.8;                    // of step t the second moment's decay is 1 - t^-decay_rate
+  double decay_rate = 0.8;                    // the second moment decays by 1 - t^-decay_rate at step t
   bool multiply_by_parameter_scale = true;
   double clipping_threshold = 1;  // of an update's root mean square
   double momentum = 0;
@@ -93,7 +93,7 @@ struct MuonOptions {
   bool nesterov = true;
   double weight_decay = 0;
   DecayMask decay_mask = {};
-  AdamWOptions others = {.weight_decay = 0};  // for leaves that are no matrices
+  AdamWOptions others = {.weight_decay = 0};  // for leaves that are not matrices
 };
 // Momentum, made orthogonal, for matrices; adamw for all other leaves.
 // Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
@@ -105,8 +105,8 @@ Optimizer muon(const LearningRate& learning_rate, const MuonOptions& options = {
 Optimizer clip_by_global_norm(double max_norm, const Optimizer& optimizer);
 // Gradients clamped to [-limit, limit].
 Optimizer clip_by_value(double limit, const Optimizer& optimizer);
-// After every `every` updates, slow weights (opt_state/slow) move by `alpha` of their way to the params, which then are
-// these. Zhang et al., "Lookahead optimizer: k steps forward, 1 step back", 2019.
+// After every `every` updates, slow weights (opt_state/slow) move `alpha` of the way to the params, and are copied to
+// the params. Zhang et al., "Lookahead optimizer: k steps forward, 1 step back", 2019.
 Optimizer lookahead(const Optimizer& optimizer, int every = 5, double alpha = 0.5);
 // Keeps an average of the params in the collection "ema": ema = decay ema + (1 - decay) params after each update. It
 // starts as the params of the first update. TrainState::ema_params evaluates with it.

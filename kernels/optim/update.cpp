@@ -58,15 +58,15 @@ UpdateFrame::Kept& UpdateFrame::kept(const Moment& moment) {
         std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))));
     tensor = Tensor(memory.back(), DType::f32, shape);
   } else {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : t.moments) {
-      if (name == moment.name) tensor = value;
-      names.push_back(name);
-    }
-    if (std::find(names.begin(), names.end(), moment.name) == names.end()) {
+    const auto given =
+        std::find_if(t.moments.begin(), t.moments.end(), [&](const auto& each) { return each.first == moment.name; });
+    if (given == t.moments.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, value] : t.moments) names.push_back(name);
       throw Error(ErrorCode::not_found,
                   fmt::format("update: there is no moment '{}'{}", moment.name, suggestion(moment.name, names)));
     }
+    tensor = given->second;
   }
   const Value before = elements(tensor);
   const Value now = moment.copies_param ? where(updates() == 0, param(), before) : before;

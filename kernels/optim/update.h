@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -71,8 +70,6 @@ class LeafUpdate {
   nn::Var correction(double beta) const { return update_.correction(beta).var(); }
   nn::Var rate(const LearningRate& rate) const { return update_.rate(rate).var(); }
   bool decays() const { return update_.decays().number() != 0; }
-  // The update as an elementwise optimizer sees it.
-  Update& elementwise() const { return update_; }
 
  private:
   Update& update_;

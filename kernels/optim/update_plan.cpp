@@ -41,10 +41,10 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
                               "expected data_parallel",
                               own->name, shard.count));
     }
-    if (groups_.empty() || groups_.back().optimizer != own || own->is_per_leaf) {
-      std::shared_ptr<Optimizer> with_steps = std::make_shared<Optimizer>(*own);
+    if (i == 0 || optimizers[i - 1] != own || own->is_per_leaf) {
+      const auto with_steps = std::make_shared<Optimizer>(*own);
       with_steps->accumulated_steps = accumulated_steps_;
-      groups_.push_back({own, i, i, needs_of(*with_steps, params[i].shape, stream)});
+      groups_.push_back({with_steps, i, i, needs_of(*with_steps, params[i].shape, stream)});
     }
     groups_.back().last = i + 1;
   }
@@ -104,9 +104,7 @@ void UpdatePlan::add_to(State& state) const {
   const std::vector<std::uint8_t> decays = this->decays();
   const Collection& collection =
       state.add("opt_state/decays", {{"", DType::u8, {static_cast<std::int64_t>(decays.size())}}}, {.saved = false});
-  std::vector<std::uint8_t> padded = decays;
-  padded.resize(static_cast<std::size_t>(collection.leaves().front().value.count()));
-  from_host(collection.leaves().front().value, padded, state.stream());
+  from_host(collection.leaves().front().value, decays, state.stream());
 }
 
 // For each granule of the flat params of all shards, whether weight decay applies; not in the padding.
@@ -164,8 +162,7 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
 }
 
 void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors tensors) const {
-  Optimizer optimizer = *group.optimizer;
-  optimizer.accumulated_steps = accumulated_steps_;
+  const Optimizer& optimizer = *group.optimizer;
   const Collection& params = state.collection("params");
   if (optimizer.is_per_leaf) {
     const LeafSpec& leaf = params_[group.first];
@@ -185,7 +182,7 @@ void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors ten
   const bool is_last = group.last == params_.size();
   const std::int64_t begin = std::clamp(granules_[group.first] - offset, std::int64_t{0}, count);
   const std::int64_t end = is_last ? count : std::clamp(granules_[group.last] - offset, std::int64_t{0}, count);
-  if (begin == end && !(group.first == 0 && is_last) && !tensors.learning_rate) return;
+  if (begin == end && !tensors.learning_rate) return;
   const auto part = [&](const Tensor& whole, std::int64_t from) {
     return whole.rows(from * kGranule, (from + end - begin) * kGranule);
   };
@@ -196,10 +193,8 @@ void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors ten
     std::int64_t from = begin;
     if (shard_.count == 1) {
       from = 0;
-      for (std::size_t i = 0; moments.leaves()[i].path != collection_of(moment.name) + "/" + params_[group.first].name;
-           ++i) {
-        from += granules_of(moments.leaves()[i].value.shape());
-      }
+      const auto each = std::ranges::find(moments_, moment.name, &Moments::name);
+      for (std::size_t i = 0; each->of_params[i] != group.first; ++i) from += granules_of(each->leaves[i].shape);
     }
     tensors.moments.emplace_back(moment.name, part(moments.flat(), from));
   }

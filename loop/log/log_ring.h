@@ -90,7 +90,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   SlotRing array_ring_;
   std::int64_t expected_ = 0;
   std::int64_t released_ = 0;                        // rows before it may be overwritten
-  mutable std::atomic<std::int64_t> published_ = 0;  // as far as was looked
+  mutable std::atomic<std::int64_t> published_ = 0;  // rows below it had arrived at the last look
   std::vector<std::weak_ptr<const LogRow>> kept_;    // from expect_logs, by slot
 };
 

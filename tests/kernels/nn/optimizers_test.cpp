@@ -213,7 +213,7 @@ TEST_P(OptimizersTest, FollowTheirFormulas) {
     std::map<std::string, Leaves> moments;
     for (const auto& [name, value] : elements.begin()->second.front().moments) {
       const std::string collection = name == "ema" ? name : "opt_state/" + name;
-      if (state.contains_collection(collection)) moments[name] = leaves(state, collection);
+      moments[name] = leaves(state, collection);
     }
     for (const auto& [path, params] : leaves(state, "params")) {
       for (std::size_t i = 0; i < params.size(); ++i) {

@@ -1,6 +1,5 @@
 // The ops that layers take in a recorded step, and that a step gives the same bits however it runs.
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>

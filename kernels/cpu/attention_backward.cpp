@@ -54,9 +54,9 @@ struct Backward : Common {
       : Common(op),
         dout(op.dout),
         out(op.out),
-        dquery(op.dquery),
-        dkey(op.dkey),
-        dvalue(op.dvalue),
+        dquery(op.gradients().query),
+        dkey(op.gradients().key),
+        dvalue(op.gradients().value),
         logsumexp(op.logsumexp.data<float>()),
         splits(std::clamp<std::int64_t>(kUnits / (batch * key.heads), 1, items())),
         partial(nullptr) {}

@@ -53,42 +53,44 @@ struct Rows {
   std::int64_t row;
 };
 
-// One of the op's arrays, (B, rows, heads, width), which may be omitted.
+// Heads of one of the op's arrays, (B, rows, heads, width), which may be omitted.
 struct Array {
-  char* data = nullptr;
+  char* data = nullptr;  // of the first head
   DType dtype = DType::f32;
   std::int64_t rows = 0, heads = 0, width = 0;
+  std::int64_t row = 0;                      // from a row to the next, in elements
   TileLoop read = nullptr, write = nullptr;  // null for f32
 
-  explicit Array(const Tensor& tensor) {
-    if (!tensor) return;
-    data = static_cast<char*>(tensor.raw());
-    dtype = tensor.dtype();
-    rows = tensor.shape()[1];
-    heads = tensor.shape()[2];
-    width = tensor.shape()[3];
+  explicit Array(const ops::Heads& of) {
+    if (!of) return;
+    dtype = of.array.dtype();
+    rows = of.array.shape()[1];
+    heads = of.count;
+    width = of.array.shape()[3];
+    row = of.array.shape()[2] * width;
+    data = static_cast<char*>(of.array.raw()) + of.first * width * static_cast<std::int64_t>(size_of(dtype));
     if (dtype == DType::f32) return;
     read = conversion(dtype, DType::f32);
     write = conversion(DType::f32, dtype);
   }
   explicit operator bool() const { return data != nullptr; }
-  char* at(std::int64_t b, std::int64_t row, std::int64_t head) const {
-    return data + ((b * rows + row) * heads + head) * width * static_cast<std::int64_t>(size_of(dtype));
+  char* at(std::int64_t b, std::int64_t i, std::int64_t head) const {
+    return data + ((b * rows + i) * row + head * width) * static_cast<std::int64_t>(size_of(dtype));
   }
   // `count` rows of a head. 16-bit ones are converted into `scratch`.
-  Rows get(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t count, float* scratch) const {
-    if (read == nullptr) return {reinterpret_cast<const float*>(at(b, row, head)), heads * width};
-    for (std::int64_t i = 0; i < count; ++i) read(at(b, row + i, head), scratch + i * width, width);
+  Rows get(std::int64_t b, std::int64_t first, std::int64_t head, std::int64_t count, float* scratch) const {
+    if (read == nullptr) return {reinterpret_cast<const float*>(at(b, first, head)), row};
+    for (std::int64_t i = 0; i < count; ++i) read(at(b, first + i, head), scratch + i * width, width);
     return {scratch, width};
   }
   // Stores `factor` times the row `values`, and may overwrite `values`. f32 rows bypass the caches, because they are
   // not contiguous and are not read again soon. Call end_of_streams() afterwards.
-  void set(std::int64_t b, std::int64_t row, std::int64_t head, float* values, float factor) const {
+  void set(std::int64_t b, std::int64_t i, std::int64_t head, float* values, float factor) const {
     if (write != nullptr) {
       Compiled<Scaled>::all.get()(values, values, width, factor);
-      return write(values, at(b, row, head), width);
+      return write(values, at(b, i, head), width);
     }
-    float* const to = reinterpret_cast<float*>(at(b, row, head));
+    float* const to = reinterpret_cast<float*>(at(b, i, head));
 #if defined(__x86_64__)
     if (width % 16 == 0 && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
       const __m128 factors = _mm_set1_ps(factor);
@@ -133,15 +135,16 @@ struct Common {
   const TileProducts& products = tile_products();
 
   template <class Op>
-  explicit Common(const Op& op)
-      : query(op.query),
-        key(op.key),
-        value(op.value),
-        attending(op.query.shape(), op.key.shape()[1], op.options),
-        scale(static_cast<float>(op.options.scale)),
-        batch(op.query.shape()[0]),
-        width(op.query.shape()[3]),
-        group(op.query.shape()[2] / op.key.shape()[2]) {}
+  explicit Common(const Op& op) : Common(op.heads(), op.options) {}
+  Common(const ops::HeadsOfAttention& heads, const ops::AttentionOptions& options)
+      : query(heads.query),
+        key(heads.key),
+        value(heads.value),
+        attending(heads.query.shape(), key.rows, options),
+        scale(static_cast<float>(options.scale)),
+        batch(heads.query.shape()[0]),
+        width(query.width),
+        group(query.heads / key.heads) {}
 
   std::int64_t chunks() const { return (attending.queries + kChunk - 1) / kChunk; }
   std::int64_t padded_width() const { return products.padded(width); }

@@ -87,15 +87,16 @@ void run(const ops::Attention& op, const Stream& stream) {
   if (op.out.count() == 0) return;
   if (may_be_by_cudnn(op)) {
     using Result = AttentionGraph::Result;
-    GraphArrays arrays{{GraphArray::query, op.query.raw()},
-                       {GraphArray::key, op.key.raw()},
-                       {GraphArray::value, op.value.raw()},
+    const ops::HeadsOfAttention heads = op.heads();
+    GraphArrays arrays{{GraphArray::query, first_of(heads.query)},
+                       {GraphArray::key, first_of(heads.key)},
+                       {GraphArray::value, first_of(heads.value)},
                        {GraphArray::out, op.out.raw()}};
     if (op.logsumexp) arrays.emplace_back(GraphArray::logsumexp, op.logsumexp.raw());
     if (!run_best_plan(graph_of(op, op.logsumexp ? Result::out_and_logsumexp : Result::out), arrays, stream)) return;
   }
-  with_width(op.query.shape()[3], [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-    attention_kernel<kWidth><<<blocks_of(op.query), Layout<kWidth>::kThreads, 0, handle(stream)>>>(Forward(op));
+  with_width(op.out.shape()[3], [&]<int kWidth>(std::integral_constant<int, kWidth>) {
+    attention_kernel<kWidth><<<blocks_of(op.out), Layout<kWidth>::kThreads, 0, handle(stream)>>>(Forward(op));
     check_launch("attention_kernel");
   });
 }

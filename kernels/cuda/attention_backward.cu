@@ -13,9 +13,9 @@ struct Backward : Common {
       : Common(op),
         dout(op.dout),
         out(op.out),
-        dquery(op.dquery),
-        dkey(op.dkey),
-        dvalue(op.dvalue),
+        dquery(op.gradients().query),
+        dkey(op.gradients().key),
+        dvalue(op.gradients().value),
         logsumexp(op.logsumexp.data<float>()),
         delta(delta) {}
 
@@ -149,12 +149,14 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_ke
 
 void run(const ops::AttentionBackward& op, const Stream& stream) {
   using namespace attention;
-  if (may_be_by_cudnn(op) && op.dquery && op.dkey) {
-    const GraphArrays arrays{{GraphArray::query, op.query.raw()},         {GraphArray::key, op.key.raw()},
-                             {GraphArray::value, op.value.raw()},         {GraphArray::out, op.out.raw()},
-                             {GraphArray::logsumexp, op.logsumexp.raw()}, {GraphArray::dout, op.dout.raw()},
-                             {GraphArray::dquery, op.dquery.raw()},       {GraphArray::dkey, op.dkey.raw()},
-                             {GraphArray::dvalue, op.dvalue.raw()}};
+  const ops::HeadsOfAttention heads = op.heads(), gradients = op.gradients();
+  if (may_be_by_cudnn(op) && gradients.query && gradients.key) {
+    const GraphArrays arrays{
+        {GraphArray::query, first_of(heads.query)},      {GraphArray::key, first_of(heads.key)},
+        {GraphArray::value, first_of(heads.value)},      {GraphArray::out, op.out.raw()},
+        {GraphArray::logsumexp, op.logsumexp.raw()},     {GraphArray::dout, op.dout.raw()},
+        {GraphArray::dquery, first_of(gradients.query)}, {GraphArray::dkey, first_of(gradients.key)},
+        {GraphArray::dvalue, first_of(gradients.value)}};
     if (!run_best_plan(graph_of(op, AttentionGraph::Result::gradients), arrays, stream)) return;
   }
   const std::int64_t rows = op.logsumexp.count();
@@ -163,14 +165,14 @@ void run(const ops::AttentionBackward& op, const Stream& stream) {
   constexpr int kRowsOfBlock = 4;
   attention_delta_kernel<<<blocks_for(rows, kRowsOfBlock), 32 * kRowsOfBlock, 0, handle(stream)>>>(backward, rows);
   check_launch("attention_delta_kernel");
-  with_width(op.query.shape()[3], [&]<int kWidth>(std::integral_constant<int, kWidth>) {
+  with_width(op.out.shape()[3], [&]<int kWidth>(std::integral_constant<int, kWidth>) {
     constexpr int kThreads = Layout<kWidth>::kThreads;
-    if (op.dquery) {
-      attention_dquery_kernel<kWidth><<<blocks_of(op.query), kThreads, 0, handle(stream)>>>(backward);
+    if (gradients.query) {
+      attention_dquery_kernel<kWidth><<<blocks_of(heads.query), kThreads, 0, handle(stream)>>>(backward);
       check_launch("attention_dquery_kernel");
     }
-    if (op.dkey) {
-      attention_dkey_kernel<kWidth><<<blocks_of(op.key), kThreads, 0, handle(stream)>>>(backward);
+    if (gradients.key) {
+      attention_dkey_kernel<kWidth><<<blocks_of(heads.key), kThreads, 0, handle(stream)>>>(backward);
       check_launch("attention_dkey_kernel");
     }
   });

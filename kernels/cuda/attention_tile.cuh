@@ -62,28 +62,37 @@ struct Rows {
   int count, stride, width;
 };
 
-// One of the op's arrays, (B, rows, heads, width).
+// Null if there is no array.
+inline void* first_of(const ops::Heads& heads) {
+  if (!heads) return nullptr;
+  const auto width = static_cast<std::size_t>(heads.array.shape()[3]);
+  return static_cast<char*>(heads.array.raw()) +
+         static_cast<std::size_t>(heads.first) * width * size_of(heads.array.dtype());
+}
+
+// Heads of one of the op's arrays, (B, rows, heads, width).
 struct Array {
-  void* data;
+  void* data;  // of the first head
   DType dtype;
   bool in_quads;
-  int rows, heads, width;
+  int rows, heads, width, stride;  // stride: from a row to the next, in elements
 
-  explicit Array(const Tensor& tensor)
-      : data(tensor ? tensor.raw() : nullptr),
-        dtype(tensor.dtype()),
-        in_quads(tensor && cuda::in_quads(tensor, tensor.shape()[3])),
-        rows(tensor ? static_cast<int>(tensor.shape()[1]) : 0),
-        heads(tensor ? static_cast<int>(tensor.shape()[2]) : 0),
-        width(tensor ? static_cast<int>(tensor.shape()[3]) : 0) {}
+  explicit Array(const ops::Heads& of)
+      : data(first_of(of)),
+        dtype(of.array.dtype()),
+        in_quads(of && cuda::in_quads(of.array, of.array.shape()[3])),
+        rows(of ? static_cast<int>(of.array.shape()[1]) : 0),
+        heads(static_cast<int>(of.count)),
+        width(of ? static_cast<int>(of.array.shape()[3]) : 0),
+        stride(of ? static_cast<int>(of.array.shape()[2]) * width : 0) {}
 
   __device__ std::int64_t at(int b, int row, int head) const {
-    return ((std::int64_t{b} * rows + row) * heads + head) * width;
+    return (std::int64_t{b} * rows + row) * stride + std::int64_t{head} * width;
   }
   // Rows from number `first` on, `end` at most.
   __device__ Rows tile(int b, int first, int end, int head) const {
     const std::int64_t offset = at(b, first, head) * (dtype == DType::f32 ? 4 : 2);
-    return {static_cast<const char*>(data) + offset, dtype, in_quads, end - first, heads * width, width};
+    return {static_cast<const char*>(data) + offset, dtype, in_quads, end - first, stride, width};
   }
   __device__ void store(std::int64_t at, float value) const {
     if (dtype == DType::bf16) {
@@ -277,13 +286,14 @@ struct Common {
   int group;  // query heads for each head of keys
 
   template <class Op>
-  explicit Common(const Op& op)
-      : query(op.query),
-        key(op.key),
-        value(op.value),
-        attending(op.query.shape(), op.key.shape()[1], op.options),
-        scale(static_cast<float>(op.options.scale)),
-        group(static_cast<int>(op.query.shape()[2] / op.key.shape()[2])) {}
+  explicit Common(const Op& op) : Common(op.heads(), op.options) {}
+  Common(const ops::HeadsOfAttention& heads, const ops::AttentionOptions& options)
+      : query(heads.query),
+        key(heads.key),
+        value(heads.value),
+        attending(heads.query.shape(), key.rows, options),
+        scale(static_cast<float>(options.scale)),
+        group(query.heads / key.heads) {}
 
   // Whether all of the tile's queries, from t on, attend to all of its keys, from s on.
   __device__ bool attends_to_all(int t, int s, int length) const {
@@ -368,8 +378,8 @@ void with_width(std::int64_t width, F&& f) {
                  : f(std::integral_constant<int, 256>{});
 }
 
-inline unsigned int blocks_of(const Tensor& rows) {
-  const Shape& shape = rows.shape();
+inline unsigned int blocks_of(const ops::Heads& heads) {
+  const Shape shape = heads.shape();
   return blocks_for(shape[0] * shape[2] * ((shape[1] + kTile - 1) / kTile), 1);
 }
 
@@ -377,13 +387,20 @@ inline unsigned int blocks_of(const Tensor& rows) {
 template <class Op>
 bool may_be_by_cudnn(const Op& op) {
   const ops::AttentionOptions& options = op.options;
-  return is_16_bit(op.query.dtype()) && op.key.count() > 0 && options.dropout == 0 && !options.mask &&
+  return is_16_bit(op.query.dtype()) && op.heads().key.shape().count() > 0 && options.dropout == 0 && !options.mask &&
          !options.key_lengths;
 }
 
 template <class Op>
 AttentionGraph graph_of(const Op& op, AttentionGraph::Result result) {
-  return {result, op.query.shape(), op.key.shape(), op.query.dtype(), op.options.scale, op.options.is_causal};
+  const ops::HeadsOfAttention heads = op.heads();
+  return {result,
+          heads.query.shape(),
+          heads.key.shape(),
+          op.query.dtype(),
+          op.options.scale,
+          op.options.is_causal,
+          op.options.packed_queries > 0};
 }
 
 }  // namespace giro::cuda::attention

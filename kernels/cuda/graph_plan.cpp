@@ -155,15 +155,19 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
 }
 
 // cuDNN names axes in the order B, H, T, D, whatever the order in memory.
-fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, const AttentionGraph& attention) {
+// `heads`: as many has each row of the array.
+fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, std::int64_t heads,
+                                    const AttentionGraph& attention) {
   const std::int64_t b = shape[0], t = shape[1], h = shape[2], d = shape[3];
-  return attributes(id, {b, h, t, d}, {t * h * d, d, h * d, 1}, attention.dtype, attention.alignment);
+  return attributes(id, {b, h, t, d}, {t * heads * d, d, heads * d, 1}, attention.dtype, attention.alignment);
 }
 
 void describe(fe::graph::Graph& graph, const AttentionGraph& a) {
   const std::int64_t b = a.query[0], t = a.query[1], h = a.query[2];
-  const auto query = [&](GraphArray id) { return tensor(id, a.query, a); };
-  const auto key = [&](GraphArray id) { return tensor(id, a.key, a); };
+  const std::int64_t packed = h + 2 * a.key[2];
+  const auto query = [&](GraphArray id) { return tensor(id, a.query, a.is_packed ? packed : h, a); };
+  const auto key = [&](GraphArray id) { return tensor(id, a.key, a.is_packed ? packed : a.key[2], a); };
+  const auto out_like = [&](GraphArray id) { return tensor(id, a.query, h, a); };
   const auto logsumexp = attributes(GraphArray::logsumexp, {b, h, t, 1}, {h * t, t, 1, 1}, DType::f32, 4);
   const auto with = [&](auto of) {
     of.set_attn_scale(static_cast<float>(a.scale));
@@ -175,7 +179,7 @@ void describe(fe::graph::Graph& graph, const AttentionGraph& a) {
   const Node q = graph.tensor(query(GraphArray::query)), k = graph.tensor(key(GraphArray::key)),
              v = graph.tensor(key(GraphArray::value));
   if (a.result == AttentionGraph::Result::gradients) {
-    const Node out = graph.tensor(query(GraphArray::out)), dout = graph.tensor(query(GraphArray::dout));
+    const Node out = graph.tensor(out_like(GraphArray::out)), dout = graph.tensor(out_like(GraphArray::dout));
     const auto gradients =
         graph.sdpa_backward(q, k, v, out, dout, graph.tensor(logsumexp),
                             with(fe::graph::SDPA_backward_attributes().set_deterministic_algorithm(true)));
@@ -186,7 +190,7 @@ void describe(fe::graph::Graph& graph, const AttentionGraph& a) {
   }
   const bool has_logsumexp = a.result == AttentionGraph::Result::out_and_logsumexp;
   const auto [out, stats] = graph.sdpa(q, k, v, with(fe::graph::SDPA_attributes().set_generate_stats(has_logsumexp)));
-  finish(out, query(GraphArray::out));
+  finish(out, out_like(GraphArray::out));
   if (has_logsumexp) finish(stats, logsumexp);
 }
 
@@ -216,8 +220,9 @@ std::vector<std::int64_t> Convolution::numbers() const {
 }
 
 std::vector<std::int64_t> AttentionGraph::numbers() const {
-  std::vector<std::int64_t> key{static_cast<int>(result), static_cast<int>(dtype), is_causal, alignment,
-                                std::bit_cast<std::int64_t>(scale)};
+  std::vector<std::int64_t> key{
+      static_cast<int>(result),          static_cast<int>(dtype), is_causal, is_packed, alignment,
+      std::bit_cast<std::int64_t>(scale)};
   for (const Shape& shape : {query, this->key}) key.insert(key.end(), shape.begin(), shape.end());
   return key;
 }

@@ -44,6 +44,7 @@ struct AttentionGraph {
   DType dtype = DType::bf16;
   double scale = 1;
   bool is_causal = false;  // the last query attends to the last key
+  bool is_packed = false;  // query, key and value, and their gradients, are heads of one array (B, T, H + 2 K, D)
   std::int64_t alignment = 16;
 
   std::vector<std::int64_t> numbers() const;

@@ -202,6 +202,36 @@ struct AttentionOptions {
   double dropout = 0;
   std::int64_t dropout_key = 0;  // added to `key`, if there is one
   std::int64_t first_row = 0;
+  // If not 0, queries, keys and values are heads of one array, (B, T, H + 2 K, D), of which this many are queries. The
+  // array is the op's `query`, and its gradient is dquery; the others are empty.
+  std::int64_t packed_queries = 0;
+};
+
+// `count` heads of an array (B, T, heads, D), from number `first` on. There may be no array.
+struct Heads {
+  Tensor array{};
+  std::int64_t first = 0, count = 0;
+
+  Heads(const Tensor& all) : array(all), count(all ? all.shape()[2] : 0) {}
+  Heads(const Tensor& array, std::int64_t first, std::int64_t count) : array(array), first(first), count(count) {}
+
+  explicit operator bool() const { return static_cast<bool>(array); }
+  Shape shape() const { return {array.shape()[0], array.shape()[1], count, array.shape()[3]}; }
+};
+
+// The queries, keys and values of an attention, or their gradients.
+struct HeadsOfAttention {
+  Heads query, key, value;
+
+  HeadsOfAttention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options)
+      : query(query), key(key), value(value) {
+    const std::int64_t queries = options.packed_queries;
+    if (queries == 0) return;
+    const std::int64_t keys = (query.shape()[2] - queries) / 2;
+    this->query = {query, 0, queries};
+    this->key = {query, queries, keys};
+    this->value = {query, queries + keys, keys};
+  }
 };
 
 // logsumexp (B, H, T) f32, which may be empty: the logarithm of the sum of a query's exponentials; infinity for a query
@@ -212,7 +242,8 @@ struct Attention {
   In query{}, key{}, value{};
   AttentionOptions options{};
 
-  double flops() const { return 4 * elements(query) * static_cast<double>(key.shape()[1]); }
+  HeadsOfAttention heads() const { return {query, key, value, options}; }
+  double flops() const { return 4 * elements(out) * static_cast<double>(heads().key.shape()[1]); }
 };
 
 // dkey and dvalue are both given, or neither is. Neither the queries nor the keys are empty.
@@ -222,8 +253,12 @@ struct AttentionBackward {
   In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
   AttentionOptions options{};
 
+  HeadsOfAttention heads() const { return {query, key, value, options}; }
+  HeadsOfAttention gradients() const { return {dquery, dkey, dvalue, options}; }
   double flops() const {
-    return (dquery && dkey ? 10 : dkey ? 8 : 6) * elements(query) * static_cast<double>(key.shape()[1]);
+    const HeadsOfAttention wanted = gradients();
+    return (wanted.query && wanted.key ? 10 : wanted.key ? 8 : 6) * elements(out) *
+           static_cast<double>(heads().key.shape()[1]);
   }
 };
 

@@ -26,27 +26,16 @@ namespace {
 constexpr const char* kName = "dot_product_attention";
 constexpr std::int64_t kMostWidth = 256;
 
-void check(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  checks::is_storage(kName, {"query", query});
-  checks::same_dtype(kName, {"key", key}, {"query", query});
-  checks::same_dtype(kName, {"value", value}, {"query", query});
-  checks::has_rank(kName, {"query", query}, 4);
-  checks::has_rank(kName, {"key", key}, 4);
-  checks::same_shape(kName, {"value", value}, {"key", key});
-  const Shape &q = query.shape(), &k = key.shape();
-  if (q[0] != k[0] || q[3] != k[3]) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: query is {}, key is {}, expected (B, T, H, D) and (B, S, K, D)", kName,
-                            to_string(query), to_string(key)));
-  }
+// q: (B, T, H, D), k: (B, S, K, D).
+void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   if (k[2] == 0 ? q[2] != 0 : q[2] % k[2] != 0) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("{}: query has {} heads, key has {}, expected a multiple of these", kName, q[2], k[2]));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  if (q[3] > kMostWidth || std::max(q[1], k[1]) > kMost / 2 || q[2] > kMost / 64 / kMostWidth) {
+  if (q[3] > kMostWidth || std::max(q[1], k[1]) > kMost / 2 || std::max(q[2], k[2]) > kMost / 256 / kMostWidth) {
     throw Error(ErrorCode::unsupported, fmt::format("{}: query is {}, key is {}, expected heads of at most {} numbers",
-                                                    kName, to_string(query), to_string(key), kMostWidth));
+                                                    kName, to_string(q), to_string(k), kMostWidth));
   }
   const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
   if (mask) {
@@ -89,14 +78,12 @@ ops::AttentionOptions options_of(const Shape& query, const Shape& key, const Att
   return options;
 }
 
-}  // namespace
-
-Var dot_product_attention(const Var& query, const Var& key, const Var& value, const AttentionOptions& given,
-                          Where where) {
-  const detail::CallSite site(where);
-  check(query.value(), key.value(), value.value(), given);
-  const Shape& shape = query.shape();
-  const ops::AttentionOptions options = options_of(shape, key.shape(), given);
+// q: (B, T, H, D), k: (B, S, K, D). If queries, keys and values are packed, they are all `query`.
+Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, const Var& value,
+           const AttentionOptions& given) {
+  check(q, k, given);
+  ops::AttentionOptions options = options_of(q, k, given);
+  if (!key.value()) options.packed_queries = q[2];
   const std::vector<Var> in{query,
                             key,
                             value,
@@ -107,16 +94,17 @@ Var dot_product_attention(const Var& query, const Var& key, const Var& value, co
   if (std::any_of(in.begin(), in.begin() + kMask, [](const Var& x) { return x.requires_grad(); })) {
     std::vector<Var> constants;
     for (const Var& x : in) constants.push_back(stop_gradient(x));
-    logsumexp = Var::computed(DType::f32, {shape[0], shape[2], shape[1]}, constants, nullptr);
+    logsumexp = Var::computed(DType::f32, {q[0], q[2], q[1]}, constants, nullptr);
   }
-  const auto gradient = [options, logsumexp](const Var& out, const Var& dout, const std::vector<Var>& in) {
+  const auto gradient = [options, logsumexp, is_empty = q.count() == 0 || k.count() == 0](
+                            const Var& out, const Var& dout, const std::vector<Var>& in) {
     std::vector<Var> terms(in.size());
     const bool has_keys = in[kKey].requires_grad() || in[kValue].requires_grad();
     for (const std::size_t i : {kQuery, kKey, kValue}) {
       if (i == kQuery ? !in[i].requires_grad() : !has_keys) continue;
       terms[i] = gradient_like(kName, in[i], in[i].dtype(), {dout, in[kQuery], in[kKey], in[kValue]});
     }
-    if (in[kQuery].shape().count() == 0 || in[kKey].shape().count() == 0) {
+    if (is_empty) {
       for (const Var& term : terms) {
         if (term.value()) giro::fill(term.value(), 0, dout.stream());
       }
@@ -128,7 +116,7 @@ Var dot_product_attention(const Var& query, const Var& key, const Var& value, co
           dout.stream());
     return Gradients(std::move(terms));
   };
-  const Var out = Var::computed(query.dtype(), shape, in, gradient);
+  const Var out = Var::computed(query.dtype(), q, in, gradient);
   checks::on_device(kName,
                     {{"query", query.value()},
                      {"key", key.value()},
@@ -141,6 +129,40 @@ Var dot_product_attention(const Var& query, const Var& key, const Var& value, co
                        with_tensors(options, in)},
         out.stream());
   return out;
+}
+
+}  // namespace
+
+Var dot_product_attention(const Var& query, const Var& key, const Var& value, const AttentionOptions& options,
+                          Where where) {
+  const detail::CallSite site(where);
+  checks::is_storage(kName, {"query", query.value()});
+  checks::same_dtype(kName, {"key", key.value()}, {"query", query.value()});
+  checks::same_dtype(kName, {"value", value.value()}, {"query", query.value()});
+  checks::has_rank(kName, {"query", query.value()}, 4);
+  checks::has_rank(kName, {"key", key.value()}, 4);
+  checks::same_shape(kName, {"value", value.value()}, {"key", key.value()});
+  const Shape &q = query.shape(), &k = key.shape();
+  if (q[0] != k[0] || q[3] != k[3]) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: query is {}, key is {}, expected (B, T, H, D) and (B, S, K, D)", kName,
+                            to_string(query.value()), to_string(key.value())));
+  }
+  return attend(q, k, query, key, value, options);
+}
+
+Var dot_product_attention(const Var& qkv, std::int64_t heads, const AttentionOptions& options, Where where) {
+  const detail::CallSite site(where);
+  checks::is_storage(kName, {"qkv", qkv.value()});
+  checks::has_rank(kName, {"qkv", qkv.value()}, 4);
+  const Shape& all = qkv.shape();
+  const std::int64_t keys = (all[2] - heads) / 2;
+  if (heads < 1 || keys < 1 || heads + 2 * keys != all[2]) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: qkv is {}, expected (B, T, H + 2 K, D) with {} heads of queries", kName,
+                            to_string(qkv.value()), heads));
+  }
+  return attend({all[0], all[1], heads, all[3]}, {all[0], all[1], keys, all[3]}, qkv, Var(), Var(), options);
 }
 
 }  // namespace giro::nn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include <giro/kernels/nn/operand.h>
@@ -33,6 +34,11 @@ struct AttentionOptions {
 // device_mismatch; invalid_argument for a dropout outside of [0, 1), and those of random.h for its key; unsupported for
 // a larger D.
 Var dot_product_attention(const Var& query, const Var& key, const Var& value, const AttentionOptions& options = {},
+                          Where where = Where::current());
+
+// The same of qkv (B, T, H + 2 K, D), which has H = `heads` heads of queries, then K of keys and K of values, such as
+// one dense layer makes of a sequence. Nothing is copied, and the gradient is one array as well.
+Var dot_product_attention(const Var& qkv, std::int64_t heads, const AttentionOptions& options = {},
                           Where where = Where::current());
 
 }  // namespace giro::nn

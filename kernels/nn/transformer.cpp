@@ -142,23 +142,34 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   const std::int64_t of_queries = heads * features, of_keys = kv_heads * features;
   const bool is_self = !context.has_stream();
 
-  std::vector<Var> parts;
-  if (is_self) {
-    parts = split(dense_in(s, "qkv", x, of_queries + 2 * of_keys, options),
-                  std::vector<std::int64_t>{of_queries, of_keys, of_keys}, -1);
-  } else {
-    expect_sequence("attention", context);
-    parts = split(dense_in(s, "kv", context, 2 * of_keys, options), 2, -1);
-    parts.insert(parts.begin(), dense_in(s, "query", x, of_queries, options));
+  AttentionOptions how{.is_causal = options.is_causal, .mask = mask};
+  if (s.training() && options.dropout > 0) {
+    how.dropout = options.dropout;
+    how.key = s.key("dropout");
   }
   const auto in_heads = [&](const Var& of, std::int64_t count) {
     return of.reshape({of.shape()[0], of.shape()[1], count, features});
   };
-  Var query = in_heads(parts[0], heads), key = in_heads(parts[1], kv_heads), value = in_heads(parts[2], kv_heads);
+  const auto result = [&](const Var& y) {
+    return dense_in(s, "out", y.reshape({x.shape()[0], x.shape()[1], of_queries}), width, options);
+  };
   // Outside of decoding it is only declared, so that other batches may be larger or smaller.
   const bool has_cache = is_self && options.cache > 0, decodes = has_cache && s.mode() == Mode::decode;
+  const bool needs_cache = decodes || (has_cache && s.declares());
+  std::vector<Var> parts;
+  if (is_self) {
+    const Var qkv = in_heads(dense_in(s, "qkv", x, of_queries + 2 * of_keys, options), heads + 2 * kv_heads);
+    if (!needs_cache && options.rope_base <= 0) return result(dot_product_attention(qkv, heads, how));
+    parts = split(qkv, std::vector<std::int64_t>{heads, kv_heads, kv_heads}, 2);
+  } else {
+    expect_sequence("attention", context);
+    parts = split(in_heads(dense_in(s, "kv", context, 2 * of_keys, options), 2 * kv_heads), 2, 2);
+    parts.insert(parts.begin(), in_heads(dense_in(s, "query", x, of_queries, options), heads));
+  }
+  Var query = parts[0], key = parts[1];
+  const Var value = parts[2];
   std::optional<Cache> cache;
-  if (decodes || (has_cache && s.declares())) cache.emplace(s, key, options.cache);
+  if (needs_cache) cache.emplace(s, key, options.cache);
   if (options.rope_base > 0) {
     const auto turned = [&](const Var& of) {
       const Var first = arange(of.shape()[1], s.stream(), DType::i32);
@@ -167,20 +178,11 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
     query = turned(query);
     key = turned(key);
   }
-  AttentionOptions how{.is_causal = options.is_causal, .mask = mask};
-  if (s.training() && options.dropout > 0) {
-    how.dropout = options.dropout;
-    how.key = s.key("dropout");
-  }
-  if (decodes) {
-    cache->add(key, value);
-    key = cache->keys.value();
-    value = cache->values.value();
-    how.key_lengths = broadcast_to(cache->tokens.value(), {x.shape()[0]});
-  }
-  Var y = dot_product_attention(query, key, value, how);
-  if (decodes) y = where(cache->tokens.value() <= options.cache, y, std::numeric_limits<float>::quiet_NaN());
-  return dense_in(s, "out", y.reshape({x.shape()[0], x.shape()[1], of_queries}), width, options);
+  if (!decodes) return result(dot_product_attention(query, key, value, how));
+  cache->add(key, value);
+  how.key_lengths = broadcast_to(cache->tokens.value(), {x.shape()[0]});
+  const Var y = dot_product_attention(query, cache->keys.value(), cache->values.value(), how);
+  return result(where(cache->tokens.value() <= options.cache, y, std::numeric_limits<float>::quiet_NaN()));
 }
 
 Layer multi_head_attention(const AttentionLayerOptions& options) {

@@ -160,9 +160,10 @@ TEST_P(CudnnPlans, GoOnToTheNextWhereTheyAreRefused) {
 TEST_P(CudnnPlans, AreCompiledForAttention) {
   using Result = AttentionGraph::Result;
   if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) GTEST_SKIP() << "there is no libcuda.so.1, nor its stub";
-  // GPT-2 small, grouped queries with earlier keys, and odd sizes.
+  // GPT-2 small, packed and not, grouped queries with earlier keys, and odd sizes.
   for (const AttentionGraph& attention :
-       {AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true},
+       {AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true, true},
+        AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true},
         AttentionGraph{Result::out, {2, 512, 8, 128}, {2, 2048, 2, 128}, DType::f16, 0.125, true},
         AttentionGraph{Result::out, {1, 65, 1, 40}, {1, 133, 1, 40}, DType::bf16, 0.125, false}}) {
     for (const Result result : {Result::out, Result::out_and_logsumexp, Result::gradients}) {

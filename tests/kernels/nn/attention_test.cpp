@@ -292,6 +292,27 @@ TEST_P(AttentionTest, GradientsAreDifferences) {
   if (device().is_cpu()) with("plain", {.scale = 1.5});
 }
 
+TEST_P(AttentionTest, PackedGivesTheSameBits) {
+  for (Problem p : {Problem{.b = 2, .t = 70, .s = 70, .h = 3, .k = 3, .d = 16, .is_causal = true},
+                    Problem{.b = 1, .t = 9, .s = 9, .h = 4, .k = 2, .d = 13, .dropout = 0.3, .dropout_key = 7},
+                    Problem{.b = 2, .t = 5, .s = 5, .h = 2, .k = 1, .d = 8, .dtype = DType::bf16},
+                    Problem{.b = 0, .t = 5, .s = 5, .h = 2, .k = 1, .d = 8}}) {
+    p = filled(p);
+    const Results separate = run(p);
+    Vars in;
+    Tensors grads;
+    for (const Array* each : {&p.query, &p.key, &p.value}) in.emplace_back(upload(*each), stream());
+    const Var joined = concatenate(in, 2);
+    const Tensor qkv = joined.value(), grad = allocate(p.dtype, qkv.shape());
+    stream().fill(grad.raw(), 0xFF, grad.bytes());
+    const Var out = dot_product_attention(Var::parameter(qkv, grad, stream()), p.h, options_of(p));
+    backward(sum(multiply(cast(out, DType::f32), cast(Var(upload(p.dout), stream()), DType::f32))));
+    EXPECT_EQ(read(out), separate[0]) << p.name();
+    const Vars parts = split(Var(grad, stream()), std::vector<std::int64_t>{p.h, p.k, p.k}, 2);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(read(parts[i]), separate[i + 1]) << p.name() << " " << i;
+  }
+}
+
 TEST_P(AttentionTest, RecordedGivesTheSameBits) {
   const Problem p = filled({.b = 2, .t = 9, .s = 70, .h = 4, .k = 2, .d = 24, .is_causal = true, .dropout = 0.2});
   const Results direct = run(p);
@@ -406,6 +427,10 @@ TEST_P(AttentionTest, RefusesWhatDoesNotFit) {
   expect_error(ErrorCode::invalid_argument, {"key is 0.5", "integer"}, attend(q, k, k, {.dropout = 0.5, .key = 0.5}));
   expect_error(ErrorCode::unsupported, {"at most 256"},
                attend(var({1, 2, 1, 264}), var({1, 2, 1, 264}), var({1, 2, 1, 264})));
+  for (const std::int64_t heads : {0, 1, 4}) {
+    expect_error(ErrorCode::shape_mismatch, {"qkv", to_string(q.shape()), fmt::format("{} heads", heads)},
+                 [&] { dot_product_attention(q, heads); });
+  }
   expect_device_error(attend(Var(elsewhere(q.value())), k, k));
 }
 

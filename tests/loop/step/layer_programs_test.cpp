@@ -81,7 +81,7 @@ TEST_P(LayerProgramsTest, LayerNormTakesOneEachWay) {
   expect_nodes(model(true), model(false), {32, 64}, 3);
 }
 
-TEST_P(LayerProgramsTest, ABlockOfATransformerTakes26) {
+TEST_P(LayerProgramsTest, ABlockOfATransformerTakes22) {
   const test::ArenaSetting arena("1");
   const auto model = [](int blocks) {
     const nn::Layer block =
@@ -90,7 +90,7 @@ TEST_P(LayerProgramsTest, ABlockOfATransformerTakes26) {
     layers.insert(layers.begin(), nn::dense(16));
     return nn::sequential(layers);
   };
-  expect_nodes(model(2), model(1), {2, 5, 16}, 26);
+  expect_nodes(model(2), model(1), {2, 5, 16}, 22);
 }
 
 TEST_P(LayerProgramsTest, AnLstmTakesThreeAStepEachWay) {

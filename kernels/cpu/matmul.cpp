@@ -58,6 +58,54 @@ struct MatrixProduct : one_dnn::Kernel<dnnl::matmul> {
             key.matrices(key.batch, key.m, key.n, key.out, key.out_strides))) {}
 };
 
+// How many rows and columns of an f32 product a part has. They depend on the shape alone, so that the bits of the
+// result do not depend on the number of threads.
+std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, bool a_is_transposed) {
+  constexpr memory::dim kLeastWork = 1 << 22, kLeastSide = 256, kMostParts = 64, kUnit = 16;
+  // oneDNN copies the operands, which makes it faster, if 1 / m + 1 / n is at most this. If `a` is transposed it
+  // becomes a third slower where it does not.
+  constexpr double kCopied = 1.0 / 512;
+  memory::dim rows = m, columns = n;
+  for (memory::dim parts = 2; parts <= std::min(kMostParts, m * n * k / kLeastWork); parts *= 2) {
+    memory::dim half_rows = rows, half_columns = columns;
+    (rows > columns ? half_rows : half_columns) = std::max(rows, columns) / 2;
+    if (std::max(rows, columns) / 2 < kLeastSide) break;
+    const double copied = 1.0 / static_cast<double>(half_rows) + 1.0 / static_cast<double>(half_columns);
+    if (a_is_transposed && parts > 2 && copied > kCopied) break;
+    rows = half_rows;
+    columns = half_columns;
+  }
+  return {(rows + kUnit - 1) / kUnit * kUnit, (columns + kUnit - 1) / kUnit * kUnit};
+}
+
+// By oneDNN's BLAS function, which is up to three times as fast as its primitive.
+void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Tensor& bias, const Stream& stream) {
+  const memory::dim m = out.shape()[-2], n = out.shape()[-1], k = a.matrix.shape()[a.is_transposed ? -2 : -1];
+  const auto [rows, columns] = part_of(m, n, k, a.is_transposed);
+  const memory::dim across = (n + columns - 1) / columns, parts = (m + rows - 1) / rows * across;
+  const auto a_strides = strides_of(a), b_strides = strides_of(b);
+  submit(stream, [=, rows = rows, columns = columns, to = out.data<float>(), a_is_transposed = a.is_transposed,
+                  b_is_transposed = b.is_transposed, from_a = a.matrix.data<float>(), from_b = b.matrix.data<float>(),
+                  from_bias = bias ? bias.data<float>() : nullptr] {
+    for_each_part(parts, 1, m * n * k / 16, [&](memory::dim part, memory::dim) {
+      const memory::dim row = part / across * rows, column = part % across * columns;
+      const memory::dim count = std::min(rows, m - row), width = std::min(columns, n - column);
+      float* const first = to + row * n + column;
+      if (from_bias != nullptr) {
+        for (memory::dim r = 0; r < count; ++r) std::copy_n(from_bias + column, width, first + r * n);
+      }
+      const ThreadLimit limit(1);
+      one_dnn::checked("sgemm", [&] {
+        const dnnl_status_t status =
+            dnnl_sgemm(a_is_transposed ? 'T' : 'N', b_is_transposed ? 'T' : 'N', count, width, k, 1,
+                       from_a + row * a_strides[1], a_is_transposed ? m : k, from_b + column * b_strides[2],
+                       b_is_transposed ? k : n, from_bias != nullptr ? 1 : 0, first, n);
+        if (status != dnnl_success) throw dnnl::error(status, "it could not multiply");
+      });
+    });
+  });
+}
+
 // A product without terms: out[r, :] = bias.
 void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
   for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
@@ -73,6 +121,10 @@ void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& b
   const memory::dim k = a.matrix.shape()[a.is_transposed ? -2 : -1];
   if (k == 0) {
     return bias ? fill_rows(out, bias, stream) : giro::fill(out, 0, stream);
+  }
+  const auto is_f32 = [](const Tensor& tensor) { return !tensor || tensor.dtype() == DType::f32; };
+  if (batch_of(out) == 1 && is_f32(out) && is_f32(a.matrix) && is_f32(b.matrix) && is_f32(bias)) {
+    return multiply_f32(out, a, b, bias, stream);
   }
   const memory::dim a_batch = batch_of(a.matrix), b_batch = batch_of(b.matrix);
   const MatrixStrides a_strides = strides_of(a), b_strides = strides_of(b), out_strides = strides_of({out});

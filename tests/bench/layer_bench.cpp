@@ -1,5 +1,6 @@
-// The cost of attention on the CPU, forward and backward, of f32, on one thread or as many as OMP_NUM_THREADS says, and
-// what the processor's fma instructions can do at most. attention_peers.py times the same in PyTorch and JAX.
+// The cost of attention and of layers on the CPU, forward and backward, of f32, on one thread or as many as
+// OMP_NUM_THREADS says, and what the processor's fma instructions can do at most. layer_peers.py times the same in
+// PyTorch and JAX.
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -10,6 +11,13 @@
 #include <initializer_list>
 #include <vector>
 
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/normalization.h>
+#include <giro/kernels/nn/recurrent.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/dataset.h>
+#include <giro/loop/step/step.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
@@ -55,6 +63,35 @@ BENCHMARK(attention)
     ->Args({1, 1024, 12, 64, 1})
     ->Args({2, 512, 8, 128, 0})
     ->Unit(benchmark::kMicrosecond);
+
+// A loss, mean(y^2), and its gradients with respect to all parameters.
+void gradients(benchmark::State& benchmark, const nn::Layer& layer, const Shape& shape) {
+  use_one_thread_or_as_told();
+  std::vector<float> x(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 1000) / 250 - 2;
+  const auto data = Dataset({{"x", HostArray(std::move(x), shape)}}).batch(shape[0]);
+  TrainState state = TrainState::create(layer, optim::sgd(0.1), {.inputs = data.spec(), .context = Device::cpu()});
+  const auto step = jit([layer](TrainState& s, const Batch& batch) {
+    const nn::Var loss =
+        s.value_and_grad([&](const nn::Params& params) { return mean(square(layer(params, batch["x"]))); });
+    return logs().add_metric("loss", loss);
+  });
+  const Batch batch = *data.to(Device::cpu()).begin();
+  for (auto _ : benchmark) benchmark::DoNotOptimize(step(state, batch));
+}
+void lstm(benchmark::State& benchmark) {
+  gradients(benchmark, nn::lstm(benchmark.range(2)), {benchmark.range(0), benchmark.range(1), benchmark.range(2)});
+}
+BENCHMARK(lstm)->Args({32, 64, 256})->Unit(benchmark::kMicrosecond);
+
+// x + MLP(layer_norm(x)), with a gelu and four times the width in between.
+void mlp_block(benchmark::State& benchmark) {
+  const std::int64_t width = benchmark.range(1);
+  const nn::Layer block = nn::residual(
+      nn::sequential(nn::layer_norm(), nn::dense(4 * width, {.activation = Activation::gelu}), nn::dense(width)));
+  gradients(benchmark, block, {benchmark.range(0), width});
+}
+BENCHMARK(mlp_block)->Args({1024, 768})->Unit(benchmark::kMicrosecond);
 
 // Products of tiles that stay in the first cache: what this machine reaches at most.
 void tile_product(benchmark::State& state) {

@@ -17,9 +17,9 @@ using test::Tensors;
 struct Sizes {
   std::int64_t batch, in, out;
 };
-const std::vector<Sizes> kSizes = {{1, 1, 1},   {1, 784, 10},   {32, 784, 10}, {7, 13, 5},  {3, 1, 17},
-                                   {1, 129, 1}, {64, 31, 33},   {5, 257, 3},   {2, 3, 101}, {1021, 3, 2},
-                                   {1, 1, 997}, {128, 64, 256}, {700, 40, 600}};
+const std::vector<Sizes> kSizes = {{1, 1, 1},   {1, 784, 10}, {32, 784, 10}, {7, 13, 5},
+                                   {3, 1, 17},  {1, 129, 1},  {64, 31, 33},  {5, 257, 3},
+                                   {2, 3, 101}, {1021, 3, 2}, {1, 1, 997},   {128, 64, 256}};
 
 std::string to_string(const Sizes& n) { return fmt::format("batch {}, {} to {}", n.batch, n.in, n.out); }
 
@@ -299,6 +299,11 @@ TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
 
 TEST_P(DenseTest, Forward) { check_forward(kSizes); }
 TEST_P(DenseTest, Backward) { check_backward(kSizes); }
+TEST_P(DenseTest, InPartsForSeveralThreads) {
+  if (device().is_cuda()) return;
+  check_forward({{700, 40, 600}});
+  check_backward({{700, 40, 600}});
+}
 
 TEST_P(DenseTest, KeepsNaNAndInfinities) {
   for (const Sizes& n : kSizes) {

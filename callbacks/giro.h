@@ -72,6 +72,8 @@
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/dataset.h>
+#include <giro/loop/data/row_source.h>
+#include <giro/loop/data/tokens.h>
 #include <giro/loop/elapse.h>
 #include <giro/loop/events.h>
 #include <giro/loop/explain.h>

@@ -101,9 +101,22 @@ class PosixReader final : public FileSystem::Reader {
     return S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   }
   std::size_t read(void* data, std::size_t bytes) override {
+    return read_all(data, bytes,
+                    [&](void* to, std::size_t left, std::size_t) { return ::read(file_.descriptor(), to, left); });
+  }
+  std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const override {
+    return read_all(data, bytes, [&](void* to, std::size_t left, std::size_t done) {
+      return ::pread(file_.descriptor(), to, left, static_cast<off_t>(offset + done));
+    });
+  }
+
+ private:
+  // Calls read(to, bytes left, bytes done) until there is nothing left.
+  template <class Read>
+  std::size_t read_all(void* data, std::size_t bytes, const Read& read) const {
     std::size_t done = 0;
     while (done < bytes) {
-      const ssize_t got = ::read(file_.descriptor(), static_cast<char*>(data) + done, bytes - done);
+      const ssize_t got = read(static_cast<char*>(data) + done, bytes - done, done);
       if (got == 0) break;
       if (got < 0) {
         if (errno == EINTR) continue;
@@ -114,7 +127,6 @@ class PosixReader final : public FileSystem::Reader {
     return done;
   }
 
- private:
   File file_;
 };
 

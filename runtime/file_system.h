@@ -31,6 +31,8 @@ class FileSystem {
     virtual std::size_t size() = 0;  // in bytes; 0 if unknown, e.g. for a file of /proc
     // Reads `bytes` bytes, fewer only at the end of the file. Returns how many it read.
     virtual std::size_t read(void* data, std::size_t bytes) = 0;
+    // The same from byte `offset` on, whatever read() has read. Several threads may call it at once.
+    virtual std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const = 0;
   };
   // Held until it is destroyed or its process dies.
   class Lock {

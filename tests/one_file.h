@@ -60,6 +60,11 @@ class OneFile final : public FileSystem {
       position_ += count;
       return count;
     }
+    std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const override {
+      const std::string part = offset < content_.size() ? content_.substr(offset, bytes) : "";
+      std::memcpy(data, part.data(), part.size());
+      return part.size();
+    }
 
    private:
     const std::string& content_;

@@ -174,6 +174,11 @@ class PowerLossFileSystem final : public FileSystem {
       at_ += got;
       return got;
     }
+    std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const override {
+      const std::string part = offset < data_.size() ? data_.substr(offset, bytes) : "";
+      std::memcpy(data, part.data(), part.size());
+      return part.size();
+    }
 
    private:
     std::string data_;

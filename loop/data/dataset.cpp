@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,37 +34,52 @@ Batch::Features tensors_of(const Dataset::Arrays& arrays) {
   return rows;
 }
 
+class RowsInMemory final : public RowSource {
+ public:
+  RowsInMemory(const Tensor& rows, std::shared_ptr<const void> owner) : rows_(rows), owner_(std::move(owner)) {}
+
+  std::int64_t num_rows() const override { return rows_.shape()[0]; }
+  DType dtype() const override { return rows_.dtype(); }
+  Shape row_shape() const override { return rows_.shape().drop_front(); }
+  void read(std::span<const std::int64_t> rows, void* to) const override {
+    const std::size_t bytes = rows_.bytes() / static_cast<std::size_t>(num_rows());
+    if (bytes == 0) return;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::memcpy(static_cast<char*>(to) + i * bytes,
+                  static_cast<const char*>(rows_.raw()) + static_cast<std::size_t>(rows[i]) * bytes, bytes);
+    }
+  }
+
+ private:
+  Tensor rows_;
+  std::shared_ptr<const void> owner_;
+};
+
 }  // namespace
 
 Dataset::Dataset(Batch::Features rows, std::shared_ptr<const void> owner) {
-  if (rows.empty()) throw Error(ErrorCode::invalid_argument, "Dataset: expected at least one feature, found none");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto& [name, tensor] = rows[i];
-    const bool repeated = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(i),
-                                      [&](const auto& earlier) { return earlier.first == rows[i].first; });
-    if (name.empty() || repeated) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("Dataset: a feature needs a name of its own, found '{}'", name));
-    }
+  std::vector<Plan::Feature> features;
+  for (const auto& [name, tensor] : rows) {
     if (!tensor.device().is_cpu()) {
       throw Error(ErrorCode::device_mismatch,
                   fmt::format("Dataset: feature '{}' is {}, expected host memory", name, to_string(tensor)));
     }
-    if (tensor.shape().rank() == 0 || tensor.shape()[0] < 1) {
+    if (tensor.shape().rank() == 0) {
       throw Error(ErrorCode::shape_mismatch,
                   fmt::format("Dataset: feature '{}' is {}, expected at least one row", name, to_string(tensor)));
     }
-    const auto& [first_name, first] = rows.front();
-    if (tensor.shape()[0] != first.shape()[0]) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("Dataset: feature '{}' has {} rows, but '{}' has {}", name,
-                                                         tensor.shape()[0], first_name, first.shape()[0]));
-    }
+    features.push_back({name, std::make_shared<const RowsInMemory>(tensor, owner)});
   }
-  auto plan = std::make_shared<Plan>();
-  plan->order.size = rows.front().second.shape()[0];
-  plan->rows = std::move(rows);
-  plan->owner = std::move(owner);
-  plan_ = std::move(plan);
+  plan_ = Plan::of(std::move(features), std::move(rows));
+}
+
+Dataset::Dataset(const std::vector<std::pair<std::string, std::shared_ptr<const RowSource>>>& given) {
+  std::vector<Plan::Feature> features;
+  for (const auto& [name, rows] : given) {
+    if (!rows) throw Error(ErrorCode::invalid_argument, fmt::format("Dataset: feature '{}' has no rows", name));
+    features.push_back({name, rows});
+  }
+  plan_ = Plan::of(std::move(features), {});
 }
 
 Dataset::Dataset(const Arrays& arrays) : Dataset(tensors_of(arrays), std::make_shared<const Arrays>(arrays)) {}
@@ -144,7 +161,7 @@ Dataset Dataset::to(Device device) const {
   }
   auto plan = std::make_shared<Plan>(*plan_);
   try {
-    plan->residence = std::make_shared<Residence>(plan->rows, plan->order, device);
+    plan->residence = std::make_shared<Residence>(rows(), plan->order, device);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("to: the rows cannot go to {}: {}", to_string(device), error.what()));
   }
@@ -157,11 +174,10 @@ Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner
   if (plan_->ranks != 1) throw Error(ErrorCode::invalid_argument, "partition: the dataset is partitioned already");
   const int ranks = partitioner->size();
   if (*plan_->batch_size % ranks != 0) {
-    const auto& [name, rows] = plan_->rows.front();
+    const LeafSpec first = plan_->features.front().spec(*plan_->batch_size);
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("partition: a batch of {} cannot be divided evenly over {} ranks; its feature '{}' is {}",
-                            *plan_->batch_size, ranks, name,
-                            to_string(rows.shape().drop_front().with_front(*plan_->batch_size))));
+                            *plan_->batch_size, ranks, first.name, to_string(first.shape)));
   }
   partitioner->expect_same("the dataset", plan_->description());
   auto plan = std::make_shared<Plan>(*plan_);
@@ -170,7 +186,13 @@ Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner
   return Dataset(std::move(plan));
 }
 
-const Batch::Features& Dataset::rows() const noexcept { return plan_->rows; }
+const Batch::Features& Dataset::rows() const {
+  if (plan_->in_memory.empty()) {
+    throw Error(ErrorCode::unsupported, fmt::format("the rows of '{}' are not in memory, but read when a batch is made",
+                                                    plan_->features.front().name));
+  }
+  return plan_->in_memory;
+}
 
 std::vector<std::int64_t> Dataset::indices(std::int64_t batch) const {
   const std::int64_t size = plan_->rows_per_batch(), batches = num_batches();
@@ -229,8 +251,8 @@ void Dataset::persist(Archive& archive) const {
   same("shuffled", plan_->order.shuffled);
   if (plan_->order.shuffled) same("seed", plan_->order.seed);
   std::string checksums;
-  for (std::size_t i = 0; i < plan_->rows.size(); ++i) {
-    checksums += fmt::format("{}{}: {}", i == 0 ? "" : ", ", plan_->rows[i].first, plan_->checksums()[i]);
+  for (std::size_t i = 0; i < plan_->features.size(); ++i) {
+    checksums += fmt::format("{}{}: {}", i == 0 ? "" : ", ", plan_->features[i].name, plan_->checksums()[i]);
   }
   same("checksums", checksums);
 }

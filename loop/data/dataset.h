@@ -19,6 +19,7 @@ namespace giro {
 
 class Archive;
 class Partitioner;
+class RowSource;
 
 // Rows of named features as a stream of batches: a C++20 input range of Batch. Chained calls configure it; each returns
 // a new value that shares the rows:
@@ -41,6 +42,9 @@ class Dataset {
   // The same for host memory that `owner` keeps alive. Also Error(device_mismatch) if it is not host memory.
   explicit Dataset(Batch::Features rows, std::shared_ptr<const void> owner = nullptr);
 
+  // The same for rows that are read when a batch is made (row_source.h).
+  explicit Dataset(const std::vector<std::pair<std::string, std::shared_ptr<const RowSource>>>& features);
+
   // Gives each epoch its own order, keyed by (seed, epoch). Call before batch, else Error(invalid_argument).
   Dataset shuffle(std::uint64_t seed) const;
   // Repeats the rows for `epochs` >= 1 epochs, or without end. Call before batch, at most once.
@@ -55,7 +59,7 @@ class Dataset {
   // Leaves out the first batches. Call after batch.
   Dataset skip(std::int64_t batches) const;
   // Copies the rows to the device, where steps gather their batches. Call after batch. Excludes map, and prefetch has
-  // no effect. Errors: invalid_argument, device (no such device), out_of_memory.
+  // no effect. Errors: invalid_argument, unsupported if they are not in memory, device (no such device), out_of_memory.
   Dataset to(Device device) const;
 
   // This rank's part of each batch, of equal size on all ranks: together, the parts are the batches of the
@@ -69,8 +73,8 @@ class Dataset {
 
   std::int64_t num_rows() const;
   // The rows of each feature, (N, ...) in host memory, in their original order, also for a dataset on a device. Valid
-  // as long as the dataset or a copy of it lives.
-  const Batch::Features& rows() const noexcept;
+  // as long as the dataset or a copy of it lives. Error(unsupported) if they are not in memory.
+  const Batch::Features& rows() const;
   // Indices of the rows in the given batch, or in this rank's part of it, in the batch's order. Batches count from 0 at
   // begin(). In a loop that starts from the beginning, indices(elapsed.steps) gives the rows of the step's batch,
   // before map. Error(invalid_argument) if there is no such batch.

@@ -22,9 +22,7 @@ struct Dataset::Iterator::Source {
         position(plan->first_row()),
         indices(static_cast<std::size_t>(plan->rows_per_part())) {
     std::vector<std::size_t> block_sizes;
-    for (const auto& [name, rows] : plan->rows) {
-      block_sizes.push_back(rows.bytes() / static_cast<std::size_t>(plan->order.size) * indices.size());
-    }
+    for (const Plan::Feature& feature : plan->features) block_sizes.push_back(feature.row_bytes() * indices.size());
     pool = std::make_shared<detail::StoragePool>(std::move(block_sizes));
     if (plan->prefetch > 0 && !plan->residence) {
       prefetcher.emplace([this] { return make(); }, plan->prefetch);
@@ -67,16 +65,12 @@ struct Dataset::Iterator::Source {
     plan->indices_at(first, std::span(indices).first(static_cast<std::size_t>(count)));
     const std::shared_ptr<detail::StoragePool::Storage> storage = pool->take();
     Batch::Features features;
-    features.reserve(plan->rows.size());
-    for (std::size_t i = 0; i < plan->rows.size(); ++i) {
-      const auto& [name, rows] = plan->rows[i];
-      const std::size_t row_bytes = rows.bytes() / static_cast<std::size_t>(plan->order.size);
-      const char* const from = static_cast<const char*>(rows.raw());
-      char* const to = static_cast<char*>((*storage)[i].data());
-      for (std::size_t r = 0; r < static_cast<std::size_t>(count) && row_bytes > 0; ++r) {
-        std::memcpy(to + r * row_bytes, from + static_cast<std::size_t>(indices[r]) * row_bytes, row_bytes);
-      }
-      features.emplace_back(name, Tensor(to, rows.dtype(), rows.shape().drop_front().with_front(count), Device::cpu()));
+    features.reserve(plan->features.size());
+    for (std::size_t i = 0; i < plan->features.size(); ++i) {
+      const auto& [name, rows] = plan->features[i];
+      void* const to = (*storage)[i].data();
+      rows->read(std::span(indices).first(static_cast<std::size_t>(count)), to);
+      features.emplace_back(name, Tensor(to, rows->dtype(), rows->row_shape().with_front(count), Device::cpu()));
     }
     return Batch(std::move(features), storage);
   }

@@ -2,19 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <giro/runtime/error.h>
+
 #include "runtime/internal/checksum.h"
 
 namespace giro {
 
+std::shared_ptr<const Dataset::Plan> Dataset::Plan::of(std::vector<Feature> features, Batch::Features in_memory) {
+  if (features.empty()) throw Error(ErrorCode::invalid_argument, "Dataset: expected at least one feature, found none");
+  const std::int64_t rows = features.front().rows->num_rows();
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const auto& [name, source] = features[i];
+    const bool repeated = std::any_of(features.begin(), features.begin() + static_cast<std::ptrdiff_t>(i),
+                                      [&](const auto& earlier) { return earlier.name == features[i].name; });
+    if (name.empty() || repeated) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("Dataset: a feature needs a name of its own, found '{}'", name));
+    }
+    if (source->num_rows() < 1) {
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("Dataset: feature '{}' is {}{}, expected at least one row", name,
+                              name_of(source->dtype()), to_string(source->row_shape().with_front(0))));
+    }
+    if (source->num_rows() != rows) {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("Dataset: feature '{}' has {} rows, but '{}' has {}", name,
+                                                         source->num_rows(), features.front().name, rows));
+    }
+  }
+  auto plan = std::make_shared<Plan>();
+  plan->order.size = rows;
+  plan->features = std::move(features);
+  plan->in_memory = std::move(in_memory);
+  return plan;
+}
+
 const std::vector<std::string>& Dataset::Plan::checksums() const {
   constexpr std::int64_t kCompared = 256;  // evenly spread rows of each feature; rounding can nearly double them
   std::call_once(known->once, [&] {
-    for (const auto& [name, tensor] : rows) {
-      const std::size_t bytes = tensor.bytes() / static_cast<std::size_t>(order.size);
+    for (const Feature& feature : features) {
       const std::int64_t step = std::max<std::int64_t>(1, order.size / kCompared);
+      std::vector<char> bytes(feature.row_bytes());
       detail::Checksum checksum;
       for (std::int64_t row = 0; row < order.size; row += step) {
-        checksum.add(static_cast<const char*>(tensor.raw()) + static_cast<std::size_t>(row) * bytes, bytes);
+        feature.rows->read({&row, 1}, bytes.data());
+        checksum.add(bytes.data(), bytes.size());
       }
       known->of_features.push_back(checksum.digits());
     }
@@ -27,9 +58,10 @@ std::string Dataset::Plan::description() const {
       fmt::format("rows: {}\norder: {}\nepochs: {}\nbatch: {}, first {}{}\n", order.size,
                   order.shuffled ? fmt::format("shuffled with seed {}", order.seed) : "as they are", epochs.value_or(1),
                   rows_per_batch(), first_batch, drop_remainder ? ", whole ones alone" : "");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto& [name, tensor] = rows[i];
-    lines += fmt::format("feature {}: {}, checksum {}\n", name, to_string(tensor), checksums()[i]);
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const LeafSpec spec = features[i].spec(order.size);
+    lines += fmt::format("feature {}: {}{}, checksum {}\n", spec.name, name_of(spec.dtype), to_string(spec.shape),
+                         checksums()[i]);
   }
   return lines;
 }

@@ -14,13 +14,28 @@
 #include <vector>
 
 #include <giro/loop/data/dataset.h>
+#include <giro/loop/data/row_source.h>
 
 namespace giro {
 
 // A dataset's rows, and the settings made by the chained calls.
 struct Dataset::Plan {
-  Batch::Features rows;
-  std::shared_ptr<const void> owner;
+  struct Feature {
+    std::string name;
+    std::shared_ptr<const RowSource> rows;
+
+    BatchSpec::value_type spec(std::int64_t count) const {
+      return {name, rows->dtype(), rows->row_shape().with_front(count)};
+    }
+    std::size_t row_bytes() const {
+      return static_cast<std::size_t>(rows->row_shape().count()) * size_of(rows->dtype());
+    }
+  };
+  std::vector<Feature> features;
+  Batch::Features in_memory;  // the rows of all features, or empty
+  // Checks the features. Errors: those of Dataset's constructors.
+  static std::shared_ptr<const Plan> of(std::vector<Feature> features, Batch::Features in_memory);
+
   RowOrder order;
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> batch_size;

@@ -1,0 +1,117 @@
+#include <giro/loop/data/tokens.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <giro/loop/data/row_source.h>
+#include <giro/runtime/error.h>
+
+namespace giro::data {
+namespace {
+
+class Windows final : public RowSource {
+ public:
+  Windows(const std::vector<std::string>& paths, const TokenOptions& options)
+      : width_(options.bytes_per_token),
+        context_(options.context),
+        stride_(options.stride == 0 ? options.context : options.stride) {
+    constexpr std::int64_t kMost = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
+    const std::int64_t held = width_ == 1 ? 256 : width_ == 2 ? 65'536 : kMost;
+    vocabulary_ = options.vocabulary == 0 ? held : options.vocabulary;
+    const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "tokens: " + what); };
+    if (width_ != 1 && width_ != 2 && width_ != 4)
+      refuse(fmt::format("{} bytes per token, expected 1, 2 or 4", width_));
+    if (context_ < 1 || stride_ < 1) {
+      refuse(fmt::format("a context of {} and a stride of {}, expected at least 1", context_, stride_));
+    }
+    if (vocabulary_ < 1 || vocabulary_ > kMost) {
+      refuse(fmt::format("a vocabulary of {}, expected 1 to {}", vocabulary_, kMost));
+    }
+    if (!(options.begin >= 0 && options.begin < options.end && options.end <= 1)) {
+      refuse(fmt::format("the part from {} to {} of each file, expected 0 <= begin < end <= 1", options.begin,
+                         options.end));
+    }
+    if (paths.empty()) refuse("no path, expected at least one file");
+    for (const std::string& path : paths) add(path, options);
+    if (num_rows() == 0) {
+      refuse(fmt::format("{} {} fewer than {} tokens{}", paths.front(),
+                         paths.size() == 1 ? "has" : fmt::format("and {} more have each", paths.size() - 1),
+                         context_ + 1, options.begin > 0 || options.end < 1 ? " in the part asked for" : ""));
+    }
+  }
+
+  std::int64_t num_rows() const override { return files_.empty() ? 0 : files_.back().end_row; }
+  DType dtype() const override { return DType::i32; }
+  Shape row_shape() const override { return {context_ + 1}; }
+
+  void read(std::span<const std::int64_t> rows, void* to) const override {
+    auto* out = static_cast<std::int32_t*>(to);
+    for (const std::int64_t row : rows) {
+      const auto file = std::upper_bound(files_.begin(), files_.end(), row,
+                                         [](std::int64_t number, const File& f) { return number < f.end_row; });
+      const std::int64_t before = file == files_.begin() ? 0 : std::prev(file)->end_row;
+      read(*file, file->first_token + (row - before) * stride_, out);
+      out += context_ + 1;
+    }
+  }
+
+ private:
+  struct File {
+    std::string path;
+    std::unique_ptr<FileSystem::Reader> reader;
+    std::int64_t first_token, end_row;  // end_row: one past its last window, of those of all files
+  };
+
+  void add(const std::string& path, const TokenOptions& options) {
+    auto reader = options.files->open(path);
+    const auto bytes = static_cast<std::int64_t>(reader->size());
+    if (bytes % width_ != 0) {
+      throw Error(ErrorCode::corrupt_data,
+                  fmt::format("{}: {} bytes, expected a multiple of {}, the bytes of a token", path, bytes, width_));
+    }
+    const auto share = [&](double part) {
+      return static_cast<std::int64_t>(std::floor(part * static_cast<double>(bytes / width_)));
+    };
+    const std::int64_t first = share(options.begin), count = share(options.end) - first;
+    const std::int64_t windows = count <= context_ ? 0 : (count - context_ - 1) / stride_ + 1;
+    if (windows > 0) files_.push_back({path, std::move(reader), first, num_rows() + windows});
+  }
+
+  void read(const File& file, std::int64_t first, std::int32_t* out) const {
+    const auto count = static_cast<std::size_t>(context_ + 1), width = static_cast<std::size_t>(width_);
+    // The ids are read into the end of the row, from where they are widened towards its beginning.
+    auto* const raw = reinterpret_cast<unsigned char*>(out) + count * (sizeof *out - width);
+    const auto offset = static_cast<std::uint64_t>(first) * width;
+    const std::size_t got = file.reader->read_at(offset, raw, count * width);
+    if (got < count * width) {
+      throw Error(ErrorCode::corrupt_data,
+                  fmt::format("{}: it ends at byte {}, but was longer when it was opened", file.path, offset + got));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t id = 0;
+      for (std::size_t byte = 0; byte < width; ++byte) id |= std::uint32_t{raw[i * width + byte]} << (8 * byte);
+      if (id >= vocabulary_) {
+        throw Error(ErrorCode::corrupt_data, fmt::format("{}: token {} is {}, expected an id below {}", file.path,
+                                                         static_cast<std::size_t>(first) + i, id, vocabulary_));
+      }
+      out[i] = static_cast<std::int32_t>(id);
+    }
+  }
+
+  int width_;
+  std::int64_t context_, stride_, vocabulary_ = 0;
+  std::vector<File> files_;
+};
+
+}  // namespace
+
+Dataset tokens(const std::vector<std::string>& paths, const TokenOptions& options) {
+  return Dataset({{"tokens", std::make_shared<const Windows>(paths, options)}});
+}
+
+}  // namespace giro::data

@@ -1,0 +1,90 @@
+"""Compares what write_cases writes: compare_cases.py WRITE_CASES DEVICE. It runs in the environment of cases_test.py."""
+
+import functools
+import json
+import subprocess
+import sys
+
+import rounding  # before jax: it says how XLA compiles
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import layers
+import losses
+import ops
+
+FUNCTIONS = {**ops.FUNCTIONS, **losses.FUNCTIONS, **layers.FUNCTIONS}
+DTYPES = {"f32": float, "bf16": float, "bool": bool, "u8": int, "i32": int, "i64": int}
+
+
+def array_of(written):
+    return np.array(written["values"], float).reshape(written["shape"]).astype(DTYPES[written["dtype"]])
+
+
+@functools.cache
+def sampled(name, inputs, leaves, has_written):
+    """The samples of a function's outputs and of what the variables become, and of the gradients by all of `by`."""
+
+    def results_of(by, given, weights):
+        named = {**by, **given}
+        of_leaves = {"p": {each: named[each] for each in leaves}} if leaves else {}
+        results = FUNCTIONS[name](*(named[each] for each in inputs), **of_leaves)
+        results, written = results if has_written else (results, {})
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        loss = sum(jnp.sum(y * w) for y, w in zip(results, weights, strict=True) if w is not None)
+        return loss, (results, written)
+
+    def with_gradients(by, given, weights):
+        if not by:
+            return *results_of(by, given, weights)[1], {}
+        gradients, results = jax.grad(results_of, has_aux=True)(by, given, weights)
+        return *results, gradients
+
+    return rounding.sampled(with_gradients)
+
+
+def expected(case):
+    leaves = {**case["parameters"], **case["variables"]}
+    given = {name: array_of(each) for name, each in {**case["inputs"], **leaves}.items()}
+    by = {name: given.pop(name) for name in case["gradients"]}
+    weights = [None if each is None else array_of(each) for each in case["weights"]]
+    function = sampled(case["name"], tuple(case["inputs"]), tuple(leaves), bool(case["written"]))
+    return function(rounding.UNITS[case["dtype"]], *rounding.repeated((by, given, weights)))
+
+
+def compare(case, tally):
+    name, dtype = f"{case['name']}, {case['dtype']}", case["dtype"]
+    results, written, gradients = expected(case)
+    tally.cases += 1
+    for k, (output, samples) in enumerate(zip(case["outputs"], results, strict=True)):
+        tally.compare(f"{name}: output {k}", dtype, array_of(output), samples)
+    for kind, found, wanted in (("", case["written"], written), ("gradient by ", case["gradients"], gradients)):
+        if found.keys() != wanted.keys():
+            tally.fail(f"{name}: found {sorted(found)}, expected {sorted(wanted)}")
+            continue
+        for each, value in found.items():
+            tally.compare(f"{name}: {kind}{each}", dtype, array_of(value), wanted[each])
+
+
+def main(write_cases, device):
+    tally, seen = rounding.Tally(), set()
+    with subprocess.Popen([write_cases, device], stdout=subprocess.PIPE, text=True) as writer:
+        for line in writer.stdout:
+            case = json.loads(line)
+            if (case["name"], case["dtype"]) in seen:
+                tally.fail(f"there are two cases {case['name']}")
+            seen.add((case["name"], case["dtype"]))
+            if case["name"] in FUNCTIONS:
+                compare(case, tally)
+            else:
+                tally.fail(f"{case['name']}: no JAX function")
+    for name in FUNCTIONS.keys() - {name for name, _ in seen}:
+        tally.fail(f"{name}: a JAX function without a case")
+    if writer.returncode != 0:
+        tally.fail(f"{write_cases} ended with {writer.returncode}")
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""What roundings make of a function: how far its results may be from those in exact arithmetic.
+
+The function is evaluated in double, several times, with random signs s and the numbers that a primitive reads and
+writes off by the factor 1 + s unit, where unit is the largest relative error of one rounding. What this does to the
+results, as a root of the mean square, is one standard deviation of their errors, however the terms cancel. Primitives
+that do not round, such as a transposition or a maximum, change nothing.
+"""
+
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_platforms", "cpu")
+
+UNITS = {"f32": 2.0**-24, "bf16": 2.0**-8}
+SAMPLES = 16
+FACTORS = 10_000  # at least as many as an array has numbers
+
+EXACT = set(
+    "abs and argmax argmin broadcast_in_dim clamp concatenate convert_element_type copy cummax dynamic_slice eq "
+    "gather ge gt iota is_finite le lt max min ne neg not or pad reduce_and reduce_max reduce_min reduce_or reshape rev "
+    "scatter select_n sign slice sort split squeeze top_k transpose".split()
+)
+
+
+class Rounding:
+    """Off by one rounding, each time with the next factors."""
+
+    def __init__(self, factors):
+        self.factors, self.used = factors, 0
+
+    def __call__(self, x):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return x
+        begin = self.used if self.used + x.size <= FACTORS else 0
+        self.used = begin + x.size
+        return lax.mul(x, lax.reshape(lax.slice(self.factors, [begin], [self.used]), x.shape))
+
+
+def inner_jaxpr(equation):
+    if equation.primitive.name in ("scan", "while", "cond"):
+        return None
+    for name in ("jaxpr", "call_jaxpr"):
+        inner = equation.params.get(name)
+        if inner is not None:
+            return inner if hasattr(inner, "consts") else jax.extend.core.ClosedJaxpr(inner, ())
+    return None
+
+
+def evaluate(closed, arguments, rounded):
+    values = dict(zip(closed.jaxpr.constvars, closed.consts))
+    values.update(zip(closed.jaxpr.invars, arguments))
+    for equation in closed.jaxpr.eqns:
+        read = [x.val if isinstance(x, jax.extend.core.Literal) else values[x] for x in equation.invars]
+        inner = inner_jaxpr(equation)
+        if inner is not None:
+            results = evaluate(inner, read, rounded)
+        elif equation.primitive.name in EXACT:
+            results = equation.primitive.bind(*read, **equation.params)
+        else:
+            read = [rounded(jnp.asarray(x)) for x in read]
+            results = equation.primitive.bind(*read, **equation.params)
+            results = jax.tree.map(rounded, results)
+        if inner is None and not equation.primitive.multiple_results:
+            results = [results]
+        values.update(zip(equation.outvars, results))
+    return [x.val if isinstance(x, jax.extend.core.Literal) else values[x] for x in closed.jaxpr.outvars]
+
+
+def sampled(function):
+    """function(*arguments), as a function of a unit and the arguments, whose leaves have an axis of samples in front, as
+    have those of its results. The first sample is exact."""
+
+    @jax.jit
+    @jax.vmap
+    def samples(factors, arguments):
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        results = evaluate(closed, jax.tree.leaves(arguments), Rounding(factors))
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    def with_factors(unit, *arguments):
+        signs = np.random.default_rng(20240229).choice([-1.0, 1.0], (1 + SAMPLES, FACTORS))
+        signs[0] = 0
+        return samples(1 + unit * signs, arguments)
+
+    return with_factors
+
+
+def repeated(tree):
+    """The same values in every sample."""
+    return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], 1 + SAMPLES, 0), tree)
+
+
+def exact_and_deviation(samples):
+    samples = np.asarray(samples)
+    if not np.issubdtype(samples.dtype, np.floating):
+        return samples[0], np.zeros(samples.shape[1:])
+    with np.errstate(invalid="ignore"):
+        return samples[0], np.sqrt(np.mean((samples[1:] - samples[0]) ** 2, 0))
+
+
+class Tally:
+    """Compares, and says how close it was."""
+
+    # That a result may be off by. In bf16 most ops compute in f32 and round once.
+    DEVIATIONS = {"f32": 6, "bf16": 3}
+
+    def __init__(self):
+        self.cases, self.elements, self.wrong = 0, 0, 0
+        self.worst = {}
+
+    def fail(self, what):
+        self.wrong += 1
+        print(what)
+
+    def compare(self, what, dtype, found, samples):
+        wanted, deviation = exact_and_deviation(samples)
+        if wanted.shape != found.shape:
+            self.fail(f"{what}: found the shape {found.shape}, expected {wanted.shape}")
+            return
+        bound = self.DEVIATIONS[dtype] * deviation
+        with np.errstate(invalid="ignore", divide="ignore"):
+            off = np.abs(found - wanted)
+            same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+            ratio = np.where(same, 0, off / bound)
+        ratio = np.where(np.isnan(ratio), np.inf, ratio)
+        self.elements += found.size
+        if found.size == 0:
+            return
+        at = np.unravel_index(np.argmax(ratio), ratio.shape)
+        self.worst[dtype] = max(self.worst.get(dtype, (0, "")), (float(ratio[at]), what))
+        if ratio[at] > 1:
+            wrong = int(np.sum(ratio > 1))
+            self.fail(
+                f"{what}: {wrong} of {found.size} elements are off; element {tuple(map(int, at))}: found "
+                f"{found[at]!r}, expected {wanted[at]!r} within {bound[at]:.3g}"
+            )
+
+    def finish(self):
+        worst = ", ".join(f"{ratio:.2f} in {dtype} ({what})" for dtype, (ratio, what) in self.worst.items())
+        print(f"{self.cases} cases, {self.elements} elements; worst ratio to the bound: {worst}; {self.wrong} wrong")
+        return min(self.wrong, 1)

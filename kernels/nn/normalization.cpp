@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/runtime/error.h>
 
 namespace giro::nn {
@@ -109,7 +110,9 @@ struct BatchNorm {
       const Var y = (x - old_mean.value()) * rsqrt(old_variance.value() + options.epsilon);
       return scaled(s, y, affine, given.dtype());
     }
-    if (x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
+    // A rank without rows of a short batch has one that does not count.
+    const bool counts = BatchShare::weight() > 0;
+    if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("batch_norm: the input is {}, one value a channel, which has no variance; expected more "
                               "rows, or evaluation",
@@ -126,7 +129,8 @@ struct BatchNorm {
     const Var shifted = x - shift;
     const Var offset = mean_of(shifted);
     const Var variance = maximum(mean_of(square(shifted)) - square(offset), 0);
-    const Var y = standardized(x, shifted - offset, variance, options.epsilon, true, mean_of);
+    const auto mean_of_gradients = [mean_of, counts](const Var& v) { return counts ? mean_of(v) : 0 * mean_of(v); };
+    const Var y = standardized(x, shifted - offset, variance, options.epsilon, true, mean_of_gradients);
     const auto update = [&](const Variable& old, const Var& batch) {
       const Var same_everywhere = options.synchronized ? batch : s.mean_over_ranks(batch);
       old.set(options.momentum * old.value() + (1 - options.momentum) * same_everywhere.reshape(channels));

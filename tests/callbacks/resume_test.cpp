@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
 #include "tests/sanitized.h"
+#include "tests/saved_bytes.h"
 #include "tests/temporary_directory.h"
 
 namespace giro {
@@ -46,20 +48,10 @@ class StillClock final : public Arbiter {
 
 // The results of a run.
 struct Left {
-  std::vector<std::uint8_t> state;
+  std::map<std::string, std::vector<std::uint8_t>> state;
   std::int64_t steps = 0, samples = 0;
   std::string history, csv, jsonl, shown;
 };
-
-std::vector<std::uint8_t> bytes_of(const State& state) {
-  std::vector<std::uint8_t> all;
-  for (const auto& collection : state.collections()) {
-    if (!collection->saved()) continue;
-    const std::vector<std::uint8_t> bytes = to_host<std::uint8_t>(collection->bytes(), state.stream());
-    all.insert(all.end(), bytes.begin(), bytes.end());
-  }
-  return all;
-}
 
 class ResumeTest : public test::OpTest {
  protected:
@@ -131,7 +123,7 @@ class ResumeTest : public test::OpTest {
         left.shown = read_text(shown);
       } else {
         auto result = run.finish();
-        left.state = bytes_of(result.state);
+        left.state = test::saved_bytes(result.state);
         left.steps = result.elapsed.steps;
         left.samples = result.elapsed.samples;
         result.history.write_jsonl(dir + "/history.jsonl");

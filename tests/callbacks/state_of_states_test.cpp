@@ -18,6 +18,7 @@
 #include "tests/expect_error.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
+#include "tests/saved_bytes.h"
 #include "tests/temporary_directory.h"
 
 namespace giro {
@@ -63,15 +64,6 @@ class StateOfStatesTest : public test::OpTest {
     tasks.insert(tasks.end(), more.begin(), more.end());
     return loop(make<S>(), data, tasks, {.stop = at(stop)});
   }
-  static std::vector<std::uint8_t> bytes_of(const State& state) {
-    std::vector<std::uint8_t> all;
-    for (const auto& collection : state.collections()) {
-      if (!collection->saved()) continue;
-      const auto bytes = to_host<std::uint8_t>(collection->bytes(), state.stream());
-      all.insert(all.end(), bytes.begin(), bytes.end());
-    }
-    return all;
-  }
 };
 
 TEST_P(StateOfStatesTest, AResumedRunIsTheUninterruptedOneToTheBit) {
@@ -79,8 +71,8 @@ TEST_P(StateOfStatesTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   const auto whole = run<TwoNetworks>(dir / "whole", 12);
   (void)run<TwoNetworks>(dir / "cut", 8);  // it was saved at step 5
   const auto rest = run<TwoNetworks>(dir / "cut", 12);
-  EXPECT_EQ(bytes_of(rest.state), bytes_of(whole.state));
-  EXPECT_EQ(bytes_of(rest.state.other), bytes_of(whole.state.other));
+  EXPECT_EQ(test::saved_bytes(rest.state), test::saved_bytes(whole.state));
+  EXPECT_EQ(test::saved_bytes(rest.state.other), test::saved_bytes(whole.state.other));
   EXPECT_EQ(rest.history.column("other_loss"), whole.history.column("other_loss"));
   EXPECT_EQ(to_host<std::int64_t>(whole.state.at("other/step"), whole.state.stream()).front(), 12);
 }

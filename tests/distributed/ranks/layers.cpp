@@ -17,9 +17,6 @@
 namespace giro::test {
 namespace {
 
-// The last batch has 24 rows, which leave the last of three or four ranks without any.
-constexpr std::int64_t kBatch = 36;
-
 // The logits, and the numbers that a dropout layer multiplied its input by.
 template <class Network>
 auto with_mask(const Network& network) {
@@ -30,6 +27,9 @@ auto with_mask(const Network& network) {
   };
 }
 
+// The last batch has 24 of 36 rows, which leave the last of three or four ranks without any.
+Dataset unevenly() { return random_rows().shuffle(5).batch(36); }
+
 struct Trained {
   std::vector<double> losses;
   std::vector<float> leaves;  // params and batch_stats
@@ -37,8 +37,8 @@ struct Trained {
 };
 
 template <class Model>
-Trained train(const Model& model, const std::shared_ptr<const Partitioner>& partitioner) {
-  const Dataset data = random_rows().shuffle(5).batch(kBatch).partition(partitioner).to(test_device());
+Trained train(const Model& model, const Dataset& whole, const std::shared_ptr<const Partitioner>& partitioner) {
+  const Dataset data = whole.partition(partitioner).to(test_device());
   const auto step = jit([&](TrainState& state, const Batch& rows) {
     const auto [loss, mask] = state.value_and_grad([&](auto& params) {
       auto [logits, of_dropout] = model(params, rows["x"]);
@@ -64,10 +64,10 @@ Trained train(const Model& model, const std::shared_ptr<const Partitioner>& part
 }
 
 template <class Model>
-void expect_that_of_one_process(const Model& model) {
-  const Trained alone = train(model, nullptr);
+void expect_that_of_one_process(const Model& model, const Dataset& data) {
+  const Trained alone = train(model, data, nullptr);
   const auto partitioner = data_parallel(world(), test_device());
-  const Trained together = train(model, partitioner);
+  const Trained together = train(model, data, partitioner);
   ASSERT_EQ(together.losses.size(), alone.losses.size());
   for (std::size_t i = 0; i < alone.losses.size(); ++i) {
     EXPECT_NEAR(together.losses[i], alone.losses[i], 2e-5) << "step " << i;
@@ -80,9 +80,10 @@ void expect_that_of_one_process(const Model& model) {
   EXPECT_LE(worst, 2e-5);
   ASSERT_EQ(together.masks.size(), alone.masks.size());
   const Stream host(Device::cpu());
+  const std::int64_t rows_of_rank = data.spec()[0].shape[0] / partitioner->size();
   for (std::size_t i = 0; i < alone.masks.size(); ++i) {
     const Tensor &all = alone.masks[i].tensor(), &own = together.masks[i].tensor();
-    const std::int64_t begin = partitioner->rank() * (kBatch / partitioner->size()), rows = all.shape()[0];
+    const std::int64_t begin = partitioner->rank() * rows_of_rank, rows = all.shape()[0];
     const std::int64_t end = std::min(begin + own.shape()[0], rows);
     if (begin >= end) continue;
     EXPECT_EQ(to_host<float>(own, host), to_host<float>(all.rows(begin, end), host)) << "the mask of step " << i;
@@ -93,24 +94,26 @@ TEST(LayersOfRanks, ConvolutionAndBatchNormAndDropout) {
   const nn::Layer network =
       nn::sequential(nn::conv(6, {3, 3}, {.use_bias = false}), nn::batch_norm({.momentum = 0.5, .synchronized = true}),
                      nn::relu(), nn::dropout(0.3), nn::flatten());
-  expect_that_of_one_process(with_mask([=](nn::Scope& s, const nn::Var& x) {
+  const auto model = with_mask([=](nn::Scope& s, const nn::Var& x) {
     return network(s, x.reshape({x.shape()[0], 2, 4, 3}));
-  }));
+  });
+  expect_that_of_one_process(model, unevenly());
 }
 
 // The statistics are those of each rank's rows. A rank without rows has none, and takes the others'.
 TEST(LayersOfRanks, BatchNormOfEachRanksRows) {
   const auto model = with_mask(nn::sequential(nn::dense(6), nn::batch_norm(), nn::relu()));
-  const Trained trained = train(model, data_parallel(world(), test_device()));
+  const Trained trained = train(model, unevenly(), data_parallel(world(), test_device()));
   for (const float value : trained.leaves) EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(LayersOfRanks, ATransformerWithDropout) {
   const nn::Layer block = nn::transformer_block(
       {.attention = {.heads = 2, .is_causal = true, .dropout = 0.2}, .hidden = 8, .dropout = 0.3});
-  expect_that_of_one_process(with_mask([=](nn::Scope& s, const nn::Var& x) {
+  const auto model = with_mask([=](nn::Scope& s, const nn::Var& x) {
     return nn::flatten()(s, nn::remat(block)(s, x.reshape({x.shape()[0], 4, 6})));
-  }));
+  });
+  expect_that_of_one_process(model, random_rows().batch(12).skip(6));
 }
 
 }  // namespace

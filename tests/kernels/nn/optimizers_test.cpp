@@ -17,6 +17,7 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/leaf_files.h>
 #include <giro/runtime/load_into.h>
 #include <giro/runtime/program.h>
 
@@ -24,11 +25,13 @@
 #include "tests/environment_setting.h"
 #include "tests/fake_partitioner.h"
 #include "tests/kernels/op_test.h"
+#include "tests/saved_bytes.h"
+#include "tests/temporary_directory.h"
 
 namespace giro::optim {
 namespace {
 
-using test::kUnit;
+using test::kUnit, test::saved_bytes;
 using Leaves = std::map<std::string, std::vector<float>>;
 
 // What an optimizer does to one element: its moments, the parameter, the gradient, the update's number.
@@ -177,18 +180,6 @@ class OptimizersTest : public test::OpTest {
       state.apply_gradients();
     }
   }
-  // All saved leaves.
-  static std::map<std::string, std::vector<float>> saved(const State& state) {
-    std::map<std::string, std::vector<float>> result;
-    for (const auto& collection : state.collections()) {
-      if (!collection->saved()) continue;
-      const Tensor bytes = collection->bytes();
-      for (const std::uint8_t byte : to_host<std::uint8_t>(bytes, state.stream())) {
-        result[collection->name()].push_back(byte);
-      }
-    }
-    return result;
-  }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, OptimizersTest, test::kDevices, test::device_name);
 
@@ -243,29 +234,24 @@ TEST_P(OptimizersTest, RecordedAndRunWithoutRulesTheyGiveTheSameBits) {
         set_grads(state, step);
         graph.replay(state.stream());
       }
-      EXPECT_TRUE(saved(state) == saved(eager)) << "rules " << with_rules;
+      EXPECT_TRUE(saved_bytes(state) == saved_bytes(eager)) << "rules " << with_rules;
     }
   }
 }
 
 TEST_P(OptimizersTest, ResumedAtAnyStepTheyGiveTheSameBits) {
+  const test::TemporaryDirectory dir;
   for (const Optimizer& optimizer : kinds()) {
     SCOPED_TRACE(optimizer.name);
     TrainState whole = create(optimizer);
     whole.set_learning_rate_scale(0.5);
     for (int step = 0; step < 4; ++step) {
-      std::vector<Leaf> at_step;
-      for (const auto& collection : whole.collections()) {
-        if (collection->saved())
-          at_step.insert(at_step.end(), collection->leaves().begin(), collection->leaves().end());
-      }
+      save(dir / "state", whole);
       TrainState resumed = create(optimizer);
-      whole.stream().synchronize();
-      load_into(resumed, at_step);
-      resumed.stream().synchronize();
+      load_into(resumed, load(dir / "state").tensors);
       steps(whole, step, step + 1);
       steps(resumed, step, step + 1);
-      EXPECT_TRUE(saved(whole) == saved(resumed)) << step;
+      EXPECT_TRUE(saved_bytes(whole) == saved_bytes(resumed)) << step;
     }
   }
 }
@@ -280,10 +266,10 @@ TEST_P(OptimizersTest, AnF16UpdateIsSkippedAsAWhole) {
       set_grads(plain, step);
       plain.apply_gradients();
       if (step == 2) {
-        const auto before = saved(scaled);
+        const auto before = saved_bytes(scaled);
         set_grads(scaled, step, test::kInfinity);
         scaled.apply_gradients();
-        auto after = saved(scaled);
+        auto after = saved_bytes(scaled);
         for (const char* changes : {"step", "loss_scale"}) after[changes] = before.at(changes);
         EXPECT_TRUE(before == after);
       }

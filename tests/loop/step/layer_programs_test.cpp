@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,17 +13,22 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
 #include <giro/loop/step/step.h>
+#include <giro/runtime/leaf_files.h>
+#include <giro/runtime/load_into.h>
 
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/saved_bytes.h"
+#include "tests/temporary_directory.h"
 
 namespace giro {
 namespace {
 
 class LayerProgramsTest : public test::OpTest {
  protected:
-  TrainState state_of(const nn::Layer& model, const Shape& input, std::uint64_t seed = 0) {
-    return TrainState::create(model, optim::sgd(0.1),
+  TrainState state_of(const nn::Layer& model, const Shape& input, std::uint64_t seed = 0,
+                      const optim::Optimizer& optimizer = optim::sgd(0.1)) {
+    return TrainState::create(model, optimizer,
                               {.inputs = {{"x", DType::f32, input}}, .seed = seed, .context = device()});
   }
   Batch batch_of(const TrainState& state, const Shape& input) {
@@ -32,6 +36,12 @@ class LayerProgramsTest : public test::OpTest {
     rows_.push_back(
         nn::constant(HostArray(std::vector<float>(x.values.begin(), x.values.end()), input), state.stream()));
     return Batch({{"x", rows_.back().value()}}, state.stream());
+  }
+  static Logs train_step(const nn::Layer& model, TrainState& s, const Batch& b) {
+    const nn::Var loss =
+        s.value_and_grad([&](const nn::Params& params) { return mean(square(model(params, b["x"]))); });
+    s.apply_gradients();
+    return logs().add_metric("loss", loss);
   }
   // A loss and its gradients, without an update.
   static auto gradient_step(const nn::Layer& model) {
@@ -112,26 +122,47 @@ TEST_P(LayerProgramsTest, TheSameBitsHoweverTheStepRuns) {
     TrainState state = state_of(model, {4, 3, 5}, 7);
     random_ = test::Random();
     const Batch batch = batch_of(state, {4, 3, 5});
-    const auto body = [&](TrainState& s, const Batch& b) {
-      const nn::Var loss =
-          s.value_and_grad([&](const nn::Params& params) { return mean(square(model(params, b["x"]))); });
-      s.apply_gradients();
-      return logs().add_metric("loss", loss);
-    };
+    const auto body = [&](TrainState& s, const Batch& b) { return train_step(model, s, b); };
     const auto step = recorded ? jit(body) : eager(body);
     for (int i = 0; i < 3; ++i) step(state, batch);
-    std::map<std::string, std::vector<float>> leaves;
-    for (const Leaf& leaf : state.flatten()) {
-      if (leaf.value.dtype() == DType::f32) leaves[leaf.path] = to_host<float>(leaf.value, state.stream());
-    }
-    return leaves;
+    return test::saved_bytes(state);
   };
   // add_in_place adds in another order.
   const auto wanted = train(true, false, "-add_in_place");
-  EXPECT_EQ(wanted.count("batch_stats/sequential1/batch_norm0/mean"), 1u);
+  EXPECT_EQ(wanted.count("batch_stats"), 1u);
   EXPECT_TRUE(train(true, true, "-add_in_place") == wanted);
   EXPECT_TRUE(train(true, false, "0") == wanted);
   EXPECT_TRUE(train(false, false, "0") == wanted);
+}
+
+TEST_P(LayerProgramsTest, ResumedAfterAnyStepTheyGiveTheSameBits) {
+  constexpr int kSteps = 7;
+  const Shape input{4, 3, 5};
+  const nn::Layer model =
+      nn::sequential(nn::lstm(6, {.carry = true}), nn::dropout(0.3), nn::gru(5, {.carry = true}), nn::layer_norm(),
+                     nn::dense(5), nn::batch_norm(), nn::relu(), nn::dropout(0.5), nn::dense(2));
+  const auto create = [&] { return state_of(model, input, 7, optim::ema(0.9, optim::adamw(0.01))); };
+  const auto step = jit([&](TrainState& s, const Batch& b) { return train_step(model, s, b); });
+  TrainState whole = create();
+  std::vector<Batch> batches;
+  for (int i = 0; i < kSteps; ++i) batches.push_back(batch_of(whole, input));
+  const test::TemporaryDirectory dir;
+  std::vector<double> losses;
+  for (int i = 0; i < kSteps; ++i) {
+    save(dir / std::to_string(i), whole);
+    losses.push_back(step(whole, batches[static_cast<std::size_t>(i)]).entry_value("loss"));
+  }
+  const auto wanted = test::saved_bytes(whole);
+  for (const char* name : {"batch_stats", "carry", "ema"}) EXPECT_EQ(wanted.count(name), 1u) << name;
+  for (int begin = 1; begin < kSteps; ++begin) {
+    SCOPED_TRACE(begin);
+    TrainState resumed = create();
+    load_into(resumed, load(dir / std::to_string(begin)).tensors);
+    for (auto i = static_cast<std::size_t>(begin); i < batches.size(); ++i) {
+      EXPECT_EQ(step(resumed, batches[i]).entry_value("loss"), losses[i]);
+    }
+    EXPECT_TRUE(test::saved_bytes(resumed) == wanted);
+  }
 }
 
 }  // namespace

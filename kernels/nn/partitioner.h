@@ -66,12 +66,12 @@ class Partitioner {
   virtual void set_failed() const noexcept = 0;
 };
 
-// This rank's part of a batch: its weight relative to an even part, its first row in the whole batch, and its rows.
-// Applies to the gradients and random numbers that this thread queues while it lives.
+// A call of a step on this rank's part of a batch: its weight relative to an even part, its first row in the whole
+// batch, and its rows. Applies to the gradients and random numbers that this thread queues while it lives.
 class BatchShare {
  public:
   BatchShare(double weight, std::int64_t first_row, std::int64_t rows) noexcept
-      : outer_(std::exchange(current_, Values{weight, first_row, rows})) {}
+      : outer_(std::exchange(current_, Values{weight, first_row, rows, 0})) {}
   ~BatchShare() { current_ = outer_; }
   BatchShare(const BatchShare&) = delete;
   BatchShare& operator=(const BatchShare&) = delete;
@@ -79,14 +79,19 @@ class BatchShare {
   static double weight() noexcept { return current_.weight; }
   static std::int64_t first_row() noexcept { return current_.first_row; }
   static std::int64_t rows() noexcept { return current_.rows; }
+  // Numbers `count` draws of the call, so that they differ; returns the first. Outside of steps it is always 0.
+  static std::int64_t take_draws(std::int64_t count) noexcept {
+    return current_.draws < 0 ? 0 : std::exchange(current_.draws, current_.draws + count);
+  }
 
  private:
   struct Values {
     double weight;
     std::int64_t first_row, rows;  // 0 if unknown
+    std::int64_t draws;            // so far; negative outside of steps
   };
   Values outer_;
-  static inline constinit thread_local Values current_{1, 0, 0};
+  static inline constinit thread_local Values current_{1, 0, 0, -1};
 };
 
 // The partitioner of a state of any type, or null if it has none.

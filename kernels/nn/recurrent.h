@@ -17,7 +17,8 @@ struct RecurrentOptions {
   bool reverse = false;  // from the last step to the first
   // Whether a sequence goes on where the same row of the batch before ended: then the hidden state is the variable
   // carry/h (B, features), for an LSTM also carry/c, zero in a new state; training and decoding continue it, evaluation
-  // only begins with it. If false, each sequence starts from zero. Error(unsupported) on several ranks.
+  // only begins with it; TrainState::reset("carry") begins anew. If false, each sequence starts from zero.
+  // Error(unsupported) on several ranks.
   bool carry = false;
   bool use_bias = true;
   Initializer kernel_init = lecun_normal();

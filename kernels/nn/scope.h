@@ -124,7 +124,7 @@ class Scope {
   Variable variable(const std::string& collection, const std::string& name, const Shape& shape,
                     const Initializer& initializer, DType dtype = DType::f32) const;
   // A key for random numbers, by the seed and the step of the state, the purpose, this place in the model, and how many
-  // keys it gave before. Two calls of value_and_grad in one step of the state begin with the same keys. Arrays whose
+  // keys it gave before. Each call of value_and_grad in a step has other keys. Arrays whose
   // elements are those of whole rows of the batch, in order, have the numbers of these rows on any number of ranks; for
   // one that is the same on all ranks, set first_row to 0. Error(invalid_argument) if the state gives none.
   Key key(const std::string& purpose) const;

@@ -45,6 +45,40 @@ std::vector<std::pair<std::string, std::vector<nn::DeclaredLeaf>>> by_collection
   return collections;
 }
 
+// A function that sets the leaves of a collection to their initial values. Each has random numbers of its own, by its
+// number from `first` on.
+std::function<void(const Collection&, const Stream&)> initial_values(const std::vector<nn::DeclaredLeaf>& declared,
+                                                                     std::uint64_t seed, std::uint64_t first) {
+  struct Initial {
+    nn::DeclaredLeaf declared;
+    Rng rng;
+    std::optional<float> everywhere = {};  // the value of all elements, once it is known
+  };
+  const auto all = std::make_shared<std::vector<Initial>>();
+  for (const nn::DeclaredLeaf& leaf : declared) all->push_back({leaf, {seed, RngPurpose::initial_value, first++}});
+  return [all](const Collection& collection, const Stream& stream) {
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      Initial& initial = (*all)[i];
+      const Tensor& leaf = collection.leaves()[i].value;
+      if (!initial.everywhere) {
+        const std::vector<float> values =
+            initial.declared.initializer(leaf.count(), initial.declared.fans, initial.rng);
+        if (!values.empty() && std::ranges::all_of(values, [&](float value) { return value == values.front(); })) {
+          initial.everywhere = values.front();
+        } else if (leaf.dtype() == DType::f32) {
+          from_host(leaf, values, stream);
+        } else {
+          const Buffer memory = stream.allocate(values.size() * sizeof(float));
+          const Tensor in_f32(memory.data(), DType::f32, leaf.shape(), stream.device());
+          from_host(in_f32, values, stream);
+          cast(leaf, in_f32, stream);
+        }
+      }
+      if (initial.everywhere) fill(leaf, *initial.everywhere, stream);
+    }
+  };
+}
+
 }  // namespace
 
 TrainState TrainState::create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
@@ -59,7 +93,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   state.precision_ = precision;
   const Shard shard = options.partitioner ? options.partitioner->update_shard() : Shard{};
   std::vector<LeafSpec> leaves;  // of params
-  std::uint64_t drawn = 0;       // each leaf has its own random numbers
+  std::uint64_t drawn = 0;       // leaves with initial values so far
   nn::ScopeValues values{.stream = state.stream(), .mode = nn::Mode::train, .partitioner = options.partitioner};
   values.dtype = compute_dtype(precision);
   std::vector<nn::DeclaredLeaf> all = nn::declared_leaves(model, options.inputs, std::move(values));
@@ -78,19 +112,10 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
       state.variables_.push_back(name);
     }
     const Collection& collection = state.add(name, specs, kept);
-    for (std::size_t i = 0; i < declared.size(); ++i) {
-      const Tensor& leaf = collection.leaves()[i].value;
-      const std::vector<float> values = declared[i].initializer(leaf.count(), declared[i].fans,
-                                                                Rng{options.seed, RngPurpose::initial_value, drawn++});
-      if (leaf.dtype() == DType::f32) {
-        from_host(leaf, values, state.stream());
-      } else {
-        const Buffer memory = state.stream().allocate(values.size() * sizeof(float));
-        const Tensor in_f32(memory.data(), DType::f32, leaf.shape(), state.device());
-        from_host(in_f32, values, state.stream());
-        cast(leaf, in_f32, state.stream());
-      }
-    }
+    const auto set = initial_values(declared, options.seed, drawn);
+    drawn += declared.size();
+    set(collection, state.stream());
+    state.initial_.emplace(name, set);
   }
   for (const auto& [name, kept] : options.collections) {
     if (std::ranges::find(state.variables_, name) != state.variables_.end()) continue;
@@ -128,6 +153,7 @@ TrainState::TrainState(State leaves, const TrainState& other)
     : State(std::move(leaves)),
       model_(other.model_),
       variables_(other.variables_),
+      initial_(other.initial_),
       optimizer_(other.optimizer_),
       plan_(other.plan_),
       partitioner_(other.partitioner_),
@@ -142,21 +168,47 @@ const nn::Layer& TrainState::model() const {
 nn::Params TrainState::params() const { return differentiated_ != nullptr ? *differentiated_ : params(nn::Mode::eval); }
 nn::Params TrainState::params(nn::Mode mode) const { return nn::Params(values_in_precision(nullptr, mode)); }
 
+const Collection& TrainState::averages(State& whole) const {
+  const Collection& own = collection("ema");
+  if (!own.is_sharded()) return own;
+  const Shard shard = partitioner_->update_shard();
+  const Collection& all = whole.add("ema", own.specs(), {.saved = false, .parts = shard.count});
+  copy(all.flat(shard), own.flat(), stream());
+  partitioner_->gather_shards(all, stream());
+  return all;
+}
+
 nn::Params TrainState::ema_params(nn::Mode mode) const {
   nn::ScopeValues values = values_in_precision(nullptr, mode);
-  const Collection* averages = &collection("ema");
-  std::shared_ptr<State> whole;
-  if (averages->is_sharded()) {
-    const Shard shard = partitioner_->update_shard();
-    whole = std::make_shared<State>(context());
-    const Tensor own = averages->flat();
-    averages = &whole->add("ema", averages->specs(), {.saved = false, .parts = shard.count});
-    copy(averages->flat(shard), own, stream());
-    partitioner_->gather_shards(*averages, stream());
-  }
-  for (auto& [name, value] : leaves_in_precision(*averages, nullptr, whole))
+  const auto whole = std::make_shared<State>(context());
+  const Collection& leaves = averages(*whole);
+  const bool is_gathered = whole->contains_collection("ema");
+  for (auto& [name, value] : leaves_in_precision(leaves, nullptr, is_gathered ? whole : nullptr)) {
     values.params.insert_or_assign(name, value);
+  }
   return nn::Params(std::move(values));
+}
+
+State TrainState::averaged() const {
+  State gathered(context()), result(context());
+  const Collection& leaves = averages(gathered);
+  const auto add = [&](const std::string& name) {
+    const Collection& own = collection(name);
+    copy(result.add(name, own.specs(), own.options()).bytes(), own.bytes(), stream());
+  };
+  add("params");
+  for (const std::string& name : variables_) add(name);
+  for (const Leaf& leaf : leaves.leaves()) copy(result.at("params/" + below(leaves, leaf)), leaf.value, stream());
+  return result;
+}
+
+void TrainState::reset(const std::string& name) {
+  const auto found = initial_.find(name);
+  if (found != initial_.end()) return found->second(collection(name), stream());
+  std::vector<std::string> known;
+  for (const auto& [each, set] : initial_) known.push_back(each);
+  throw Error(ErrorCode::not_found,
+              fmt::format("reset: '{}' is not a collection of the model{}", name, suggestion(name, known)));
 }
 
 std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection& leaves, const Collection* grads,

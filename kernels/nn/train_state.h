@@ -88,6 +88,18 @@ class TrainState : public State {
 
   // The same with the averages that optim::ema keeps in place of the parameters. Errors: not_found if there are none.
   nn::Params ema_params(nn::Mode mode = nn::Mode::eval) const;
+  // A state of the same leaves alone, in memory of their own: params, f32, with the averages, and the model's
+  // variables.
+  //
+  //   giro::save("averaged.safetensors", state.averaged());
+  //
+  // With a partitioner, all ranks call it. Errors as above.
+  State averaged() const;
+
+  // Gives the leaves of params, or of a collection of the model's own, their initial values again: with "cache" or
+  // "carry", sequences begin anew. Errors: not_found for another collection; invalid_argument in a recorded step,
+  // unless all elements of a leaf have the same initial value.
+  void reset(const std::string& collection);
 
   // Calls f(params) for training, or f(state) with the same params as state.params(). f returns the loss, an f32
   // scalar, or a pair of the loss and something else. Queues the gradient of the loss into grads, and the variables
@@ -121,8 +133,9 @@ class TrainState : public State {
     expect_parts(parts, where);
     nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
     std::vector<decltype(f(std::declval<nn::Params&>(), 0))> results;
+    const std::int64_t first_draw = BatchShare::take_draws(parts);
     for (int part = 0; part < parts; ++part) {
-      values.draw = part;
+      values.draw = first_draw + part;
       values.rows = BatchShare::rows() / parts;
       nn::Params params(values);
       results.push_back(differentiated(f(params, part), params, where, part, parts));
@@ -189,7 +202,9 @@ class TrainState : public State {
   }
   [[noreturn]] static void refuse_inputs(std::size_t found, std::size_t expected);
   nn::Params differentiable_params() const {
-    return nn::Params(values_in_precision(&collection("grads"), nn::Mode::train));
+    nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
+    values.draw = BatchShare::take_draws(1);
+    return nn::Params(std::move(values));
   }
   static void expect_parts(int parts, std::source_location where);
   // A result of the user's function is the loss, or a pair of the loss and something else.
@@ -209,6 +224,8 @@ class TrainState : public State {
                                                      const std::shared_ptr<const void>& owner = nullptr) const;
   // These and everything else of a scope.
   nn::ScopeValues values_in_precision(const Collection* grads, nn::Mode mode) const;
+  // The averages of all parameters. If the ranks hold shards of them, they are gathered into a collection of `whole`.
+  const Collection& averages(State& whole) const;
   // Queues the gradient of the loss, which is `result` or its first element. Returns `result`.
   template <class R>
   R differentiated(R result, const nn::Params& params, std::source_location where, int part = 0, int parts = 1) const {
@@ -223,6 +240,8 @@ class TrainState : public State {
 
   std::optional<nn::Layer> model_;
   std::vector<std::string> variables_;  // the names of the model's own collections
+  // What sets these and params to their initial values.
+  std::map<std::string, std::function<void(const Collection&, const Stream&)>> initial_;
   optim::Optimizer optimizer_;
   std::shared_ptr<const optim::UpdatePlan> plan_;
   std::shared_ptr<const Partitioner> partitioner_;

@@ -14,7 +14,7 @@ namespace giro::nn {
 // A model that is made to generate, token by token, has room in its layers for what they keep of earlier tokens, as
 // variables of the collection "cache" (`cache`, in tokens). It is called with Mode::decode: then its inputs are the
 // next tokens of the sequences that the cache holds, and are added to it. Tokens for which there is no more room give
-// NaN. A cache is for as many sequences as the state is created with; they begin anew where its leaves "tokens" are 0.
+// NaN. A cache is for as many sequences as the state is created with; they begin anew with TrainState::reset("cache").
 
 // Integer ids of any shape (...) -> (..., features). Parameter: embedding (ids, features). Ids out of range give NaN.
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init = normal(0.02));

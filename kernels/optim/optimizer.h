@@ -109,7 +109,8 @@ Optimizer clip_by_value(double limit, const Optimizer& optimizer);
 // the params. Zhang et al., "Lookahead optimizer: k steps forward, 1 step back", 2019.
 Optimizer lookahead(const Optimizer& optimizer, int every = 5, double alpha = 0.5);
 // Keeps an average of the params in the collection "ema": ema = decay ema + (1 - decay) params after each update. It
-// starts as the params of the first update. TrainState::ema_params evaluates with it.
+// starts as the params of the first update. TrainState::ema_params evaluates with it, TrainState::averaged is for
+// saving it.
 Optimizer ema(double decay, const Optimizer& optimizer);
 // Updates once in `steps` steps, with the mean of their gradients (opt_state/accumulated), like optax.MultiSteps. The
 // learning rate and the optimizer's step count updates. Whatever stands around it sees the mean, too.

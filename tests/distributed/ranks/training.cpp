@@ -295,6 +295,31 @@ TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
   }
 }
 
+// Shards of an average are put together, to evaluate with and to save.
+TEST(TrainingOfRanks, AnAverageIsWholeOnEachRank) {
+  const auto trained = [&](const std::shared_ptr<const Partitioner>& partitioner) {
+    Dataset data = random_rows().batch(48).partition(partitioner);
+    return loop(TrainState::create(model(), optim::ema(0.5, optim::adamw(1e-2)),
+                                   {.inputs = {{"x", DType::f32, {1, kFeatures}}},
+                                    .seed = 3,
+                                    .context = test_device(),
+                                    .partitioner = partitioner}),
+                data, {{every(1), make_step()}})
+        .state;
+  };
+  const TrainState whole = trained(all_ranks()), sharded = trained(shards());
+  const State of_whole = whole.averaged(), of_sharded = sharded.averaged();
+  const nn::Params params = sharded.ema_params();
+  for (const Leaf& leaf : of_whole.flatten("params")) {
+    const std::vector<float> expected = to_host<float>(leaf.value, whole.stream());
+    const std::vector<float> found = to_host<float>(of_sharded.at(leaf.path), sharded.stream());
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], kTolerance) << leaf.path;
+    EXPECT_EQ(to_host<float>(params[leaf.path.substr(7)].value(), sharded.stream()), found) << leaf.path;
+    EXPECT_NE(to_host<float>(whole.at(leaf.path), whole.stream()), expected);
+  }
+}
+
 // Each axis trains by itself: two groups of ranks train two models, or all ranks train one.
 TEST(TrainingOfRanks, AnAxisOfAMeshTrainsByItself) {
   const int groups = world().size() % 2 == 0 ? 2 : 1;

@@ -368,8 +368,17 @@ TEST_P(OptimizersTest, TheAverageOfTheParametersIsEvaluated) {
   }
   EXPECT_EQ(to_host<float>(averages["dense0/bias"].value(), state.stream()), std::vector<float>(5, 3));
   EXPECT_EQ(averages.all().size(), 4u);
+  // What is saved of them is loaded as parameters.
+  const test::TemporaryDirectory dir;
+  save(dir / "averaged", state.averaged());
+  TrainState loaded = create(sgd(0.1));
+  load_into(loaded, load(dir / "averaged").tensors, {.only = {"params"}});
+  for (const auto& [name, average] : averages.all()) {
+    EXPECT_EQ(leaves(loaded, "params")[name], to_host<float>(average.value(), state.stream())) << name;
+  }
   EXPECT_TRUE(state.collection("ema").saved());
   test::expect_error(ErrorCode::not_found, {"ema"}, [&] { create(sgd(0.1)).ema_params(); });
+  test::expect_error(ErrorCode::not_found, {"ema"}, [&] { create(sgd(0.1)).averaged(); });
 }
 
 TEST_P(OptimizersTest, TheGradientsNormAndTheRatesScale) {

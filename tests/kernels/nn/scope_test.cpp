@@ -191,6 +191,68 @@ TEST_P(ScopeTest, KeysDifferByStepSeedPurposeAndPlace) {
   });
 }
 
+// Within a step each gradient has other keys; outside of one there is nothing that could count them.
+TEST_P(ScopeTest, GradientsOfOneStepDrawOtherNumbers) {
+  const Layer model = sequential(dense(4), dropout(0.5));
+  for (const bool recorded : {false, true}) {
+    TrainState state = create(model);
+    const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 6}).value()}}, state.stream());
+    const auto body = [&](TrainState& s, const Batch& b) {
+      Logs result;
+      const auto loss = [&](const Params& params) { return sum(model(params, b["x"])); };
+      for (const char* name : {"a", "b"}) result.add_metric(name, s.value_and_grad(loss));
+      const auto parts = s.value_and_grad(2, [&](const Params& params, int) { return loss(params); });
+      return result.add_metric("c", parts[0]).add_metric("d", parts[1]).add_metric("e", s.gradients(loss).first);
+    };
+    const auto step = recorded ? jit(body) : eager(body);
+    std::vector<std::set<double>> seen;
+    for (int call = 0; call < 2; ++call) {
+      const Logs row = step(state, batch);
+      seen.emplace_back();
+      for (const char* name : {"a", "b", "c", "d", "e"}) seen.back().insert(row.entry_value(name));
+    }
+    EXPECT_EQ(seen[0].size(), 5u);
+    EXPECT_EQ(seen[1], seen[0]);  // the state's step is the same
+  }
+}
+
+TEST_P(ScopeTest, ACollectionBeginsAnew) {
+  const Layer model = sequential(lstm(4, {.carry = true}), Watch(), dense(1));
+  TrainState state = create(model, {{"x", DType::f32, {2, 3, 5}}}, 3);
+  const Var x = on_device(state, {2, 3, 5}, std::vector<float>(30, 0.5f));
+  const auto loss = [&](TrainState& s) {
+    return floats(s, s.value_and_grad([&](const Params& params) { return mean(model(params, x)); }))[0];
+  };
+  const auto kernel = to_host<float>(state.at("params/dense0/kernel"), state.stream());
+  const float first = loss(state), second = loss(state);
+  EXPECT_NE(second, first);
+  state.reset("carry");
+  EXPECT_EQ(to_host<float>(state.at("carry/lstm0/h"), state.stream()), std::vector<float>(8));
+  EXPECT_EQ(loss(state), first);
+  EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 4);
+  state.reset("stats");
+  EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 1);
+  state.apply_gradients();
+  TrainState copy = state.clone();
+  copy.reset("params");
+  EXPECT_EQ(to_host<float>(copy.at("params/dense0/kernel"), copy.stream()), kernel);
+  EXPECT_NE(to_host<float>(state.at("params/dense0/kernel"), state.stream()), kernel);
+  test::expect_error(ErrorCode::not_found, {"reset", "'caries'", "carry"}, [&] { state.reset("caries"); });
+
+  // A step may begin a sequence.
+  const Batch batch({{"x", x.value()}}, state.stream());
+  const auto sequence = jit([&](TrainState& s, const Batch& b) {
+    s.reset("carry");
+    return logs().add_metric("sum", sum(model(s.params(Mode::decode), b["x"])));
+  });
+  EXPECT_EQ(sequence(state, batch).entry_value("sum"), sequence(state, batch).entry_value("sum"));
+  const auto impossible = jit([&](TrainState& s, const Batch&) {
+    s.reset("params");
+    return logs();
+  });
+  test::expect_error(ErrorCode::invalid_argument, {"stream records"}, [&] { impossible(state, batch); });
+}
+
 // A rank draws its rows of what one rank draws for all.
 TEST_P(ScopeTest, RanksDrawTheirRows) {
   const Var x = constant(HostArray(std::vector<float>(24, 1), {6, 4}), stream());

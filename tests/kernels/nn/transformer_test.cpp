@@ -43,7 +43,8 @@ class TransformerTest : public test::OpTest {
   }
   std::vector<float> floats(const TrainState& state, const Var& x) { return to_host<float>(x.value(), state.stream()); }
 
-  // What a model with a cache gives for one token after the other, and for some at once, is what it gives for all.
+  // What a model with a cache gives for one token after the other, and for some at once, is what it gives for all; and
+  // once more after a reset (0).
   void expect_decodes(AttentionLayerOptions attention, bool learned_positions) {
     constexpr std::int64_t kRows = 2;
     attention.is_causal = true;
@@ -53,7 +54,12 @@ class TransformerTest : public test::OpTest {
     TrainState state = create(whole, kRows, kLength), generator = create(stepwise, kRows, 1);
     const std::vector<float> wanted = floats(state, whole(state.params(), ids(state, kRows, kLength)));
     std::int64_t at = 0;
-    for (const std::int64_t steps : {3, 1, 1, 2}) {
+    for (const std::int64_t steps : {3, 1, 1, 2, 0, 4, 3}) {
+      if (steps == 0) {
+        generator.reset("cache");
+        at = 0;
+        continue;
+      }
       const Var y = stepwise(generator.params(Mode::decode), ids(generator, kRows, steps, at));
       const std::vector<float> found = floats(generator, y);
       for (std::int64_t r = 0; r < kRows; ++r) {

@@ -29,11 +29,14 @@ void expect_sequence(const char* layer, const Var& x) {
               fmt::format("{}: the input is {}, expected (B, T, C)", layer, to_string(x.value())));
 }
 
+const Initializer& out_init(const AttentionLayerOptions& options) {
+  return options.out_init ? options.out_init : options.kernel_init;
+}
+
 Var dense_in(const Scope& s, const char* name, const Var& x, std::int64_t features,
-             const AttentionLayerOptions& options) {
+             const AttentionLayerOptions& options, const Initializer& kernel_init) {
   Scope part = s.child(name);
-  return dense(features,
-               {.use_bias = options.use_bias, .kernel_init = options.kernel_init, .bias_init = options.bias_init})
+  return dense(features, {.use_bias = options.use_bias, .kernel_init = kernel_init, .bias_init = options.bias_init})
       .apply(part, {x}, std::source_location())
       .front();
 }
@@ -151,20 +154,21 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
     return of.reshape({of.shape()[0], of.shape()[1], count, features});
   };
   const auto result = [&](const Var& y) {
-    return dense_in(s, "out", y.reshape({x.shape()[0], x.shape()[1], of_queries}), width, options);
+    return dense_in(s, "out", y.reshape({x.shape()[0], x.shape()[1], of_queries}), width, options, out_init(options));
   };
   // Outside of decoding it is only declared, so that other batches may be larger or smaller.
   const bool has_cache = is_self && options.cache > 0, decodes = has_cache && s.mode() == Mode::decode;
   const bool needs_cache = decodes || (has_cache && s.declares());
   std::vector<Var> parts;
   if (is_self) {
-    const Var qkv = in_heads(dense_in(s, "qkv", x, of_queries + 2 * of_keys, options), heads + 2 * kv_heads);
+    const Var qkv =
+        in_heads(dense_in(s, "qkv", x, of_queries + 2 * of_keys, options, options.kernel_init), heads + 2 * kv_heads);
     if (!needs_cache && options.rope_base <= 0) return result(dot_product_attention(qkv, heads, how));
     parts = split(qkv, std::vector<std::int64_t>{heads, kv_heads, kv_heads}, 2);
   } else {
     expect_sequence("attention", context);
-    parts = split(in_heads(dense_in(s, "kv", context, 2 * of_keys, options), 2 * kv_heads), 2, 2);
-    parts.insert(parts.begin(), in_heads(dense_in(s, "query", x, of_queries, options), heads));
+    parts = split(in_heads(dense_in(s, "kv", context, 2 * of_keys, options, options.kernel_init), 2 * kv_heads), 2, 2);
+    parts.insert(parts.begin(), in_heads(dense_in(s, "query", x, of_queries, options, options.kernel_init), heads));
   }
   Var query = parts[0], key = parts[1];
   const Var value = parts[2];
@@ -201,8 +205,11 @@ struct TransformerBlock {
     const std::int64_t width = x.shape()[2], hidden = options.hidden == 0 ? 4 * width : options.hidden;
     const Layer norm = layer_norm({.epsilon = options.epsilon}), drop = dropout(options.dropout);
     const Var h = x + drop(s, multi_head_attention(options.attention)(s, norm(s, x)));
-    const Var inner = dense(hidden, {.activation = options.activation})(s, norm(s, h));
-    return h + drop(s, dense(width)(s, inner));
+    const AttentionLayerOptions& init = options.attention;
+    const Var inner =
+        dense(hidden, {.activation = options.activation, .kernel_init = init.kernel_init, .bias_init = init.bias_init})(
+            s, norm(s, h));
+    return h + drop(s, dense(width, {.kernel_init = out_init(init), .bias_init = init.bias_init})(s, inner));
   }
 };
 

@@ -42,6 +42,7 @@ struct AttentionLayerOptions {
   std::int64_t cache = 0;
   bool use_bias = true;
   Initializer kernel_init = lecun_normal();
+  Initializer out_init = {};  // of the last product's kernel; empty: kernel_init
   Initializer bias_init = zeros();
 };
 
@@ -60,7 +61,7 @@ struct MultiHeadAttention {
 Layer multi_head_attention(const AttentionLayerOptions& options);
 
 struct TransformerBlockOptions {
-  AttentionLayerOptions attention;
+  AttentionLayerOptions attention;  // its initializers are also those of the other two products
   std::int64_t hidden = 0;  // 0: four times the input's features
   Activation activation = Activation::gelu;
   double dropout = 0;

@@ -34,6 +34,11 @@ inline std::string written(const Tensor& tensor, const Stream& stream) {
   return written(Array{tensor.dtype(), tensor.shape(), decode(tensor.dtype(), bytes)});
 }
 
+// Of a JSON object.
+inline std::string member(const std::string& name, const std::string& value) {
+  return fmt::format(R"("{}": {})", name, value);
+}
+
 // The memory of tensors on a device.
 class Storage {
  public:

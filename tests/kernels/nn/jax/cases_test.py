@@ -1,29 +1,63 @@
-#!/usr/bin/env python3
-"""giro's ops, losses and layers, and their gradients, against JAX in double with the same weights.
+"""Compares what write_cases writes with JAX: cases_test.py WRITE_CASES DEVICE. See jax_test.py."""
 
-usage: cases_test.py VENV WRITE_CASES DEVICE
-
-VENV is a folder for a virtual environment with JAX from PyPI, made where it is not there. Exit code 77, and the reason,
-where it cannot be made in two minutes.
-"""
-
-import pathlib
-import subprocess
+import functools
 import sys
 
-HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[2]))
-import python_environment
+import comparison
+import rounding  # before jax: it says how XLA compiles
+import jax
+import jax.numpy as jnp
 
-PACKAGES = ["jax>=0.4.31", "optax>=0.2.6"]
+import layers
+import losses
+import ops
+
+FUNCTIONS = {**ops.FUNCTIONS, **losses.FUNCTIONS, **layers.FUNCTIONS}
 
 
-def main(venv, compare, *arguments):
-    python = python_environment.make(venv, PACKAGES, seconds=120)
-    if python is None:
-        return 77
-    return subprocess.run([python, HERE / compare, *arguments], check=False).returncode
+@functools.cache
+def sampled(name, inputs, leaves, has_written):
+    """The samples of a function's outputs and of what the variables become, and of the gradients by all of `by`."""
+
+    def results_of(by, given, weights):
+        named = {**by, **given}
+        of_leaves = {"p": {each: named[each] for each in leaves}} if leaves else {}
+        results = FUNCTIONS[name](*(named[each] for each in inputs), **of_leaves)
+        results, written = results if has_written else (results, {})
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        loss = sum(jnp.sum(y * w) for y, w in zip(results, weights, strict=True) if w is not None)
+        return loss, (results, written)
+
+    def with_gradients(by, given, weights):
+        if not by:
+            return *results_of(by, given, weights)[1], {}
+        gradients, results = jax.grad(results_of, has_aux=True)(by, given, weights)
+        return *results, gradients
+
+    return rounding.sampled(with_gradients)
+
+
+def expected(case):
+    leaves = {**case["parameters"], **case["variables"]}
+    given = {name: comparison.array_of(each) for name, each in {**case["inputs"], **leaves}.items()}
+    by = {name: given.pop(name) for name in case["gradients"]}
+    weights = [None if each is None else comparison.array_of(each) for each in case["weights"]]
+    function = sampled(case["name"], tuple(case["inputs"]), tuple(leaves), bool(case["written"]))
+    return function(rounding.UNITS[case["dtype"]], *rounding.repeated((by, given, weights)))
+
+
+def compare(case, tally):
+    name, dtype = f"{case['name']}, {case['dtype']}", case["dtype"]
+    results, written, gradients = expected(case)
+    for k, (output, samples) in enumerate(zip(case["outputs"], results, strict=True)):
+        tally.compare(f"{name}: output {k}", dtype, comparison.array_of(output), samples)
+    for kind, found, wanted in (("", case["written"], written), ("gradient by ", case["gradients"], gradients)):
+        if found.keys() != wanted.keys():
+            tally.fail(f"{name}: found {sorted(found)}, expected {sorted(wanted)}")
+            continue
+        for each, value in found.items():
+            tally.compare(f"{name}: {kind}{each}", dtype, comparison.array_of(value), wanted[each])
 
 
 if __name__ == "__main__":
-    sys.exit(main(pathlib.Path(sys.argv[1]), "compare_cases.py", *sys.argv[2:]))
+    sys.exit(comparison.compare_all(sys.argv[1:], FUNCTIONS, compare))

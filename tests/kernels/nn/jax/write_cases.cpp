@@ -21,8 +21,6 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-std::string pair(const std::string& name, const std::string& value) { return fmt::format(R"("{}": {})", name, value); }
-
 // The values that the case is run with, by name; the gradients with respect to them.
 struct Leaves {
   const Stream& stream;
@@ -62,20 +60,20 @@ void write(const Case& of, DType dtype, const Stream& stream) {
                                               : random.integers(input.shape, static_cast<std::int64_t>(input.low),
                                                                 static_cast<std::int64_t>(input.high), input.dtype));
     inputs.push_back(leaves(input.name, arrays.back()));
-    written_inputs.push_back(pair(input.name, test::written(arrays.back())));
+    written_inputs.push_back(test::member(input.name, test::written(arrays.back())));
   }
   ScopeValues values{.stream = stream, .mode = Mode::train};
   for (const DeclaredLeaf& leaf : leaves_of(of, arrays, stream, dtype)) {
     if (leaf.collection == "params") {
       const test::Array array = random.uniform(leaf.shape, -0.8, 0.8, dtype);
       values.params.emplace(leaf.name, leaves(leaf.name, array));
-      parameters.push_back(pair(leaf.name, test::written(array)));
+      parameters.push_back(test::member(leaf.name, test::written(array)));
     } else {
       const std::vector<float> initial = leaf.initializer(leaf.shape.count(), leaf.fans, Rng());
       const test::Array array{leaf.dtype, leaf.shape, {initial.begin(), initial.end()}};
       const std::string path = leaf.collection + "/" + leaf.name;
       values.variables.emplace(path, Var(leaves.storage.upload(array), stream));
-      variables.push_back(pair(path, test::written(array)));
+      variables.push_back(test::member(path, test::written(array)));
     }
   }
 
@@ -99,10 +97,10 @@ void write(const Case& of, DType dtype, const Stream& stream) {
   Texts results, changed, gradients;
   for (const Var& output : outputs) results.push_back(test::written(output.value(), stream));
   for (const auto& [path, value] : params.written()) {
-    changed.push_back(pair(path, test::written(value.value(), stream)));
+    changed.push_back(test::member(path, test::written(value.value(), stream)));
   }
   for (std::size_t i = 0; i < leaves.names.size(); ++i) {
-    gradients.push_back(pair(leaves.names[i], test::written(leaves.gradients[i], stream)));
+    gradients.push_back(test::member(leaves.names[i], test::written(leaves.gradients[i], stream)));
   }
   fmt::print(R"({{"name": "{}", "dtype": "{}", "inputs": {{{}}}, "parameters": {{{}}}, "variables": {{{}}}, )"
              R"("outputs": [{}], "written": {{{}}}, "weights": [{}], "gradients": {{{}}}}})"

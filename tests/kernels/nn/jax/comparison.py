@@ -1,0 +1,77 @@
+"""Compares the cases that a program writes with functions of the same names."""
+
+import json
+import subprocess
+
+import rounding
+import numpy as np
+
+DTYPES = {"f32": float, "bf16": float, "bool": bool, "u8": int, "i32": int, "i64": int}
+
+
+def array_of(written):
+    return np.array(written["values"], float).reshape(written["shape"]).astype(DTYPES[written["dtype"]])
+
+
+def arrays_of(written):
+    return {name: array_of(each) for name, each in written.items()}
+
+
+class Tally:
+    """Compares, and says how close it was."""
+
+    # That a result may be off by. In bf16 most ops compute in f32 and round once.
+    DEVIATIONS = {"f32": 6, "bf16": 3}
+
+    def __init__(self):
+        self.elements, self.wrong = 0, 0
+        self.worst = {}
+
+    def fail(self, what):
+        self.wrong += 1
+        print(what)
+
+    def compare(self, what, dtype, found, samples):
+        wanted, deviation = rounding.exact_and_deviation(samples)
+        if wanted.shape != found.shape:
+            self.fail(f"{what}: found the shape {found.shape}, expected {wanted.shape}")
+            return
+        bound = self.DEVIATIONS[dtype] * deviation
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.where(found == wanted, 0, np.abs(found - wanted) / bound)
+        # NaN is wrong, since no case has any, and so is a bound that says nothing.
+        ratio = np.where(np.isnan(ratio) | np.isinf(bound), np.inf, ratio)
+        self.elements += found.size
+        if found.size == 0:
+            return
+        at = np.unravel_index(np.argmax(ratio), ratio.shape)
+        self.worst[dtype] = max(self.worst.get(dtype, (0, "")), (float(ratio[at]), what))
+        if ratio[at] > 1:
+            wrong = int(np.sum(ratio > 1))
+            self.fail(
+                f"{what}: {wrong} of {found.size} elements are off; element {tuple(map(int, at))}: found "
+                f"{found[at]!r}, expected {wanted[at]!r} within {bound[at]:.3g}"
+            )
+
+
+def compare_all(command, functions, compare):
+    """Calls compare(case, tally) for each case that the command writes; a status."""
+    tally, seen = Tally(), set()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        for line in writer.stdout:
+            case = json.loads(line)
+            key = case["name"], case.get("dtype")
+            if key in seen:
+                tally.fail(f"{key}: written twice")
+            seen.add(key)
+            if case["name"] in functions:
+                compare(case, tally)
+            else:
+                tally.fail(f"{case['name']}: a case without a function")
+    for name in sorted(functions.keys() - {name for name, _ in seen}):
+        tally.fail(f"{name}: a function without a case")
+    if writer.returncode != 0:
+        tally.fail(f"{command} ended with {writer.returncode}")
+    worst = ", ".join(f"{ratio:.2f} in {dtype} ({what})" for dtype, (ratio, what) in tally.worst.items())
+    print(f"{len(seen)} cases, {tally.elements} elements; worst ratio to the bound: {worst}; {tally.wrong} wrong")
+    return min(tally.wrong, 1)

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""What giro computes, against JAX and optax in double with the same weights.
+
+usage: jax_test.py VENV TEST WRITER DEVICE
+
+TEST is cases_test.py with the WRITER write_cases, or optimizers_test.py with write_optimizers. VENV is a folder for a
+virtual environment with the packages from PyPI, made where it is not there. Exit code 77, and the reason, where it
+cannot be made in two minutes.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[2]))
+import python_environment
+
+
+def main(venv, test, *arguments):
+    python = python_environment.make(venv, ["jax>=0.7", "optax>=0.2.6"], seconds=120)
+    if python is None:
+        return 77
+    return subprocess.run([python, HERE / test, *arguments], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]), *sys.argv[2:]))

@@ -14,7 +14,8 @@
 namespace giro {
 namespace {
 
-void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files) {
+void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files,
+           const std::map<std::string, std::string>& metadata = {}) {
   for (const Leaf& leaf : leaves) {
     if (!leaf.piece) continue;
     throw Error(ErrorCode::invalid_argument,
@@ -22,12 +23,13 @@ void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem&
                             "several processes hold",
                             path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
   }
-  replace_file(files, path, [&](FileSystem::Writer& file) { write_safetensors(file, leaves, {}); });
+  replace_file(files, path, [&](FileSystem::Writer& file) { write_safetensors(file, leaves, metadata); });
 }
 
 }  // namespace
 
-void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files) {
+void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files,
+          const std::map<std::string, std::string>& metadata) {
   detail::Recording::expect_none("save");
   std::vector<Leaf> on_host;
   std::vector<HostArray> copies;
@@ -42,7 +44,7 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& 
     copies.push_back(HostArray::copy_of(leaf.value, *stream));
     on_host.back().value = copies.back().tensor();
   }
-  write(path, on_host, files);
+  write(path, on_host, files, metadata);
 }
 
 void save(const std::string& path, const State& state, FileSystem& files) {

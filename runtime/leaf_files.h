@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ namespace giro {
 // stream still writes some leaves, the caller must wait for it first. Errors: those of write_safetensors; io,
 // out_of_memory, device; invalid_argument while the state's step is being recorded, and for a leaf of which this
 // process holds only a piece.
-void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files = *posix_file_system());
+void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files = *posix_file_system(),
+          const std::map<std::string, std::string>& metadata = {});
 void save(const std::string& path, const State& state, FileSystem& files = *posix_file_system());
 
 // Reads a file's leaves to the host; they live as long as the result or a copy of its `memory`. Errors: those of

@@ -1,0 +1,267 @@
+// Trains GPT-2 on text or on files of tokens, and generates. Run it with samples/gpt2.sh.
+
+#include <giro/giro.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "generate.h"
+#include "hugging_face.h"
+#include "model.h"
+#include "speed.h"
+
+namespace nn = giro::nn;
+
+namespace {
+
+struct Arguments {
+  Gpt2 model{.vocabulary = 256};
+  std::vector<std::string> data;
+  int bytes_per_token = 1;
+  std::string dtype = "f32", device = "auto", partition = "auto", logdir, load, save, prompt = "\n";
+  std::int64_t batch = 4, accumulate = 1, steps = 1'000, warmup = 100, log_every = 10, validate_every = 250,
+               sample_every = 250, checkpoint_every = 250, generate = 0;
+  double learning_rate = 6e-4, weight_decay = 0.1, temperature = 0.8;
+  std::uint64_t seed = 0;
+  bool resume = false;
+};
+
+giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
+
+std::shared_ptr<const giro::Partitioner> make_partitioner(
+    const std::string& name, giro::World& world, giro::Device device) {
+  if (name == "single" && world.size() > 1) {
+    throw giro::Error(giro::ErrorCode::invalid_argument,
+        "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
+  }
+  if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
+  return name == "zero" ? giro::zero_data_parallel(world, device) : giro::data_parallel(world, device);
+}
+
+// Text for bytes, or else numbers.
+std::string text_of(const std::vector<std::int32_t>& ids, bool are_bytes) {
+  std::string text;
+  for (const std::int32_t id : ids)
+    text += are_bytes ? std::string(1, static_cast<char>(id)) : std::to_string(id) + " ";
+  return text;
+}
+
+giro::Dataset windows(const Arguments& args, double begin, double end) {
+  return giro::data::tokens(args.data, {.context = args.model.context,
+                                           .bytes_per_token = args.bytes_per_token,
+                                           .vocabulary = args.model.vocabulary,
+                                           .begin = begin,
+                                           .end = end});
+}
+
+// How the model's loss is computed from a batch of windows: each token is predicted from those before it.
+nn::Var loss_of(const Gpt2& model, nn::Scope s, const giro::Batch& batch) {
+  const nn::Var tokens = batch["tokens"];
+  const nn::Var logits = model(s, slice(tokens, {.axis = 1, .end = model.context}));
+  return mean(softmax_cross_entropy(logits, slice(tokens, {.axis = 1, .begin = 1})));
+}
+
+double megabytes(const giro::TrainState& state, const std::string& collection) {
+  double bytes = 0;
+  for (const giro::Leaf& leaf : state.flatten(collection)) bytes += static_cast<double>(leaf.value.bytes());
+  return bytes / 1e6;
+}
+
+// Returns the exit code.
+int run(const Arguments& args) {
+  giro::World world;
+  const giro::Discovery discovery = giro::discover_devices();
+  const giro::DeviceContext context =
+      args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);
+  const giro::Device device = context.device();
+  if (args.device == "auto" && device.is_cpu() && world.is_primary()) {
+    std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
+  }
+  const giro::Precision precision = giro::parse_precision(args.dtype);
+  const auto partitioner = make_partitioner(args.partition, world, device);
+  const Gpt2& model = args.model;
+  const bool are_bytes = args.bytes_per_token == 1;
+
+  // 1. Windows of the files, which stay on disk: a thread reads the next batches.
+  auto train_data =
+      windows(args, 0, 0.95).shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).prefetch(2);
+  auto held_out = windows(args, 0.95, 1);
+  const std::int64_t ranks = world.size();
+  const std::int64_t held_out_batch = std::min(args.batch, held_out.num_rows() / ranks * ranks);
+  if (held_out_batch == 0) throw giro::Error(giro::ErrorCode::invalid_argument, "too little text to validate with");
+  auto valid_data = held_out.batch(held_out_batch, true).partition(partitioner);
+
+  // 2. The state. Matrices decay, biases and scales do not.
+  const auto optimizer = giro::optim::accumulate(args.accumulate,
+      giro::optim::clip_by_global_norm(
+          1, giro::optim::adamw(
+                 giro::optim::warmup_cosine(args.learning_rate, args.warmup,
+                     std::max<std::int64_t>(args.steps / args.accumulate - args.warmup, 1), 0, args.learning_rate / 10),
+                 {.b2 = 0.95, .weight_decay = args.weight_decay, .decay_mask = [](const std::string& path) {
+                    return path.ends_with("kernel") || path.ends_with("embedding");
+                  }})));
+  auto state = giro::TrainState::create([&](nn::Scope s, const giro::Batch& batch) { return loss_of(model, s, batch); },
+      optimizer,
+      {.inputs = train_data.spec(),
+          .seed = args.seed,
+          .context = context,
+          .partitioner = partitioner,
+          .precision = precision});
+  if (!args.load.empty()) hugging_face::load(args.load, state);
+
+  // 3. The steps.
+  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    auto loss = state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
+    state.apply_gradients();
+    return giro::logs().add_metric("loss", loss);
+  });
+  auto silent_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
+    state.apply_gradients();
+    return giro::Logs();
+  });
+  auto valid_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
+    return giro::logs().add_metric("loss", loss_of(model, state.params(), batch));
+  });
+
+  std::optional<Generator> generator;
+  const auto generate = [&](const giro::TrainState& state, std::int64_t count) {
+    if (!generator) generator.emplace(model, context, precision);
+    generator->set_params(state);
+    const std::vector<std::int32_t> prompt(args.prompt.begin(), args.prompt.end());
+    return text_of((*generator)(prompt, count, args.temperature, args.seed), are_bytes);
+  };
+
+  // 4. What it takes.
+  std::int64_t parameters = 0;
+  for (const giro::Leaf& leaf : state.flatten("params")) parameters += leaf.value.count();
+  const std::int64_t tokens = args.batch * model.context;
+  // Kaplan et al., "Scaling laws for neural language models", 2020, with the products of attention.
+  const double flops_of_token = 6.0 * static_cast<double>(parameters - model.context * model.width) +
+                                12.0 * static_cast<double>(model.layers * model.width * model.context);
+  const double peak = product_speed(context, precision) * world.size();
+  if (world.is_primary()) {
+    const giro::Program program = train_step.program(state, *train_data.begin());
+    std::printf(
+        "%lld parameters; %lld tokens a step; on each rank parameters of %.0f MB, gradients %.0f MB, the "
+        "optimizer %.0f MB, temporaries of a step %.0f MB\n",
+        static_cast<long long>(parameters), static_cast<long long>(tokens), megabytes(state, "params"),
+        megabytes(state, "grads"), megabytes(state, "opt_state"), static_cast<double>(program.memory()) / 1e6);
+  }
+
+  // 5. The loop.
+  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
+  const giro::Schedule logging = every_or_never(args.log_every) | giro::last();
+  const giro::Schedule saving =
+      args.checkpoint_every == 0 ? giro::never() : giro::every(args.checkpoint_every) | giro::last();
+  auto validate = giro::inner_loop("valid",
+      [&](giro::TrainState& state) {
+        return giro::loop(std::move(state), valid_data, {{giro::every(1), valid_step}}, {.stop = giro::at(50)});
+      },
+      {.aggregation = "mean"});
+  std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
+      {logging, train_step},
+      {!logging, silent_step},
+      {every_or_never(args.validate_every), validate.leaves_state_alone()},
+      {saving, giro::backup_and_restore(logdir + "/model")},
+      {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
+  };
+  if (world.is_primary()) {
+    tasks.emplace_back(args.sample_every == 0 ? giro::never() : giro::every_end(args.sample_every),
+        [&](const giro::TrainState& state) {
+          std::printf("\n%s\n", generate(state, std::min<std::int64_t>(200, model.context - 1)).c_str());
+        });
+  }
+  auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
+  if (trained.interrupted != 0) {
+    if (!world.is_primary()) return 128 + trained.interrupted;
+    std::printf("stopped after %lld steps", static_cast<long long>(trained.elapsed.steps));
+    if (args.checkpoint_every > 0) std::printf(": go on with --resume --logdir %s", logdir.c_str());
+    std::printf("\n");
+    return 128 + trained.interrupted;
+  }
+  const double seconds = trained.elapsed.time();
+
+  // 6. The files and the result.
+  if (!world.is_primary()) return 0;
+  if (!args.save.empty()) hugging_face::save(args.save, trained.state);
+  if (args.generate > 0) std::printf("%s\n", generate(trained.state, args.generate).c_str());
+  trained.history.write_csv(logdir + "/history.csv");
+  giro::write_curves(trained.history, {"loss"}, logdir + "/curves.svg");
+  const auto [losses] = trained.history.collect("loss");
+  const double tokens_per_second = static_cast<double>(trained.elapsed.steps * tokens) / seconds;
+  const nlohmann::ordered_json result{{"parameters", parameters}, {"dtype", args.dtype}, {"device", to_string(device)},
+      {"ranks", world.size()}, {"logdir", logdir}, {"steps", trained.elapsed.steps},
+      {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()}, {"train_seconds", seconds},
+      {"tokens_per_second", tokens_per_second}, {"share_of_peak", tokens_per_second * flops_of_token / peak}};
+  std::printf("result: %s\n", result.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("Trains GPT-2 on text or on files of tokens, and generates.");
+  const auto count = CLI::Range(1, 1'000'000'000), at_least_0 = CLI::Range(0, 1'000'000'000);
+  app.add_option("--data", args.data, "files of text, or of tokens")->required();
+  app.add_option("--bytes-per-token", args.bytes_per_token, "1: the files hold text; 2 or 4: ids, little-endian")
+      ->check(CLI::IsMember({1, 2, 4}))
+      ->capture_default_str();
+  app.add_option("--vocabulary", args.model.vocabulary, "number of ids; 50257 for GPT-2's")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("--layers", args.model.layers, "transformer blocks")->check(count)->capture_default_str();
+  app.add_option("--heads", args.model.heads, "of attention")->check(count)->capture_default_str();
+  app.add_option("--width", args.model.width, "features of a token")->check(count)->capture_default_str();
+  app.add_option("--context", args.model.context, "tokens that the model sees at once")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("--dropout", args.model.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
+  app.add_flag("--remat", args.model.remat, "compute each block again in the backward pass, to save memory");
+  app.add_option("--batch", args.batch, "windows a step, of all ranks together")->check(count)->capture_default_str();
+  app.add_option("--accumulate", args.accumulate, "steps for each update of the parameters")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("--steps", args.steps, "steps to train")->check(count)->capture_default_str();
+  app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
+  app.add_option("--warmup", args.warmup, "updates in which it rises")->check(at_least_0)->capture_default_str();
+  app.add_option("--weight-decay", args.weight_decay, "of matrices")->capture_default_str();
+  app.add_option("--dtype", args.dtype, "what the model is computed in, with f32 parameters")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
+      ->capture_default_str();
+  app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
+  app.add_option("--partition", args.partition,
+         "data: each rank has an even part of each batch; zero: and of the optimizer's moments; single; auto")
+      ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
+      ->capture_default_str();
+  app.add_option("--log-every", args.log_every, "steps between two losses")->check(at_least_0)->capture_default_str();
+  app.add_option("--validate-every", args.validate_every, "steps between two losses of the last 5 % of each file")
+      ->check(at_least_0)
+      ->capture_default_str();
+  app.add_option("--sample-every", args.sample_every, "steps between two generated texts")
+      ->check(at_least_0)
+      ->capture_default_str();
+  app.add_option("--checkpoint-every", args.checkpoint_every, "steps between two checkpoints; 0: none")
+      ->check(at_least_0)
+      ->capture_default_str();
+  app.add_option("--generate", args.generate, "tokens to generate at the end")->check(at_least_0);
+  app.add_option("--prompt", args.prompt, "text that generated texts continue, for text as data");
+  app.add_option("--temperature", args.temperature, "of generated texts; 0: always the likeliest token")
+      ->capture_default_str();
+  app.add_option("--load", args.load, "weights to begin with: Hugging Face's model.safetensors of GPT-2");
+  app.add_option("--save", args.save, "where to write the weights, as Hugging Face's");
+  app.add_option("--seed", args.seed, "of initial parameters and the order of windows")->capture_default_str();
+  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
+  app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
+  try {
+    app.parse(argc, argv);
+    return run(args);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpt2: %s\n", error.what());
+    return 2;
+  }
+}

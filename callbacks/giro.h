@@ -71,6 +71,7 @@
 #include <giro/kernels/sort.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
+#include <giro/loop/data/cifar.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/data/row_source.h>
 #include <giro/loop/data/tokens.h>

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds giro, and trains a ResNet-18: on random images, unless --data names CIFAR-10's folder.
+# Takes the sample's own options (--help).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+"$root/cmake/install_dependencies.sh"
+"$root/cmake/build.sh" build resnet --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
+exec "$root/build/samples/resnet" "$@"

@@ -1,0 +1,166 @@
+// Trains a ResNet-18 on CIFAR-10, with augmentation on the device and an average of the weights. Run it with
+// samples/resnet.sh.
+
+#include <giro/giro.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "model.h"
+
+namespace nn = giro::nn;
+
+namespace {
+
+struct Arguments {
+  std::string data, dtype = "f32", device = "auto", partition = "auto", logdir;
+  std::int64_t batch = 128, steps = 2'000, features = 64, evaluate_every = 500, checkpoint_every = 500;
+  double learning_rate = 0.1, ema = 0.99;
+  std::uint64_t seed = 0;
+  bool resume = false;
+};
+
+giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every_end(steps); }
+
+// Images without meaning, of CIFAR-10's shape.
+giro::Dataset random_images(std::int64_t count, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::vector<std::uint8_t> images(static_cast<std::size_t>(count * 32 * 32 * 3)), labels;
+  for (std::uint8_t& value : images) value = static_cast<std::uint8_t>(engine());
+  for (std::int64_t i = 0; i < count; ++i) labels.push_back(static_cast<std::uint8_t>(engine() % 10));
+  return giro::Dataset({{"image", giro::HostArray(std::move(images), {count, 32, 32, 3})}, {"label", labels}});
+}
+
+giro::Dataset images(const Arguments& args, const std::string& split) {
+  if (args.data.empty()) return random_images(split == "train" ? 2'048 : 512, split == "train" ? 1 : 2);
+  return giro::data::cifar10(split, {.dir = args.data});
+}
+
+// Returns the exit code.
+int train(const Arguments& args) {
+  giro::World world;
+  const giro::Discovery discovery = giro::discover_devices();
+  const giro::Device device = args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);
+  if (args.device == "auto" && device.is_cpu() && world.is_primary()) {
+    std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
+  }
+  if (args.data.empty() && world.is_primary()) std::printf("random images: name CIFAR-10's folder with --data\n");
+  const auto partitioner = args.partition == "single" || (args.partition == "auto" && world.size() == 1)
+                               ? nullptr
+                               : giro::data_parallel(world, device);
+
+  auto train_data =
+      images(args, "train").shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).to(device);
+  auto test_rows = images(args, "test");
+  const std::int64_t test_batch = std::min<std::int64_t>(500, test_rows.num_rows()) / world.size() * world.size();
+  auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
+
+  const ResNet18 network{.features = args.features, .synchronized = world.size() > 1};
+  const auto model = [&](nn::Scope s, const nn::Var& image) {
+    const nn::Var seen = s.training() ? augmented(s, image) : image;
+    return network(s, (cast(seen, giro::DType::f32) - 120) / 64);
+  };
+  const auto decays = [](const std::string& path) { return path.ends_with("kernel"); };
+  const auto optimizer = giro::optim::ema(args.ema,
+      giro::optim::sgd(giro::optim::warmup_cosine(args.learning_rate, args.steps / 20, args.steps - args.steps / 20),
+          {.momentum = 0.9, .nesterov = true, .weight_decay = 5e-4, .decay_mask = decays}));
+  auto state = giro::TrainState::create(model, optimizer,
+      {.inputs = train_data.spec(),
+          .seed = args.seed,
+          .context = device,
+          .partitioner = partitioner,
+          .precision = giro::parse_precision(args.dtype)});
+
+  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    auto [loss, logits] = state.value_and_grad([&](auto& params) {
+      auto logits = model(params, batch["image"]);
+      return std::pair{mean(softmax_cross_entropy(logits, batch["label"])), logits};
+    });
+    state.apply_gradients();
+    return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
+  });
+  auto test_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
+    auto logits = model(state.ema_params(), batch["image"]);
+    return giro::logs()
+        .add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])))
+        .add_metric("accuracy", accuracy(logits, batch["label"]));
+  });
+  const auto test = [&](giro::TrainState& state) {
+    return giro::loop(std::move(state), test_data, {{giro::every(1), test_step}});
+  };
+
+  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
+  const giro::Schedule saving =
+      args.checkpoint_every == 0 ? giro::never() : giro::every(args.checkpoint_every) | giro::last();
+  auto trained = giro::loop(std::move(state), train_data,
+      {
+          {giro::every(1), train_step},
+          {every_or_never(args.evaluate_every),
+              giro::inner_loop("test", test, {.aggregation = "mean"}).leaves_state_alone()},
+          {saving, giro::backup_and_restore(logdir + "/model")},
+          {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
+      },
+      {.stop = giro::at(args.steps)});
+  if (trained.interrupted != 0) {
+    if (!world.is_primary()) return 128 + trained.interrupted;
+    std::printf("stopped after %lld steps", static_cast<long long>(trained.elapsed.steps));
+    if (args.checkpoint_every > 0) std::printf(": go on with --resume --logdir %s", logdir.c_str());
+    std::printf("\n");
+    return 128 + trained.interrupted;
+  }
+  const double seconds = trained.elapsed.time();
+  const auto tested = giro::aggregate(test(trained.state).history, "mean");
+
+  if (!world.is_primary()) return 0;
+  trained.history.write_csv(logdir + "/history.csv");
+  giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
+  const auto [losses] = trained.history.collect("loss");
+  const nlohmann::ordered_json result{{"dtype", args.dtype}, {"device", to_string(device)}, {"ranks", world.size()},
+      {"logdir", logdir}, {"steps", trained.elapsed.steps}, {"train_loss_first", losses.front()},
+      {"train_loss_last", losses.back()}, {"test_loss", tested.entry_value("loss")},
+      {"test_accuracy", tested.entry_value("accuracy")}, {"train_seconds", seconds},
+      {"images_per_second", static_cast<double>(trained.elapsed.steps * args.batch) / seconds}};
+  std::printf("result: %s\n", result.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("Trains a ResNet-18 on CIFAR-10.");
+  const auto count = CLI::Range(1, 1'000'000'000), at_least_0 = CLI::Range(0, 1'000'000'000);
+  app.add_option("--data", args.data, "folder with CIFAR-10's binary version; without it, random images");
+  app.add_option("--features", args.features, "of the first stage")->check(count)->capture_default_str();
+  app.add_option("--batch", args.batch, "images a step, of all ranks together")->check(count)->capture_default_str();
+  app.add_option("--steps", args.steps, "steps to train")->check(count)->capture_default_str();
+  app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
+  app.add_option("--ema", args.ema, "what the average of the weights keeps in each step")->capture_default_str();
+  app.add_option("--dtype", args.dtype, "what the model is computed in, with f32 parameters")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
+      ->capture_default_str();
+  app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
+  app.add_option("--partition", args.partition, "data: each rank has an even part of each batch; single; auto")
+      ->check(CLI::IsMember({"auto", "data", "single"}))
+      ->capture_default_str();
+  app.add_option("--evaluate-every", args.evaluate_every, "steps between two tests of the average; 0: at the end only")
+      ->check(at_least_0)
+      ->capture_default_str();
+  app.add_option("--checkpoint-every", args.checkpoint_every, "steps between two checkpoints; 0: none")
+      ->check(at_least_0)
+      ->capture_default_str();
+  app.add_option("--seed", args.seed, "of initial parameters, batch order and augmentation")->capture_default_str();
+  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
+  app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
+  try {
+    app.parse(argc, argv);
+    return train(args);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "resnet: %s\n", error.what());
+    return 2;
+  }
+}

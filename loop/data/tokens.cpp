@@ -41,7 +41,8 @@ class Windows final : public RowSource {
     if (num_rows() == 0) {
       refuse(fmt::format("{} {} fewer than {} tokens{}", paths.front(),
                          paths.size() == 1 ? "has" : fmt::format("and {} more have each", paths.size() - 1),
-                         context_ + 1, options.begin > 0 || options.end < 1 ? " in the part asked for" : ""));
+                         static_cast<std::uint64_t>(context_) + 1,
+                         options.begin > 0 || options.end < 1 ? " in the part asked for" : ""));
     }
   }
 

@@ -1,9 +1,11 @@
-"""A virtual environment with packages from PyPI, for tests of what Python reads."""
+"""The Pythons of tests: a virtual environment with packages from PyPI, and one with PyTorch, which is Debian's."""
 
 import shutil
 import subprocess
 import sys
 import time
+
+DEBIAN_PYTHON = "/usr/bin/python3"
 
 
 def make(venv, packages, seconds=60):
@@ -25,3 +27,15 @@ def make(venv, packages, seconds=60):
             print(f"skipped: no environment with {' and '.join(packages)}: {said[-1] if said else error}")
             return None
     return python
+
+
+def with_torch():
+    """A Python that has PyTorch: this one, or that of Debian's python3-torch. None, having said so, where neither has."""
+    for python in (sys.executable, DEBIAN_PYTHON):
+        try:
+            if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+                return python
+        except OSError:
+            pass
+    print(f"skipped: neither {sys.executable} nor {DEBIAN_PYTHON} has a module torch (package python3-torch)")
+    return None

@@ -3,6 +3,7 @@
 #include <giro/giro.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -18,13 +19,13 @@ namespace {
 struct Arguments {
   Gpt2 model{.vocabulary = 256};
   std::vector<std::string> data;
-  int bytes_per_token = 1;
+  int bytes_per_token = 1, accumulate = 1;
   std::string dtype = "f32", device = "auto", partition = "auto", logdir, load, save, prompt = "\n";
-  std::int64_t batch = 4, accumulate = 1, steps = 1'000, warmup = 100, log_every = 10, validate_every = 250,
-               sample_every = 250, checkpoint_every = 250, generate = 0;
+  std::int64_t batch = 4, steps = 1'000, warmup = 100, log_every = 10, validate_every = 250, sample_every = 250,
+               checkpoint_every = 250, generate = 0;
   double learning_rate = 6e-4, weight_decay = 0.1, temperature = 0.8;
   std::uint64_t seed = 0;
-  bool resume = false;
+  bool resume = false, program = false;
 };
 
 giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
@@ -39,12 +40,37 @@ std::shared_ptr<const giro::Partitioner> make_partitioner(
   return name == "zero" ? giro::zero_data_parallel(world, device) : giro::data_parallel(world, device);
 }
 
+// The bytes of the prompt as ids, of which a text of `count` tokens more has to fit the model's context.
+std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
+  const auto refuse = [](const std::string& what) {
+    throw giro::Error(giro::ErrorCode::invalid_argument, "--prompt: " + what);
+  };
+  std::vector<std::int32_t> ids;
+  for (const char c : args.prompt) ids.push_back(static_cast<unsigned char>(c));
+  if (ids.empty()) refuse("it is empty, expected at least one byte");
+  const std::int32_t largest = *std::max_element(ids.begin(), ids.end());
+  if (largest >= args.model.vocabulary) {
+    refuse("its byte " + std::to_string(largest) + " is no id of a vocabulary of " +
+           std::to_string(args.model.vocabulary));
+  }
+  const std::int64_t length = static_cast<std::int64_t>(ids.size()) + count;
+  if (length > args.model.context) {
+    refuse("with " + std::to_string(count) + " tokens to generate it has " + std::to_string(length) +
+           ", expected at most " + std::to_string(args.model.context) + ", the context");
+  }
+  return ids;
+}
+
 // Text for bytes, or else numbers.
-std::string text_of(const std::vector<std::int32_t>& ids, bool are_bytes) {
-  std::string text;
-  for (const std::int32_t id : ids)
-    text += are_bytes ? std::string(1, static_cast<char>(id)) : std::to_string(id) + " ";
-  return text;
+void print_tokens(const std::vector<std::int32_t>& ids, bool are_bytes) {
+  for (const std::int32_t id : ids) {
+    if (are_bytes) {
+      std::putchar(id);
+    } else {
+      std::printf("%d ", id);
+    }
+  }
+  std::putchar('\n');
 }
 
 giro::Dataset windows(const Arguments& args, double begin, double end) {
@@ -81,7 +107,8 @@ int run(const Arguments& args) {
   const giro::Precision precision = giro::parse_precision(args.dtype);
   const auto partitioner = make_partitioner(args.partition, world, device);
   const Gpt2& model = args.model;
-  const bool are_bytes = args.bytes_per_token == 1;
+  std::vector<std::int32_t> prompt;
+  if (args.generate > 0 || args.sample_every > 0) prompt = ids_of_prompt(args, args.generate);
 
   // 1. Windows of the files, which stay on disk: a thread reads the next batches.
   auto train_data =
@@ -129,8 +156,7 @@ int run(const Arguments& args) {
   const auto generate = [&](const giro::TrainState& state, std::int64_t count) {
     if (!generator) generator.emplace(model, context, precision);
     generator->set_params(state);
-    const std::vector<std::int32_t> prompt(args.prompt.begin(), args.prompt.end());
-    return text_of((*generator)(prompt, count, args.temperature, args.seed), are_bytes);
+    print_tokens((*generator)(prompt, count, args.temperature, args.seed), args.bytes_per_token == 1);
   };
 
   // 4. What it takes.
@@ -149,6 +175,11 @@ int run(const Arguments& args) {
         static_cast<long long>(parameters), static_cast<long long>(tokens), megabytes(state, "params"),
         megabytes(state, "grads"), megabytes(state, "opt_state"), static_cast<double>(program.memory()) / 1e6);
   }
+  if (args.program) {
+    const giro::Program program = train_step.profile(state, *train_data.begin());
+    if (world.is_primary()) std::fputs(program.text().c_str(), stdout);
+    return 0;
+  }
 
   // 5. The loop.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
@@ -166,13 +197,13 @@ int run(const Arguments& args) {
       {every_or_never(args.validate_every), validate.leaves_state_alone()},
       {saving, giro::backup_and_restore(logdir + "/model")},
       {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
+      {args.sample_every == 0 ? giro::never() : giro::every_end(args.sample_every),
+          [&](const giro::TrainState& state) {
+            if (!world.is_primary()) return;
+            std::printf("\n");
+            generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
+          }},
   };
-  if (world.is_primary()) {
-    tasks.emplace_back(args.sample_every == 0 ? giro::never() : giro::every_end(args.sample_every),
-        [&](const giro::TrainState& state) {
-          std::printf("\n%s\n", generate(state, std::min<std::int64_t>(200, model.context - 1)).c_str());
-        });
-  }
   auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
     if (!world.is_primary()) return 128 + trained.interrupted;
@@ -186,7 +217,7 @@ int run(const Arguments& args) {
   // 6. The files and the result.
   if (!world.is_primary()) return 0;
   if (!args.save.empty()) hugging_face::save(args.save, trained.state);
-  if (args.generate > 0) std::printf("%s\n", generate(trained.state, args.generate).c_str());
+  if (args.generate > 0) generate(trained.state, args.generate);
   trained.history.write_csv(logdir + "/history.csv");
   giro::write_curves(trained.history, {"loss"}, logdir + "/curves.svg");
   const auto [losses] = trained.history.collect("loss");
@@ -255,6 +286,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", args.seed, "of initial parameters and the order of windows")->capture_default_str();
   app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
   app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
+  app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
   try {
     app.parse(argc, argv);
     return run(args);

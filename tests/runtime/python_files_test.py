@@ -16,14 +16,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import python_environment
 
 PACKAGES = ["safetensors>=0.8", "numpy"]
-DEBIAN_PYTHON = "/usr/bin/python3"
-
-
-def has_torch():
-    try:
-        return subprocess.run([DEBIAN_PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
 
 
 def main(venv, programs):
@@ -32,11 +24,11 @@ def main(venv, programs):
         return 77
     cases = pathlib.Path(__file__).parent / "python_files"
     status = subprocess.run([python, cases / "exchange.py", *programs], check=False).returncode
-    if not has_torch():
-        print(f"skipped: the exchange with PyTorch: {DEBIAN_PYTHON} has no module torch (package python3-torch)")
+    torch_python = python_environment.with_torch()
+    if torch_python is None:
         return status
     (packages,) = venv.glob("lib/python3*/site-packages")
-    torch = [DEBIAN_PYTHON, cases / "torch_exchange.py", packages, programs[0]]
+    torch = [torch_python, cases / "torch_exchange.py", packages, programs[0]]
     return status or subprocess.run(torch, check=False).returncode
 
 

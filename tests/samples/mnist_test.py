@@ -5,8 +5,6 @@ usage: mnist_test.py runs SAMPLE       on a small data set made here: bad input,
        mnist_test.py accuracy SAMPLE   on the data the sample takes by default; exit code 77 where it is not there
 """
 
-import csv
-import json
 import os
 import pathlib
 import random
@@ -18,6 +16,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+from sample_runs import history, kill_and_go_on, last_checkpoint, result_of
 
 SIDE, CLASSES, TRAIN_ROWS, TEST_ROWS = 12, 10, 400, 100
 # Steps of 32 images, and the accuracy on the test images that training has to reach from any seed.
@@ -43,17 +43,6 @@ def write_split(folder, prefix, rows, generator):
             images += bytes(generator.randrange(low, high) for _ in range(SIDE))
     (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, rows, SIDE, SIDE) + images)
     (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, rows) + labels)
-
-
-def history(logdir):
-    """What was logged, by column, without the time that it took."""
-    with open(logdir / "history.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: [row[name] for row in rows] for name in rows[0] if name != "time"}
-
-
-def result_of(result):
-    return json.loads(result.stdout.splitlines()[-1].removeprefix("result: "))
 
 
 class Runs(unittest.TestCase):
@@ -184,27 +173,14 @@ class Runs(unittest.TestCase):
         whole, whole_result = self.train("whole", "--steps", steps)
         life = (time.monotonic() - begin) / 6  # at most, so that it takes several
         options = ["--data", self.data, "--logdir", self.folder / "killed", "--steps", steps, "--resume"]
-        generator = random.Random()
-        killed = 0
-        while killed < kills:
-            process = subprocess.Popen([sample, "--device", "cpu", *map(str, options)], stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.PIPE, text=True)
-            try:
-                _, errors = process.communicate(timeout=generator.uniform(0.01, life))
-                self.assertEqual((process.returncode, errors), (0, ""))
-                break  # it was over first
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                killed += 1
+        killed = kill_and_go_on([sample, "--device", "cpu", *options], kills, life, random.Random())
         self.assertGreater(killed, 3)
         result = run(*options)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         for name in ("steps", "test_accuracy", "test_loss"):
             self.assertEqual(result_of(result)[name], result_of(whole_result)[name])
         self.assertEqual(history(self.folder / "killed"), history(whole))
-        last = f"model/checkpoint_{steps:010}/state.safetensors"
-        self.assertEqual((self.folder / "killed" / last).read_bytes(), (whole / last).read_bytes())
+        self.assertEqual(last_checkpoint(self.folder / "killed", steps), last_checkpoint(whole, steps))
 
     def test_the_seed_decides_the_run(self):
         for model in ("linear", "cnn"):

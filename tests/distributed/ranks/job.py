@@ -78,6 +78,7 @@ class Job:
         if left:
             self.kill()
         self._reader.join()
+        self.process.stdout.close()
         return status, seconds, left
 
 

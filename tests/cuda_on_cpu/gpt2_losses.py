@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Trains the GPT-2 sample on the CPU and on the emulated GPU, on one rank and on two, and compares all losses.
+
+usage: gpt2_losses.py PRELOAD SAMPLE [MPIRUN...]
+
+PRELOAD: the emulation, for LD_PRELOAD. SAMPLE: the executable.
+"""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "samples"))
+from sample_runs import command_of, history
+
+DEFAULTS = {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-2,
+            "warmup": 5, "log_every": 1, "validate_every": 10, "sample_every": 15, "checkpoint_every": 0}
+# Relative: some units of f32 after 20 steps; half a unit of bf16.
+TOLERANCES = {"f32": 2e-6, "bf16": 2**-8}
+
+
+def losses(sample, logdir, launcher=(), preload=None, **options):
+    """Those of training, then of validation. None for a dtype that the device does not compute in."""
+    command = command_of(sample, {**DEFAULTS, "logdir": logdir}, options)
+    if preload:
+        command = ["env", f"LD_PRELOAD={preload}", *command]  # not of mpirun, which has no GPU to use
+    result = subprocess.run([*launcher, *command], capture_output=True, text=True, errors="replace", check=False)
+    if "cpu does not compute in" in result.stderr:
+        return None
+    if result.returncode != 0:
+        raise SystemExit(f"{logdir.name}: exit status {result.returncode}\n{result.stdout}{result.stderr}")
+    columns = history(logdir)
+    return [float(loss) for name in columns if "loss" in name for loss in columns[name] if loss]
+
+
+def main(preload, sample, *mpirun):
+    failed = False
+
+    def compare(name, found, expected, tolerance):
+        nonlocal failed
+        worst = max(abs(a - b) / b for a, b in zip(found, expected))
+        # Each by itself: max() passes over a NaN.
+        good = len(found) == len(expected) and all(abs(a - b) <= tolerance * b for a, b in zip(found, expected))
+        print(f"{name}: {len(found)} losses differ by {worst:.1e} at most: {'ok' if good else 'WRONG'}", flush=True)
+        failed = failed or not good
+
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent)
+        generator = random.Random(0)
+        words = "loss step batch graph stream tensor".split()
+        (folder / "text").write_text(" ".join(generator.choice(words) for _ in range(400)), encoding="ascii")
+
+        def train(name, **options):
+            return losses(sample, folder / name, data=folder / "text", **options)
+
+        whole = train("cpu", device="cpu")
+        for dtype, tolerance in TOLERANCES.items():
+            expected = whole if dtype == "f32" else train(f"cpu_{dtype}", device="cpu", dtype=dtype)
+            if expected is None:
+                print(f"this CPU does not compute in {dtype}: compared with f32")
+                expected, tolerance = whole, 2**-6
+            compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected, tolerance)
+        for partition in ("data", "zero") if mpirun else ():
+            found = train(partition, device="cuda", partition=partition, preload=preload, launcher=(*mpirun, "-n", "2"))
+            compare(f"2 ranks, {partition}", found, whole, TOLERANCES["f32"])
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Runs the GPT-2 sample's binary as a user would, with a small model: bad input, and runs that are killed and go on.
+
+usage: gpt2_runs_test.py SAMPLE [MPIRUN...]
+"""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from sample_runs import command_of, history, kill_and_go_on, last_checkpoint, result_of
+
+DEFAULTS = {"device": "cpu", "layers": 2, "heads": 2, "width": 32, "context": 16}
+TEXT = ("a text to learn from, over and over; " * 100).encode()
+
+sample = mpirun = None
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.text = self.folder / "text"
+        self.text.write_bytes(TEXT)
+        self.before = self.files()
+
+    def files(self):
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+    def command(self, logdir, **options):
+        return command_of(sample, {**DEFAULTS, "data": self.text, "logdir": self.folder / logdir}, options)
+
+    def runs(self, command):
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        self.assertEqual(result.returncode, 0, result)
+        return result
+
+    def refuses(self, words, **options):
+        result = subprocess.run(self.command("log", **options), capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stdout), (2, ""), "it had begun to train")
+        self.assertTrue(result.stderr.startswith("gpt2: "), result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for word in words:
+            self.assertIn(str(word), result.stderr)
+        self.assertEqual(self.files(), self.before)
+
+    def test_prompts_that_the_model_cannot_continue(self):
+        self.refuses(["--prompt", "40 tokens", "41", "at most 16"], generate=40)
+        self.refuses(["--prompt", "17", "at most 16"], prompt=17 * "a")
+        self.refuses(["--prompt", "empty"], prompt="")
+        self.refuses(["--prompt", "byte 195", "vocabulary of 128"], prompt="\u00e9", vocabulary=128)
+
+    def test_data_that_cannot_be_trained_on(self):
+        self.refuses([self.folder / "nowhere"], data=self.folder / "nowhere")
+        self.refuses([self.text, "fewer than 9001 tokens"], context=9000)
+        self.refuses(["batch", "1000"], batch=1000)
+        self.refuses([self.text, "expected an id below 100"], vocabulary=100, sample_every=0)
+
+    def test_a_file_that_holds_no_such_model(self):
+        self.text.with_name("other").write_bytes(TEXT)
+        self.before = self.files()
+        self.refuses([self.folder / "other"], load=self.folder / "other")
+
+    def test_the_program_of_a_layer(self):
+        def nodes(layers):
+            result = self.runs(self.command("log", layers=layers, program=True))
+            return int(result.stdout.split("\ntotal of ")[1].split(" ops")[0])
+
+        two, three = nodes(2), nodes(3)
+        print(f"{two} ops with 2 layers, {three} with 3")
+        self.assertLessEqual(three - two, 30)
+
+    def test_text_that_is_generated(self):
+        """As much as the context has room for, while it trains and in the end."""
+        result = self.runs(self.command("log", steps=6, sample_every=3, prompt="a text", temperature=0, generate=10,
+                                        checkpoint_every=0))
+        self.assertEqual(result_of(result)["steps"], 6)
+
+    def test_a_run_that_is_over_stays_as_it_is(self):
+        first = self.runs(self.command("log", steps=10))
+        columns = history(self.folder / "log")
+        again = self.runs(self.command("log", steps=10, resume=True))
+        self.assertEqual(history(self.folder / "log"), columns)
+        for name in ("steps", "train_loss_first", "train_loss_last"):
+            self.assertEqual(result_of(again)[name], result_of(first)[name])
+
+    def check_kills(self, steps, kills, *launcher, **more):
+        options = {"steps": steps, "checkpoint_every": 5, "log_every": 1, "validate_every": 50, "sample_every": 0, **more}
+        begin = time.monotonic()
+        whole = self.runs([*launcher, *self.command("whole", **options)])
+        seconds = (time.monotonic() - begin) / 3  # at most, so that it takes several
+        command = [*launcher, *self.command("killed", **options, resume=True)]
+        killed = kill_and_go_on(command, kills, seconds, random.Random())
+        kept = [path.name[-10:] for path in (self.folder / "killed" / "model").glob("checkpoint_" + 10 * "[0-9]")]
+        print(f"{steps} steps, killed {killed} times; step {int(max(kept, default=0))} was saved by then")
+        result = self.runs(command)
+        self.assertGreaterEqual(killed, 3)
+        for name in ("ranks", "steps", "train_loss_first", "train_loss_last"):
+            self.assertEqual(result_of(result)[name], result_of(whole)[name], name)
+        columns = history(self.folder / "whole")
+        self.assertEqual(columns["steps"], [str(step) for step in range(steps)])
+        self.assertEqual(history(self.folder / "killed"), columns)
+        self.assertEqual(last_checkpoint(self.folder / "killed", steps), last_checkpoint(self.folder / "whole", steps))
+
+    def test_a_run_that_is_killed_goes_on(self):
+        self.check_kills(1000, 8, dropout=0.1, accumulate=3)
+
+    def test_a_run_of_two_ranks_that_is_killed_goes_on(self):
+        if not mpirun:
+            self.skipTest("no mpirun")
+        self.check_kills(400, 5, *mpirun, "-n", "2", partition="zero")
+
+
+if __name__ == "__main__":
+    sample, mpirun = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    unittest.main(argv=[sys.argv[0]])

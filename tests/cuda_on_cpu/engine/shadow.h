@@ -2,11 +2,13 @@
 
 // What the checks remember about a piece of memory: which bytes have been written, and the last accesses to each word.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace giro::simt {
@@ -24,41 +26,44 @@ struct Access {
   std::uint8_t bytes = 0;
 };
 
-// The accesses to a word or a page. Mostly there are at most two, which are stored in place.
-class Accesses {
+// The accesses to a word or a page. Mostly there are at most two, which are stored in place. It fills a cache line,
+// since most of the time that a check takes goes to fetching it.
+class alignas(64) Accesses {
  public:
   Accesses() = default;
-  Accesses(const Accesses& other)
-      : few_(other.few_),
-        few_count_(other.few_count_),
-        many_(other.many_ ? std::make_unique<std::vector<Access>>(*other.many_) : nullptr) {}
-  Accesses(Accesses&&) noexcept = default;
-  Accesses& operator=(Accesses&&) noexcept = default;
+  Accesses(const Accesses& other) {
+    for (std::uint32_t i = 0; i < other.size_; ++i) push_back(other.begin()[i]);
+  }
+  Accesses(Accesses&& other) noexcept { *this = std::move(other); }
+  Accesses& operator=(Accesses&& other) noexcept {
+    few_ = other.few_;
+    many_ = std::move(other.many_);
+    size_ = std::exchange(other.size_, 0);
+    capacity_ = std::exchange(other.capacity_, kFew);
+    return *this;
+  }
 
-  Access* begin() { return many_ ? many_->data() : few_.data(); }
-  Access* end() { return begin() + size(); }
-  std::size_t size() const { return many_ ? many_->size() : few_count_; }
+  const Access* begin() const { return many_ ? many_.get() : few_.data(); }
+  Access* begin() { return many_ ? many_.get() : few_.data(); }
+  Access* end() { return begin() + size_; }
 
   void push_back(const Access& access) {
-    if (!many_ && few_count_ < few_.size()) {
-      few_[few_count_++] = access;
-      return;
+    if (size_ == capacity_) {
+      auto more = std::make_unique<Access[]>(2 * capacity_);
+      std::copy(begin(), end(), more.get());
+      many_ = std::move(more);
+      capacity_ *= 2;
     }
-    if (!many_) many_ = std::make_unique<std::vector<Access>>(few_.begin(), few_.end());
-    many_->push_back(access);
+    begin()[size_++] = access;
   }
-  void keep_first(std::size_t count) {
-    if (many_) {
-      many_->resize(count);
-    } else {
-      few_count_ = count;
-    }
-  }
+  void keep_first(std::size_t count) { size_ = static_cast<std::uint32_t>(count); }
 
  private:
-  std::array<Access, 2> few_;
-  std::size_t few_count_ = 0;
-  std::unique_ptr<std::vector<Access>> many_;
+  static constexpr std::uint32_t kFew = 2;
+
+  std::array<Access, kFew> few_;
+  std::unique_ptr<Access[]> many_;
+  std::uint32_t size_ = 0, capacity_ = kFew;
 };
 
 class Shadow {

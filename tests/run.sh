@@ -28,7 +28,7 @@ install() {
 test_tree() {
   local folder=$root/$1
   shift
-  ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" "$@"
+  nice -n "${niceness:-0}" ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" "$@"
 }
 
 "$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
@@ -71,25 +71,39 @@ fi
 
 no_cuda=$(sed -n 's/^-- giro: CUDA backend off: //p' "$root/build/build.log")
 [ -z "$no_cuda" ] || echo "giro: skipped: the CUDA backend's tests on the emulated GPU: $no_cuda"
-without=()
+without=mpi
 if [ -z "$no_cuda" ] && [ "$gpu" = no ]; then
   echo "giro: no GPU here: the CUDA backend's tests run on the emulated one alone"
-  without=(--label-exclude '^gpu$')
+  without="gpu|mpi"
 fi
-released=0 log=$root/build/tests.log
-test_tree build "${without[@]}" | tee "$log" || released=$?
+# Jobs of several ranks mostly sleep or wait, and have to end within seconds. So they run beside the other tests, which let
+# them go first.
+released=0 ranked=0 log=$root/build/tests.log ranks_log=$root/build/ranks.log
+ranks=
+: >"$ranks_log"
+if grep -q '^-- giro: MPI on' "$root/build/build.log"; then
+  test_tree build/tests/distributed/ranks --label-regex '^mpi$' >"$ranks_log" 2>&1 &
+  ranks=$!
+  trap 'kill "$ranks" 2>/dev/null || :' EXIT
+fi
+niceness=19 test_tree build --label-exclude "^($without)\$" | tee "$log" || released=$?
+[ -z "$ranks" ] || wait "$ranks" || ranked=$?
 kernels=$root/build/generated_kernels.tsv
 [ ! "$kernels" -nt "$root/build/build.log" ] || sed -n '2,$s/^# /giro: /p' "$kernels"
 if [ "$sanitized" -ne 0 ]; then
   echo "giro: tests failed under the sanitizers; their summary stands above the release build's" >&2
+fi
+if [ "$ranked" -ne 0 ]; then
+  echo "giro: tests of several ranks failed:" >&2
+  cat "$ranks_log" >&2
 fi
 if [ "$fuzzed" -ne 0 ]; then
   echo "giro: a parser failed when it was fuzzed:" >&2
   cat "$root/build-fuzz/failures" >&2
 fi
 # On the emulated GPU none skips itself, but for want of Fashion-MNIST.
-if grep 'cuda_on_cpu.*[(]Skipped[)]' "$log" | grep -qv mnist; then
+if cat "$ranks_log" "$log" | grep 'cuda_on_cpu.*[(]Skipped[)]' | grep -qv mnist; then
   echo "giro: tests skipped themselves on the emulated GPU" >&2
   released=1
 fi
-exit $((released ? released : sanitized ? sanitized : fuzzed))
+exit $((released ? released : ranked ? ranked : sanitized ? sanitized : fuzzed))

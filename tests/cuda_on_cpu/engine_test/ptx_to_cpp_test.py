@@ -33,7 +33,7 @@ class Translation(unittest.TestCase):
             ptx, cpp = os.path.join(folder, "some.ptx"), os.path.join(folder, "some.cpp")
             with open(ptx, "w", encoding="utf-8") as file:
                 file.write(KERNEL.replace("INSTRUCTION", instruction))
-            done = subprocess.run([sys.executable, TRANSLATOR, ptx, cpp, "--root", "/somewhere"], text=True,
+            done = subprocess.run([sys.executable, TRANSLATOR, ptx, cpp, "/somewhere"], text=True,
                                   stderr=subprocess.PIPE, check=False)
             self.assertEqual(done.returncode == 0, os.path.exists(cpp))
             return done.returncode, done.stderr

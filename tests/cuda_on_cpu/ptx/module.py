@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections import namedtuple
 
 BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4,
          "b64": 8, "u64": 8, "s64": 8, "f64": 8}
@@ -18,57 +18,29 @@ class PtxError(Exception):
     """What cannot be translated, with its place."""
 
 
-@dataclass
-class Variable:
-    name: str
-    space: str
-    type: str
-    bytes: int  # 0: an array of unknown length, which is the dynamic shared memory
-    align: int
-    value: str | None = None
+# No dataclasses, and no argparse in ptx_to_cpp.py: the emulation translates each generated kernel in a process of its own,
+# and they take longer to import than it to translate.
+
+# `bytes` is 0 for an array of unknown length, which is the dynamic shared memory.
+Variable = namedtuple("Variable", "name space type bytes align value")
+# `line`: of the PTX file. `site`: place in the source, an index into Module.sites. `guard`: None, "%p3" or "!%p3".
+Instruction = namedtuple("Instruction", "line site guard opcode operands")
+Label = namedtuple("Label", "name")
+Scope = namedtuple("Scope", "opens")
+Registers = namedtuple("Registers", "type names")
 
 
-@dataclass
-class Instruction:
-    line: int  # of the PTX file
-    site: int  # place in the source, an index into Module.sites
-    guard: str | None  # "%p3", "!%p3"
-    opcode: str
-    operands: list[str]
-
-
-@dataclass
-class Label:
-    name: str
-
-
-@dataclass
-class Scope:
-    opens: bool
-
-
-@dataclass
-class Registers:
-    type: str
-    names: list[str]
-
-
-@dataclass
 class Function:
-    name: str
-    is_kernel: bool
-    parameters: list[Variable]
-    returned: list[Variable]
-    directives: str
-    body: list = field(default_factory=list)  # of the classes above, and Variable
-    text: str = ""
+    def __init__(self, name, is_kernel, parameters, returned, directives):
+        self.name, self.is_kernel, self.directives = name, is_kernel, directives
+        self.parameters, self.returned = parameters, returned  # Variables
+        self.body = []  # of the classes above
+        self.text = ""
 
 
-@dataclass
 class Module:
-    variables: list[Variable] = field(default_factory=list)
-    functions: list[Function] = field(default_factory=list)
-    sites: list[str] = field(default_factory=list)
+    def __init__(self):
+        self.variables, self.functions, self.sites = [], [], []
 
 
 def parse_variable(text):

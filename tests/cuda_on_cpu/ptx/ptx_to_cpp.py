@@ -2,12 +2,11 @@
 """Translates the PTX that nvcc made of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails where it meets an
 instruction that it cannot translate, naming kernel and line.
 
-usage: ptx_to_cpp.py IN.ptx OUT.cpp --root FOLDER
+usage: ptx_to_cpp.py IN.ptx OUT.cpp FOLDER
 
 FOLDER: the source tree; reports name lines of files below it by their path within it. The PTX wants -lineinfo.
 """
 
-import argparse
 import os
 import sys
 
@@ -17,23 +16,20 @@ import cpp
 import module
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("ptx")
-    arguments.add_argument("cpp")
-    arguments.add_argument("--root", required=True)
-    options = arguments.parse_args()
+def main(ptx, to, root):
     try:
-        text, errors = cpp.write(module.parse(options.ptx, options.root), os.path.basename(options.ptx))
+        text, errors = cpp.write(module.parse(ptx, root), os.path.basename(ptx))
     except module.PtxError as error:
         errors = [str(error)]
     if errors:
         print("\n".join(errors), file=sys.stderr)
         return 1
-    with open(options.cpp, "w", encoding="utf-8") as file:
+    with open(to, "w", encoding="utf-8") as file:
         file.write(text)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))

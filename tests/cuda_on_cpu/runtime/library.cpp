@@ -77,7 +77,7 @@ std::string compiled(const std::string& ptx) {
   (void)mkdir(folder.c_str(), 0777);
   const std::string own = fmt::format("{}.{}", path, getpid());
   std::ofstream(own + ".ptx") << ptx;
-  const std::string why = run(fmt::format("{0} '{1}.ptx' '{1}.cpp' --root '{2}' && {3} -I'{2}' -o '{1}' '{1}.cpp'",
+  const std::string why = run(fmt::format("{0} '{1}.ptx' '{1}.cpp' '{2}' && {3} -I'{2}' -o '{1}' '{1}.cpp'",
                                           CUDA_ON_CPU_TRANSLATE, own, CUDA_ON_CPU_ROOT, CUDA_ON_CPU_COMPILE),
                               own + ".log");
   const bool is_made = why.empty() && std::rename(own.c_str(), path.c_str()) == 0;

@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--steps", args.steps, "steps to train")->check(count)->capture_default_str();
   app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
-  app.add_option("--warmup", args.warmup, "updates in which it rises")->check(at_least_0)->capture_default_str();
+  app.add_option("--warmup", args.warmup, "updates in which it rises")->check(count)->capture_default_str();
   app.add_option("--weight-decay", args.weight_decay, "of matrices")->capture_default_str();
   app.add_option("--dtype", args.dtype, "what the model is computed in, with f32 parameters")
       ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))

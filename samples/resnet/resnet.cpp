@@ -63,8 +63,10 @@ int train(const Arguments& args) {
     return network(s, (cast(seen, giro::DType::f32) - 120) / 64);
   };
   const auto decays = [](const std::string& path) { return path.ends_with("kernel"); };
+  const std::int64_t warmup = std::max<std::int64_t>(args.steps / 20, 1);
   const auto optimizer = giro::optim::ema(args.ema,
-      giro::optim::sgd(giro::optim::warmup_cosine(args.learning_rate, args.steps / 20, args.steps - args.steps / 20),
+      giro::optim::sgd(
+          giro::optim::warmup_cosine(args.learning_rate, warmup, std::max<std::int64_t>(args.steps - warmup, 1)),
           {.momentum = 0.9, .nesterov = true, .weight_decay = 5e-4, .decay_mask = decays}));
   auto state = giro::TrainState::create(model, optimizer,
       {.inputs = train_data.spec(),

@@ -107,6 +107,7 @@ void Stream::synchronize() const {
                 "synchronize: a stream cannot be waited for while it records: the recorded work has not run yet");
   }
   impl_->peers.wait([&] { detail::telling_progress(*impl_, [&] { impl_->synchronize(); }); });
+  impl_->faults.expect_none();
 }
 
 bool Stream::is_recording() const { return impl_->is_recording(); }

@@ -40,7 +40,8 @@ class Stream {
   // Work queued afterwards starts after the event.
   void wait(const Event& event) const;
   // Waits for everything queued so far. Errors: device (an earlier operation failed), communication (a collective
-  // failed), invalid_argument (while recording, when nothing has run yet).
+  // failed), invalid_argument (an earlier operation met an index out of range; or while recording, when nothing has run
+  // yet).
   void synchronize() const;
   bool is_recording() const;
 

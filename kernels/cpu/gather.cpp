@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/for_each.h"
+#include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
 
@@ -23,7 +24,7 @@ void run(const ops::GatherRows& op, const Stream& stream) {
   functors::with_integer(op.indices.dtype(), [&]<class I>(functors::Type<I>) {
     submit(stream, [out = static_cast<char*>(op.out.raw()), src = static_cast<const char*>(op.src.raw()),
                     indices = op.indices.data<I>(), missing = functors::missing(op.src.dtype()), count, size, rows,
-                    row_bytes] {
+                    row_bytes, fault = functors::Fault(op.fault)] {
       const auto work = static_cast<std::int64_t>(static_cast<std::size_t>(rows) * (row_bytes / sizeof(float) + 1));
       for_each_block(rows, kRowsTogether, work, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -32,6 +33,7 @@ void run(const ops::GatherRows& op, const Stream& stream) {
           if (index >= 0 && index < size) {
             std::memcpy(to, src + static_cast<std::size_t>(r / count * size + index) * row_bytes, row_bytes);
           } else {
+            if (r < count) fault(r, index);
             for (std::size_t b = 0; b < row_bytes; ++b) to[b] = static_cast<char>(missing >> (8 * (b % 8)));
           }
         }

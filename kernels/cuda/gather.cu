@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
 
@@ -17,12 +18,16 @@ struct GatherRows {
   std::int64_t row_units, count, size;  // rows of out and of src, for each of the axes before
   bool has_outer;                       // if there are such axes
   std::uint64_t missing;                // eight bytes
+  functors::Fault fault;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t row = i / row_units, outer = has_outer ? row / count : 0;
     const auto index = static_cast<std::int64_t>(indices[row - outer * count]);
     if (index >= 0 && index < size) {
       out[i] = src[(outer * size + index) * row_units + (i - row * row_units)];
-    } else if constexpr (sizeof(Unit) == sizeof(uint4)) {
+      return;
+    }
+    if (row < count && i == row * row_units) fault(row, index);
+    if constexpr (sizeof(Unit) == sizeof(uint4)) {
       const auto low = static_cast<unsigned int>(missing), high = static_cast<unsigned int>(missing >> 32);
       out[i] = Unit{low, high, low, high};
     } else {
@@ -46,7 +51,8 @@ void run(const ops::GatherRows& op, const Stream& stream) {
           static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
           GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
                                   op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit)), count,
-                                  op.src.shape().begin()[op.axis], outer > 1, functors::missing(op.src.dtype())});
+                                  op.src.shape().begin()[op.axis], outer > 1, functors::missing(op.src.dtype()),
+                                  functors::Fault(op.fault)});
     };
     if (together % sizeof(uint4) == 0) {
       copy_in(uint4{});

@@ -17,6 +17,7 @@
 #include <giro/kernels/pool.h>
 #include <giro/kernels/slots.h>
 
+#include "runtime/internal/faults.h"
 #include "runtime/program/op.h"
 
 namespace giro::ops {
@@ -257,8 +258,10 @@ struct AttentionBackward {
   HeadsOfAttention gradients() const { return {dquery, dkey, dvalue, options}; }
   double flops() const {
     const HeadsOfAttention wanted = gradients();
-    return (wanted.query && wanted.key ? 10 : wanted.key ? 8 : 6) * elements(out) *
-           static_cast<double>(heads().key.shape()[1]);
+    return (wanted.query && wanted.key ? 10
+            : wanted.key               ? 8
+                                       : 6) *
+           elements(out) * static_cast<double>(heads().key.shape()[1]);
   }
 };
 
@@ -301,6 +304,7 @@ struct GatherRows {
   Out out{};
   In src{}, indices{};
   std::size_t axis = 0;
+  Fault fault{};
 
   std::int64_t outer() const {  // rows of all axes before it
     std::int64_t count = 1;

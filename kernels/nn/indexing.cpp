@@ -19,6 +19,7 @@
 
 #include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
+#include "kernels/internal/ops.h"
 #include "kernels/internal/take_distinct.h"
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
@@ -51,10 +52,13 @@ Var in_three_axes(const Var& x, std::size_t axis) {
   return x.reshape({outer, size, inner});
 }
 
+Var taken(const Var& x, const Var& indices, const Fault& fault);
+
 // Sums (N, W) of the rows (R, W) by their indices (R,).
 Var sums_by_index(const Var& rows, const Var& indices, std::int64_t size, bool are_distinct) {
   const auto gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return Gradients{cast(take(dy, in[1]), in[0].grad_dtype()), Var()};
+    const Var of_rows = taken(dy.reshape({1, dy.shape()[0], dy.shape()[1]}), in[1], {});
+    return Gradients{cast(of_rows.reshape(in[0].shape()), in[0].grad_dtype()), Var()};
   };
   Var sums =
       Var::computed(dtype_of_sums(rows.dtype()), {size, rows.shape()[1]}, {rows, indices}, if_floating(rows, gradient));
@@ -63,7 +67,7 @@ Var sums_by_index(const Var& rows, const Var& indices, std::int64_t size, bool a
 }
 
 // Rows of the middle axis of x (O, N, I), for indices (R,): (O, R, I).
-Var taken(const Var& x, const Var& indices) {
+Var taken(const Var& x, const Var& indices, const Fault& fault) {
   const auto gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
     const std::int64_t outer = dy.shape()[0], count = dy.shape()[1], inner = dy.shape()[2], size = in[0].shape()[1];
     const auto with_rows_first = [&](const Var& of) { return outer == 1 ? of : transpose(of, {1, 0, 2}); };
@@ -73,7 +77,7 @@ Var taken(const Var& x, const Var& indices) {
   };
   Var y = Var::computed(x.dtype(), {x.shape()[0], indices.shape()[0], x.shape()[2]}, {x, indices},
                         if_floating(x, gradient));
-  giro::gather_rows(y.value(), x.value(), indices.value(), y.stream(), 1);
+  queue(ops::GatherRows{y.value(), x.value(), indices.value(), 1, fault}, y.stream());
   return y;
 }
 
@@ -125,16 +129,22 @@ Var by_place(const char* op, const Var& y, const std::function<Term(Builder&, co
 
 Var take_distinct(const Var& x, const Var& indices, std::size_t axis) { return take_along(x, indices, axis, true); }
 
-Var take(const Operand& x, const Var& given, int axis) {
+Var take(const Operand& x, const Var& indices, int axis) {
   const detail::CallSite site(x.where);
+  checked_axis("take", x, axis);
+  expect_indices("take", indices);
+  return take_checked("take: index", x.var, indices, axis);
+}
+
+Var take_checked(const std::string& element, const Var& x, const Var& given, int axis) {
   const std::size_t along = checked_axis("take", x, axis);
-  expect_indices("take", given);
-  const Shape& from = x.var.shape();
+  const Shape& from = x.shape();
   std::vector<std::int64_t> sizes(from.begin(), from.begin() + along);
   sizes.insert(sizes.end(), given.shape().begin(), given.shape().end());
   sizes.insert(sizes.end(), from.begin() + along + 1, from.end());
-  const Var indices = beside(given, x.var).reshape({given.shape().count()});
-  return taken(in_three_axes(x.var, along), indices).reshape(Shape(sizes));
+  const Var indices = beside(given, x).reshape({given.shape().count()});
+  const Fault fault = detail::Faults::of(indices.stream(), element, given.value(), from.begin()[along]);
+  return taken(in_three_axes(x, along), indices, fault).reshape(Shape(sizes));
 }
 
 Var embedding(const Var& ids, const Var& table, Where where) {
@@ -144,7 +154,7 @@ Var embedding(const Var& ids, const Var& table, Where where) {
                 fmt::format("embedding: table is {}, expected (V, D)", to_string(table.value())));
   }
   checks::is_integer("embedding", {"ids", ids.value()});
-  return take(table, ids);
+  return take_checked("embedding: id", table, ids);
 }
 
 Var take_along_axis(const Operand& x, const Var& given, int axis) {

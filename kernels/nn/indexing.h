@@ -10,7 +10,9 @@ namespace giro::nn {
 
 // Reading and adding by index. Indices are u8, i32 or i64, and count from 0: unlike in NumPy, a negative one is out of
 // range. What an index out of range would read is NaN, or 0 for dtypes without NaN. Gradients flow to the values, and
-// are sums in an order that depends on the indices alone.
+// are sums in an order that depends on the indices alone. An index out of range of take and embedding is an
+// Error(invalid_argument) of the host's next wait for the stream, or of the reading of the step's logs; it names the
+// first position, the index, the call of the step, and the line that called the function.
 // Errors: dtype_mismatch, shape_mismatch; invalid_argument for an axis that does not exist.
 
 // The elements of x at these indices along an axis, as numpy.take. The shape of indices takes the place of the axis.

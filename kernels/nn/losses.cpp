@@ -7,6 +7,7 @@
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/first_axes.h"
+#include "kernels/internal/take_distinct.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro::nn {
@@ -75,7 +76,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   const Var is_counted = options.ignored_label ? labels != *options.ignored_label : Var();
   const Var known = options.ignored_label ? nn::where(is_counted, labels, 0) : labels;
   Var losses = softmax_cross_entropy(logits, known);
-  if (has_weights) losses = take(options.class_weights, known) * losses;
+  if (has_weights) losses = take_checked("softmax_cross_entropy: label", options.class_weights, known) * losses;
   if (smoothing > 0) losses = (1 - smoothing) * losses + smoothing * mean(terms(), kLast);
   return options.ignored_label ? nn::where(is_counted, losses, 0) : losses;
 }

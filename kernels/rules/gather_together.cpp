@@ -31,7 +31,8 @@ bool gather_together(OpList& ops, std::size_t i) {
   std::vector<std::size_t> gone = *readers;
   for (const std::size_t k : *readers) {
     const auto* const gather = detail::op_of<ops::GatherRows>(ops[k]);
-    if (gather == nullptr || gather->axis != 0 || !same(gather->indices, rows) || !ops.can_run_early(k, i))
+    if (gather == nullptr || gather->axis != 0 || gather->fault.words != nullptr || !same(gather->indices, rows) ||
+        !ops.can_run_early(k, i))
       return false;
     const Tensor& out = gather->out;
     ops::GatheredArray array{out, gather->src};

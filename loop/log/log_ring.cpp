@@ -10,6 +10,8 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
+#include "runtime/internal/faults.h"
+
 namespace giro {
 namespace {
 
@@ -60,6 +62,7 @@ void LogRow::read() const {
                   fmt::format("row {} of the log ring was never written: {} rows were", number_, ring_->published()));
     }
   }
+  detail::Faults::expect_none_seen(ring_->stream_, ring_->call_, number_);
   std::uint64_t* const slot = ring_->ring_.slot(number_);
   for (std::int64_t i = 0; i < ring_->ring_.columns; ++i) values_.push_back(RowRing::value(slot, i));
   for (const LogRing::Array& array : ring_->arrays_) arrays_.push_back(ring_->copy_of(array, number_));
@@ -156,6 +159,7 @@ bool LogRing::read_kept() {
 }
 
 void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
+  detail::Faults::expect_none_seen(stream_, call_, number);
   if (!is_own) logs = constants_;
   std::uint64_t* const slot = ring_.slot(number);
   for (std::size_t i = 0; i < scalars_.size(); ++i) {

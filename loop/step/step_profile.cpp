@@ -47,6 +47,7 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
   };
   try {
     const double replay = recording.time_replay(call);  // leaves the ops' inputs in the temporaries
+    stream.synchronize();
     const std::vector<std::optional<double>> seconds = recording.graph_->op_times(stream, [&] {
       // Each op then reads the input of a call that has already run.
       stream.fill(recording.call_.raw(), 0, recording.call_.bytes());

@@ -14,6 +14,7 @@
 
 #include "kernels/rules/record.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/faults.h"
 #include "runtime/program/emit.h"
 
 namespace giro::detail {
@@ -268,6 +269,7 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
 
 // Calls the function with the inputs on the device.
 Logs StepRecording::run_body(const StepBody& body) {
+  const StepScope scope(calls_->name, call_, stream_);
   inputs_.take();
   const auto residence = residence_.lock();
   Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();

@@ -89,6 +89,8 @@ struct GatherRows {
   std::int64_t row_units, count, size;
   bool has_outer;
   std::uint64_t missing;
+  std::uint64_t* fault_words;
+  const std::int64_t* fault_call;
 };
 
 struct alignas(16) Sixteen {
@@ -113,7 +115,9 @@ void expect_gathers(const std::string& unit) {
                                   kTaken,
                                   kRows,
                                   false,
-                                  0};
+                                  0,
+                                  nullptr,
+                                  nullptr};
     constexpr std::int64_t kUnits = kTaken * kRowUnits;
     expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0, kUnits,
                     gather));

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <giro/kernels/elementwise.h>
@@ -23,6 +26,11 @@ using test::kNaN;
 class IndexingTest : public GradientTest {
  protected:
   Var ids(const Shape& shape, const Doubles& values, DType dtype = DType::i32) { return value(dtype, shape, values); }
+  // The next wait, and no other, is an error with these words.
+  void expect_fault(std::initializer_list<std::string> words) {
+    test::expect_error(ErrorCode::invalid_argument, words, [&] { stream().synchronize(); });
+    EXPECT_NO_THROW(stream().synchronize());
+  }
 };
 
 TEST_P(IndexingTest, TakesAlongAnyAxis) {
@@ -40,7 +48,9 @@ TEST_P(IndexingTest, TakesEveryDtype) {
     for (const DType index : test::kLabelDTypes) {
       const Var x = value(dtype, {3, 2}, {1, 0, 0, 1, 1, 1});
       EXPECT_EQ(read(take(x, ids({2}, {2, 1}, index))), (Doubles{1, 1, 0, 1})) << name_of(dtype) << name_of(index);
-      const Doubles outside = read(take(x, ids({2}, {3, 1}, index)));
+      const Var y = take(x, ids({2}, {3, 1}, index));
+      expect_fault({"take: index 3 at position 0 of " + std::string(name_of(index)) + "(2,)", "0 to below 3"});
+      const Doubles outside = read(y);
       EXPECT_TRUE(is_floating(dtype) ? std::isnan(outside[0]) : outside[0] == 0) << name_of(dtype);
       EXPECT_EQ(outside[3], 1);
     }
@@ -53,6 +63,49 @@ TEST_P(IndexingTest, EmbeddingsOfAnyShape) {
   EXPECT_EQ(rows.shape(), (Shape{2, 2, 2}));
   EXPECT_EQ(rows.dtype(), DType::bf16);
   EXPECT_EQ(read(rows), (Doubles{5, 6, 1, 2, 1, 2, 3, 4}));
+}
+
+// Of several the first position is named, in whatever order threads meet them.
+TEST_P(IndexingTest, AnIndexOutOfRangeIsAnErrorOfTheNextWait) {
+  const Var table = value(DType::f32, {4, 3}, Doubles(12, 1));
+  Doubles many(20'000, 3);
+  for (std::size_t i = 700; i < many.size(); ++i) many[i] = static_cast<double>(4 + i % 5);
+  const int line = __LINE__ + 1;
+  const auto rows_of = [&](const Shape& shape, const Doubles& values) { return embedding(ids(shape, values), table); };
+  const std::string where = "(called at " + std::string(__FILE__) + ":" + std::to_string(line) + ")";
+  rows_of({100, 200}, many);
+  expect_fault({"embedding: id 4 at position 700 of i32(100, 200), expected 0 to below 4 " + where});
+  rows_of({2, 3}, {0, 3, -2, 1, 5, 0});
+  expect_fault({"embedding: id -2 at position 2 of i32(2, 3), "});
+  // Of several ops it is one's first.
+  rows_of({3}, {0, 3, 9});
+  rows_of({3}, {0, 7, 8});
+  expect_fault({"embedding: id 7 at position 1 of i32(3,), "});
+  take(table, ids({3}, {0, 1, 3}), 1);
+  expect_fault({"take: index 3 at position 2 of i32(3,), expected 0 to below 3"});
+  take(table, ids({2}, {0, 4e9}, DType::i64));
+  expect_fault({"take: index 2147483647 or more at position 1 of i64(2,), "});
+  take(table, ids({1}, {-4e9}, DType::i64));
+  expect_fault({"take: index -2147483648 or less at position 0 of i64(1,), "});
+  rows_of({0}, {});
+  // These take an index out of range on purpose.
+  take_along_axis(table, ids({1, 3}, {-1, 4, 0}), 0);
+  scatter_add(table, ids({2}, {-1, 4}), value(DType::f32, {2, 3}, Doubles(6, 1)));
+  one_hot(ids({2}, {-1, 4}), 4);
+  EXPECT_NO_THROW(stream().synchronize());
+}
+
+TEST_P(IndexingTest, AReplayReportsAnIndexOutOfRange) {
+  const Var table = value(DType::f32, {4, 3}, Doubles(12, 1)), at = ids({2, 2}, {0, 1, 2, 3});
+  std::optional<Var> rows;
+  const Graph graph = rules::record(stream(), [&] { rows = embedding(at, table); });
+  graph.replay(stream());
+  EXPECT_NO_THROW(stream().synchronize());
+  giro::fill(at.value().reshape({4}).rows(2, 3), 4, stream());
+  graph.replay(stream(), 3);
+  expect_fault({"embedding: id 4 at position 2 of i32(2, 2), expected 0 to below 4"});
+  graph.replay(stream());
+  expect_fault({"embedding: id 4 at position 2 of i32(2, 2), expected 0 to below 4"});
 }
 
 TEST_P(IndexingTest, TakesEachElement) {

@@ -70,8 +70,13 @@ class TransformerTest : public test::OpTest {
       }
       at += steps;
     }
-    const std::vector<float> beyond =
-        floats(generator, stepwise(generator.params(Mode::decode), ids(generator, kRows, 1)));
+    const Var after_the_end = stepwise(generator.params(Mode::decode), ids(generator, kRows, 1));
+    if (learned_positions) {
+      test::expect_error(ErrorCode::invalid_argument,
+                         {"embedding: id " + std::to_string(kLength) + " at position 0 of i32(1,)"},
+                         [&] { generator.stream().synchronize(); });
+    }
+    const std::vector<float> beyond = floats(generator, after_the_end);
     for (const float value : beyond) EXPECT_TRUE(std::isnan(value));
   }
 };

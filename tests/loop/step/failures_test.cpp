@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/nn/transformer.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
@@ -124,6 +126,46 @@ TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
   EXPECT_EQ(message.find('\n'), std::string::npos);
   // The stream can still be used.
   EXPECT_EQ(message_of([&] { make_step(false)(state, *data.begin()); }), "no error");
+}
+
+// The error comes with the step's logs, and the next steps go on.
+TEST_P(FailuresTest, AnIdOutsideOfATableIsAnErrorThatNamesTheCall) {
+  const nn::Layer model = nn::embedding(7, 4);
+  std::vector<std::int32_t> ids(4 * 6, 2);
+  ids[6 + 5] = -1, ids[6 + 2] = 7, ids[3 * 6] = 9;
+  const Dataset data = Dataset({{"ids", HostArray(ids, {8, 3})}}).repeat().batch(2);
+  const auto body = [&](TrainState& s, const Batch& batch) {
+    const nn::Var loss =
+        s.value_and_grad([&](const nn::Params& params) { return mean(square(model(params, batch["ids"]))); });
+    s.apply_gradients();
+    return logs().add_metric("loss", loss);
+  };
+  const auto expect_fault = [](const std::string& message, const std::string& id, int call, const std::string& step) {
+    EXPECT_SAYS(message, "embedding: id " + id + " of i32(2, 3) in call " + std::to_string(call) + " of the step of ");
+    EXPECT_SAYS(message, step + ", expected 0 to below 7 (called at ");
+  };
+  const auto expect_faults = [&](const auto& step, const std::string& name) {
+    const auto create = [&] {
+      return TrainState::create(model, optim::sgd(0.1), {.inputs = data.spec(), .context = device()});
+    };
+    TrainState state = create();
+    std::vector<Logs> sent;
+    for (auto batch = data.begin(); sent.size() < 4; ++batch) {
+      sent.push_back(step(state, *batch));
+      EXPECT_FALSE(std::isnan(sent[0].entry_value("loss")));
+    }
+    expect_fault(message_of([&] { (void)sent[1].entry_value("loss"); }), "7 at position 2", 2, name);
+    EXPECT_TRUE(std::isnan(sent[1].entry_value("loss")));
+    step(state, *data.begin());
+    EXPECT_EQ(message_of([&] { state.stream().synchronize(); }), "no error");
+    for (const Dataset& rows : {data, data.to(device())}) {
+      const std::string message = message_of([&] { (void)loop(create(), rows, {{every(1), step}}, {.stop = at(20)}); });
+      expect_fault(message, "7 at position 2", 2, name);
+    }
+  };
+  const auto name_of_line = [](int line) { return "failures_test.cpp:" + std::to_string(line); };
+  expect_faults(jit(body), name_of_line(__LINE__));
+  expect_faults(eager(body), name_of_line(__LINE__));
 }
 
 TEST_P(FailuresTest, OpByOpTheBitsAreTheSame) {

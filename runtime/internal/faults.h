@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+#include "runtime/program/arguments.h"
+
+namespace giro {
+
+// Where an op reports elements that it does not take, such as an id outside of a table (kernels/functors/fault.h).
+// Without words it reports none.
+struct Fault {
+  std::uint64_t* words = nullptr;  // two, pinned
+  In call{};                       // i64 scalar on the device: the calls of the step before this one; may be empty
+};
+
+namespace detail {
+
+// While an instance lives, what this thread queues on the stream belongs to a call of a step.
+class StepScope {
+ public:
+  StepScope(const std::string& name, const Tensor& call, const Stream& stream) noexcept
+      : name(name), call(call), stream(stream), outer_(std::exchange(current_, this)) {}
+  ~StepScope() { current_ = outer_; }
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+  // Null outside of steps on that stream.
+  static const StepScope* current(const Stream& stream) noexcept {
+    return current_ != nullptr && current_->stream == stream ? current_ : nullptr;
+  }
+
+  const std::string& name;
+  const Tensor& call;
+  const Stream& stream;
+
+ private:
+  const StepScope* outer_;
+  static inline constinit thread_local const StepScope* current_ = nullptr;
+};
+
+// The elements that ops on a stream did not take. The device writes them to memory that the host looks at where it
+// waits for the stream, or reads results, anyway.
+class Faults {
+ public:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // in both words of a check
+
+  // For an op that is about to be queued. `element` is the op and what it looks at, "embedding: id"; it takes 0 to
+  // below `size`. Errors name the dtype and shape of `elements`.
+  static Fault of(const Stream& stream, const std::string& element, const Tensor& elements, std::int64_t size);
+
+  // Call once the stream's work is done. Error(invalid_argument) for the first element of the first call that was not
+  // taken; it and all others are then forgotten.
+  void expect_none();
+  // Call once the stream's work is done, if it was no work of the program's.
+  void forget();
+  // Call where the host reads the results of one call of a step without a wait for the stream: an element of that call,
+  // or an earlier one, that has been seen so far is an error, too.
+  static void expect_none_seen(const Stream& stream, const Tensor& call, std::int64_t number);
+
+ private:
+  static constexpr std::size_t kChecks = 64;  // in a block of memory
+
+  struct Check {
+    std::string element, elements;
+    std::int64_t size;
+    std::string step;
+    const void* call;  // the step's counter
+    std::source_location where;
+    std::uint64_t* words;
+
+    bool is_same(const Check& other) const;
+    std::uint64_t read(int word) const;
+    void forget() const;
+    Error error() const;
+  };
+
+  mutable std::mutex mutex_;  // another thread may read the rows of a step's logs
+  std::vector<Check> checks_;
+  std::vector<std::shared_ptr<const Buffer>> memory_;
+};
+
+}  // namespace detail
+}  // namespace giro

@@ -62,7 +62,7 @@ Layer multi_head_attention(const AttentionLayerOptions& options);
 
 struct TransformerBlockOptions {
   AttentionLayerOptions attention;  // its initializers are also those of the other two products
-  std::int64_t hidden = 0;  // 0: four times the input's features
+  std::int64_t hidden = 0;          // 0: four times the input's features
   Activation activation = Activation::gelu;
   double dropout = 0;
   double epsilon = 1e-5;

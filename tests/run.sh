@@ -34,7 +34,7 @@ test_tree() {
 "$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
 install "tests that train on Fashion-MNIST" dataset-fashion-mnist || :
 install "the test that Python and giro read each other's files" python3-venv || :
-install "the same with PyTorch" python3-torch || :
+install "the same with PyTorch, and the comparison of GPT-2 with it" python3-torch || :
 install "communication through MPI, and its tests of several processes" libopenmpi-dev openmpi-bin || :
 install "the test that kills a process at every call" strace || :
 install "the check that clang 16 compiles the headers and samples without a warning" clang-16 || :

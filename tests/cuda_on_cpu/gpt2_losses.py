@@ -16,10 +16,11 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "samples"))
 from sample_runs import command_of, history
 
-DEFAULTS = {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-2,
+DEFAULTS = {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-3,
             "warmup": 5, "log_every": 1, "validate_every": 10, "sample_every": 15, "checkpoint_every": 0}
-# Relative: some units of f32 after 20 steps; half a unit of bf16.
-TOLERANCES = {"f32": 2e-6, "bf16": 2**-8}
+# Relative: a few units of f32, and an eighth of bf16's: a loss is a mean, in f32. With a higher learning rate Adam would
+# turn the rounding errors of small gradients into more.
+TOLERANCES = {"f32": 5e-7, "bf16": 2**-11}
 
 
 def losses(sample, logdir, launcher=(), preload=None, **options):
@@ -61,7 +62,7 @@ def main(preload, sample, *mpirun):
             expected = whole if dtype == "f32" else train(f"cpu_{dtype}", device="cpu", dtype=dtype)
             if expected is None:
                 print(f"this CPU does not compute in {dtype}: compared with f32")
-                expected, tolerance = whole, 2**-6
+                expected = whole
             compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected, tolerance)
         for partition in ("data", "zero") if mpirun else ():
             found = train(partition, device="cuda", partition=partition, preload=preload, launcher=(*mpirun, "-n", "2"))

@@ -3,8 +3,8 @@
 import csv
 import json
 import pathlib
-import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "distributed" / "ranks"))
 from job import Job
@@ -28,26 +28,36 @@ def history(logdir):
     return {name: [row[name] for row in rows] for name in rows[0] if name != "time"}
 
 
-def last_checkpoint(logdir, steps):
-    """The tensors of the checkpoint at the end of a run of so many steps, as bytes of each file."""
-    files = list((logdir / "model" / f"checkpoint_{steps:010}").glob("*.safetensors"))
-    assert files, f"{logdir} has no checkpoint of step {steps}"
-    return {path.name: path.read_bytes() for path in files}
+def newest_checkpoint(logdir):
+    """The newest checkpoint of a run, and its step; 0 where there is none."""
+    path = max((logdir / "model").glob("checkpoint_" + 10 * "[0-9]"), default=None)
+    return path, int(path.name[-10:]) if path else 0
 
 
-def kill_and_go_on(command, kills, seconds, generator):
-    """Starts a job that goes on with its run, and kills all of its processes after up to so many seconds, until it has
-    been killed so many times, or is over first. How often it was killed."""
-    for killed in range(kills):
+def last_tensors(logdir, steps):
+    """The tensors of the checkpoint at the end of a run of so many steps: the bytes of each file."""
+    path, step = newest_checkpoint(logdir)
+    assert step == steps, f"the last checkpoint in {logdir} is of step {step}"
+    return {file.name: file.read_bytes() for file in path.glob("*.safetensors")}
+
+
+def kill_and_go_on(command, logdir, steps, kills, generator):
+    """Starts a job that goes on with the run in a directory, and kills all of its processes, so many times unless it is
+    over first: each time some steps further, or soon after it was started. The steps that were saved by then."""
+    saved = []
+    while len(saved) < kills:
         job = Job(command)
-        try:
-            job.process.wait(generator.uniform(0.01, seconds))
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.end()
-            continue
+        if len(saved) % 4 == 3:
+            time.sleep(generator.uniform(0, 0.5))
+        else:
+            target = newest_checkpoint(logdir)[1] + generator.uniform(1, steps / kills)
+            job.wait_until(lambda: newest_checkpoint(logdir)[1] >= target)
+            time.sleep(generator.uniform(0, 0.02))
+        job.kill()
         status = job.end()[0]
-        if status != 0:
-            raise AssertionError(f"exit status {status} after {killed} kills\n{job.output}")
-        return killed
-    return kills
+        if status == 0:
+            break
+        if status != -9:
+            raise AssertionError(f"exit status {status} after it was killed at steps {saved}\n{job.output}")
+        saved.append(newest_checkpoint(logdir)[1])
+    return saved

@@ -13,8 +13,9 @@ class CommunicatorImpl;
 }
 
 // How the ranks' elements are combined. Integer sums wrap around. MPI rounds f16 and bf16 sums after each pair of
-// ranks; on GPUs NCCL decides. `mean` requires a floating-point dtype, `sum` any dtype but bool. If an element is NaN,
-// whether `max` and `min` return a NaN, and which one, is unspecified.
+// ranks; on GPUs NCCL decides, and for `mean` it multiplies each element by 1 / size, rounded to the dtype, before it
+// adds. `mean` requires a floating-point dtype, `sum` any dtype but bool. If an element is NaN, whether `max` and `min`
+// return a NaN, and which one, is unspecified; NCCL leaves NaN out.
 enum class Reduction { sum, mean, max, min };
 
 // A group of processes, its ranks, that work together: every rank makes the same calls in the same order, with tensors

@@ -74,7 +74,9 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
-  if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
+  // cuBLASLt has no preference for the bias's alignment, but takes it from this address, which it does not follow. So
+  // an address of the least alignment stands for every bias.
+  if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{kMostAlignment});
   const auto factor = [&](const Tensor& of, bool transposed, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride) {
     return layout(of.dtype(), transposed ? columns : rows, transposed ? rows : columns, matmul.batch, stride);
@@ -110,7 +112,6 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 }  // namespace
 
 bool try_matmul(const Matmul& matmul, const Stream& stream) {
-  // cuBLASLt has no preference for the bias's alignment, but epilogues load it in vectors.
   if (matmul.bias && alignment_of(matmul.bias.raw()) < kMostAlignment) return false;
   if (matmul.bias && matmul.bias.dtype() != matmul.d.dtype()) return false;
   CudaStream& owner = cuda_stream(stream);

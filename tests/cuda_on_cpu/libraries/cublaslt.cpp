@@ -3,6 +3,9 @@
 // questions. The other codes are those of cuBLAS's reference for cublasLtMatmul(): NOT_INITIALIZED without a handle,
 // INVALID_VALUE for anything missing, in conflict or impossible (such as a workspace that is too small), and
 // NOT_SUPPORTED for what no algorithm computes. Here that is everything that is not emulated.
+//
+// "Reference" below is the section "Using the cuBLASLt API" of https://docs.nvidia.com/cuda/cublas, for CUDA 13. Names
+// in capitals are documented in cublasLt.h of cuBLAS 13.1.
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -11,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "tests/cuda_on_cpu/libraries/decline.h"
@@ -35,7 +39,7 @@ struct MatmulDesc {
   cudaDataType_t scale;
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
+  void* bias = nullptr;  // of D's type, which is the default of CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
 };
 
 struct Layout {
@@ -43,7 +47,7 @@ struct Layout {
   std::uint64_t rows, cols;
   std::int64_t ld;
   std::int32_t order = CUBLASLT_ORDER_COL;
-  // The defaults, and what they mean, are those of cuBLASLt's documentation of cublasLtMatrixLayoutAttribute_t.
+  // The defaults, and what they mean, are those of CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT and _STRIDED_BATCH_OFFSET.
   std::int32_t batch = 1;
   std::int64_t batch_stride = 0;  // in elements
 
@@ -57,21 +61,24 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+// The alignment of an operand of which nothing is said: the default of CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES.
+constexpr std::uint32_t kDefaultAlignment = 256;
+
 struct Preference {
-  std::uint64_t workspace = 0;
-  std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
+  std::uint64_t workspace = 0;  // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: by default none is allowed
+  std::uint32_t alignment_a = kDefaultAlignment, alignment_b = kDefaultAlignment, alignment_c = kDefaultAlignment,
+                alignment_d = kDefaultAlignment;
 };
 
 // The contents of the opaque cublasLtMatmulAlgo_t: the promises that the choice was based on.
 struct Algorithm {
   std::uint64_t magic, workspace, problem;
-  std::uint32_t alignment[4];  // of A, B, C, D
+  std::uint32_t alignment[5];  // of A, B, C, D and the bias
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 constexpr std::uint64_t kMagic = 0x6c74'6d61'746d'756c;
 constexpr std::uint64_t kWorkspace = 4096;
-constexpr std::size_t kWorkspaceAlignment = 256;
-constexpr std::size_t kBiasAlignment = 16;
+constexpr std::size_t kWorkspaceAlignment = 256;  // reference of cublasLtMatmul()
 
 template <class Body>
 cublasStatus_t cublaslt(Body&& body, const char* call = __builtin_FUNCTION()) {
@@ -147,7 +154,8 @@ struct Product {
 cublasStatus_t Product::check() const {
   const bool tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   if ((desc.compute != CUBLAS_COMPUTE_32F && !tf32) || desc.scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // As cuBLASLt documents it: both operands have one type, and the result has that type or f32.
+  // Reference of cublasLtMatmul(), "Datatypes Supported": both operands have one type, the result has that type or f32,
+  // and only f32 is computed in TF32.
   if (a.type != b.type || c.type != d.type || (d.type != a.type && d.type != CUDA_R_32F)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -163,21 +171,27 @@ cublasStatus_t Product::check() const {
     default:
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  // Reference of cublasLtMatmul(), note 6: no epilogue combines ReLU with a bias for a row-major D.
+  if (desc.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS && d.order == CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (const Layout* layout : {&a, &b, &c, &d}) {
     if (size_of(layout->type) == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (layout->rows == 0 || layout->cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
     if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
+    // CUBLASLT_MATRIX_LAYOUT_LD: columns, or rows if row-major, must not overlap.
     if (layout->ld < static_cast<std::int64_t>(layout->run())) return CUBLAS_STATUS_INVALID_VALUE;
     if (layout->batch < 1 || layout->batch != d.batch || layout->batch_stride < 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // The results of a batch must not overlap. An epilogue's vectors would need a stride of their own, which is not
-  // emulated.
+  // What is written must not overlap, as little as columns may. An epilogue's vectors would need a stride of their own,
+  // which is not emulated.
   const bool overlaps = d.batch > 1 && d.batch_stride < d.ld * static_cast<std::int64_t>(d.runs());
   if (overlaps) return CUBLAS_STATUS_INVALID_VALUE;
   if (d.batch > 1 && (adds_bias() || writes_bias())) return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::uint64_t a_rows = transposes_a() ? a.cols : a.rows;
   const std::uint64_t b_rows = transposes_b() ? b.cols : b.rows, b_cols = transposes_b() ? b.rows : b.cols;
-  const bool fits = a_rows == m() && b_rows == k() && b_cols == n() && c.rows == m() && c.cols == n();
+  // Reference of cublasLtMatmul(): C has D's type, rows, columns, batch and order. That it may have a leading dimension
+  // of 0 is not emulated.
+  const bool fits =
+      a_rows == m() && b_rows == k() && b_cols == n() && c.rows == m() && c.cols == n() && c.order == d.order;
   return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -228,7 +242,7 @@ std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_ro
   return rows;
 }
 
-// The bias gradient: the sum of each row of `rows`.
+// The bias gradient: the sum of each row of `rows`, over k (CUBLASLT_EPILOGUE_BGRADA, _BGRADB).
 void store_sums(const std::vector<double>& rows, std::uint64_t count, std::uint64_t k, const Product& p) {
   for (std::uint64_t i = 0; i < count; ++i) {
     double sum = 0;
@@ -243,6 +257,7 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
   const auto write = [&](const void* data, std::size_t bytes) { operands.write(data, bytes); };
   for_each_run(arguments.a, p.a, read);
   for_each_run(arguments.b, p.b, read);
+  // CUBLASLT_EPILOGUE_BIAS: one element for each row of D, without gaps.
   if (p.adds_bias()) read(p.desc.bias, m * size_of(p.d.type));
   if (arguments.beta != 0 && arguments.c == arguments.d) {  // in place
     for_each_run(arguments.c, p.c, [](const void* data, std::size_t bytes) { will_read(data, bytes, kMatmul); });
@@ -268,7 +283,7 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
       double value = arguments.alpha * sum;
       if (arguments.beta != 0) value += arguments.beta * load(arguments.c, p.c.type, p.c.index(i, j));
       if (p.adds_bias()) value += load(p.desc.bias, p.d.type, i);
-      if (p.applies_relu() && !(value > 0)) value = 0;  // documented as max(x, 0), which leaves NaN open
+      if (p.applies_relu() && !(value > 0)) value = 0;  // CUBLASLT_EPILOGUE_RELU: max(x, 0), which leaves NaN open
       store(arguments.d, p.d.type, p.d.index(i, j), value);
     }
   }
@@ -292,6 +307,13 @@ bool is_aligned(const void* pointer, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
+// CUBLASLT_MATMUL_DESC_BIAS_POINTER: an algorithm is chosen for the alignment of the bias that the descriptor has then.
+std::uint32_t alignment_of(const void* bias) {
+  std::uint32_t alignment = kDefaultAlignment;
+  while (!is_aligned(bias, alignment)) alignment /= 2;
+  return alignment;
+}
+
 cublasStatus_t choose(const Product& product, const Preference& preference, cublasLtMatmulHeuristicResult_t& result) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
@@ -299,7 +321,8 @@ cublasStatus_t choose(const Product& product, const Preference& preference, cubl
   Algorithm algorithm{kMagic,
                       std::min(kWorkspace, preference.workspace),
                       product.hash(),
-                      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d}};
+                      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d,
+                       alignment_of(product.desc.bias)}};
   result = {};
   std::memcpy(&result.algo, &algorithm, sizeof algorithm);
   result.workspaceSize = algorithm.workspace;
@@ -314,6 +337,7 @@ cublasStatus_t check_call(const Product& product, const Arguments& arguments, co
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (arguments.a == nullptr || arguments.b == nullptr || arguments.d == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  // Reference of cublasLtMatmul(): "in-place matrix multiplication (C == D and Cdesc == Ddesc)".
   if (arguments.c == arguments.d && product.c != product.d) return CUBLAS_STATUS_INVALID_VALUE;
   if ((product.adds_bias() || product.writes_bias()) && product.desc.bias == nullptr)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -325,11 +349,11 @@ cublasStatus_t check_call(const Product& product, const Arguments& arguments, co
   if (workspace_bytes > 0 && (workspace == nullptr || !is_aligned(workspace, kWorkspaceAlignment))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // Epilogues load the bias in vectors, so a GPU would fault.
+  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: algorithms that need more were excluded, others were not.
   const bool uses_bias = product.adds_bias() || product.writes_bias();
-  if (uses_bias && !is_aligned(product.desc.bias, kBiasAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
-  const void* const pointers[] = {arguments.a, arguments.b, arguments.c, arguments.d};
-  for (std::size_t i = 0; i < 4; ++i) {
+  const void* const pointers[] = {arguments.a, arguments.b, arguments.c, arguments.d,
+                                  uses_bias ? product.desc.bias : nullptr};
+  for (std::size_t i = 0; i < std::size(pointers); ++i) {
     if (!is_aligned(pointers[i], algorithm.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -437,7 +461,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
   });
 }
 
-// Offers one algorithm. It wants a workspace, and calls must keep the alignments that were promised.
+// Offers one algorithm. It wants a workspace, and calls must keep the alignments that were promised. Before it comes a
+// result without one, if there is room: a result counts only if its `state` is SUCCESS
+// (cublasLtMatmulHeuristicResult_t). All of cuBLASLt's algorithms give the same bits at every run, those that split k
+// as well (cublasLtReductionScheme_t; "Results Reproducibility" in cuBLAS's documentation).
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -452,8 +479,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
       return CUBLAS_STATUS_INVALID_VALUE;
     }
-    const cublasStatus_t status = choose({*the_desc, *la, *lb, *lc, *ld}, *asked, results[0]);
-    *count = status == CUBLAS_STATUS_SUCCESS ? 1 : 0;
+    const int before = wanted > 1 ? 1 : 0;
+    const cublasStatus_t status = choose({*the_desc, *la, *lb, *lc, *ld}, *asked, results[before]);
+    *count = status == CUBLAS_STATUS_SUCCESS ? before + 1 : 0;
+    if (before < *count) results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
     return status;
   });
 }
@@ -472,7 +501,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
     const Product product{*the_desc, *la, *lb, *lc, *ld};
     const Arguments arguments{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
-    Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
+    // Reference of cublasLtMatmul(): without an algorithm it chooses one with the default preferences.
+    Algorithm algorithm{kMagic, 0, 0, {}};
+    std::fill(std::begin(algorithm.alignment), std::end(algorithm.alignment), kDefaultAlignment);
     const cublasStatus_t status = check_call(product, arguments, algo, workspace, workspace_bytes, algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     submit_with(library->memory, stream, kMatmul, [product, arguments, workspace, bytes = algorithm.workspace] {

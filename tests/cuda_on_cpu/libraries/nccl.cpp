@@ -1,5 +1,7 @@
 // NCCL with one process per rank, on one machine. A non-blocking communicator does not even queue its pending calls
 // before it is asked for its state.
+//
+// The files named below are those of github.com/NVIDIA/nccl, v2.28.9-1 (src/) and its docs/userguide/source.
 
 #include <nccl.h>
 
@@ -68,7 +70,21 @@ Table& table() {
   return *table;
 }
 
-// The body of a call. It takes no lock.
+// What a thread has put into a group.
+struct Group {
+  struct Messages {
+    cudaStream_t stream;
+    std::vector<NcclExchange::Message> messages;
+  };
+  int depth = 0;
+  ncclResult_t error = ncclSuccess;  // of the last call that was refused
+  std::vector<std::pair<ncclComm_t, std::function<void()>>> jobs;
+  std::map<ncclComm_t, Messages> messages;
+};
+thread_local Group group;
+
+// The body of a call. It takes no lock. A refused call in a group makes the whole group fail (group.cc,
+// ncclGroupErrCheck).
 template <class Body>
 ncclResult_t nccl_call(const char* name, Body&& body) {
   NcclError error;
@@ -83,9 +99,11 @@ ncclResult_t nccl_call(const char* name, Body&& body) {
   }
   const std::lock_guard lock(table().mutex);
   table().last_error = fmt::format("{}: {}", name, error.why);
+  if (group.depth > 0) group.error = error.code;
   return error.code;
 }
 
+// What was destroyed or aborted must no longer be accessed (api/comms.rst); NCCL may crash.
 std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
   const std::lock_guard lock(table().mutex);
   const auto found = table().live.find(handle);
@@ -95,30 +113,23 @@ std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
   return found->second;
 }
 
-// A communicator that can take new work.
+// A communicator that has neither failed nor work in progress (init.cc, ncclCommEnsureReady).
 std::shared_ptr<ncclComm> resolve_ready(ncclComm_t handle) {
   std::shared_ptr<ncclComm> own = resolve(handle);
   if (own->comm->error() != ncclSuccess) refuse(own->comm->error(), own->comm->text());
   const std::lock_guard lock(table().mutex);
-  if (own->finalized) refuse(ncclInvalidUsage, "the communicator was finalized");
   if (own->is_in_progress()) refuse(ncclInvalidArgument, kInProgress);
   return own;
 }
 
-// What a thread has put into a group.
-struct Group {
-  struct Messages {
-    cudaStream_t stream;
-    std::vector<NcclExchange::Message> messages;
-  };
-  int depth = 0;
-  std::vector<std::pair<ncclComm_t, std::function<void()>>> jobs;
-  std::map<ncclComm_t, Messages> messages;
-};
-thread_local Group group;
+// `code` for work after the end is the emulation's own: NCCL does not look, although it has freed what the work needs.
+void expect_not_finalized(const ncclComm& own, ncclResult_t code) {
+  const std::lock_guard lock(table().mutex);
+  if (own.finalized) refuse(code, "the communicator was finalized");
+}
 
-// Runs the job now or at the group's end. For a non-blocking communicator it runs when the communicator is asked for
-// its state.
+// Runs the job now or at the group's end (usage/groups.rst). For a non-blocking communicator it runs when the
+// communicator is asked for its state.
 ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
   if (group.depth > 0) {
     group.jobs.emplace_back(handle, std::move(job));
@@ -135,7 +146,7 @@ ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
   return ncclInProgress;
 }
 
-// Queues one rank's part. `make` creates it anew for each replay of a graph.
+// Queues one rank's part. `make` creates it anew for each replay of a graph (usage/cudagraph.rst).
 void queue(ncclComm& own, cudaStream_t on, const char* call, std::function<std::unique_ptr<NcclWork>()> make) {
   const std::lock_guard lock(api_mutex());
   throw_if_lost();
@@ -157,6 +168,7 @@ void queue(ncclComm& own, cudaStream_t on, const char* call, std::function<std::
   own.last = stream.queue->end();
 }
 
+// usage/data.rst: any memory that the GPU can access. NCCL checks that with NCCL_CHECK_POINTERS=1 alone (argcheck.cc).
 void expect_device_memory(const void* begin, std::size_t bytes, const char* what) {
   const std::lock_guard lock(api_mutex());
   if (bytes == 0) return;
@@ -169,6 +181,7 @@ void expect_device_memory(const void* begin, std::size_t bytes, const char* what
   }
 }
 
+// The codes are those of ArgsCheck in misc/argcheck.cc.
 void expect_type(ncclDataType_t type) {
   if (nccl_type_bytes(type) == 0) {
     refuse(ncclInvalidArgument, fmt::format("type {} is none, or not emulated", static_cast<int>(type)));
@@ -181,7 +194,8 @@ void expect_rank(int rank, const NcclComm& comm, const char* what) {
   }
 }
 
-// Buffers may be used in place, but must not overlap in part.
+// Buffers may be used in place, each kind in its own way (usage/inplace.rst), but must not overlap in part, which NCCL
+// does not check.
 void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm& comm) {
   const auto* send = static_cast<const char*>(a.send);
   const auto* receive = static_cast<const char*>(a.receive);
@@ -197,13 +211,17 @@ void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm
 ncclResult_t collective(const char* name, const NcclCollective::Arguments& arguments, ncclComm_t handle,
                         cudaStream_t stream) {
   return nccl_call(name, [&] {
-    const std::shared_ptr<NcclComm> comm = resolve_ready(handle)->comm;
+    const std::shared_ptr<ncclComm> own = resolve_ready(handle);
+    const std::shared_ptr<NcclComm> comm = own->comm;
+    expect_not_finalized(*own, ncclInvalidUsage);
     expect_type(arguments.type);
     expect_rank(arguments.root, *comm, "root");
     if (arguments.op < ncclSum || arguments.op > ncclAvg) refuse(ncclInvalidArgument, "no such reduction");
     expect_device_memory(arguments.send, NcclCollective::send_bytes(arguments, *comm), "the buffer to send");
     expect_device_memory(arguments.receive, NcclCollective::receive_bytes(arguments, *comm), "the buffer to receive");
     expect_apart_or_in_place(arguments, *comm);
+    if (arguments.count == 0)
+      return ncclSuccess;  // nothing is queued, nor waits for other ranks (enqueue.cc, taskAppend)
     return issue(handle, [=] {
       queue(*resolve(handle), stream, name, [=] { return std::make_unique<NcclCollective>(comm, name, arguments); });
     });
@@ -220,6 +238,7 @@ void exchange(ncclComm_t handle, const Group::Messages& messages) {
 ncclResult_t message(const char* name, const NcclExchange::Message& message, ncclComm_t handle, cudaStream_t stream) {
   return nccl_call(name, [&] {
     const std::shared_ptr<ncclComm> own = resolve_ready(handle);
+    expect_not_finalized(*own, ncclInvalidUsage);
     expect_type(message.type);
     expect_rank(message.peer, *own->comm, "peer");
     expect_device_memory(message.buffer, message.count * nccl_type_bytes(message.type), "the buffer");
@@ -249,6 +268,7 @@ void join(NcclComm& comm) {
   ++segment->joined;
 }
 
+// init.cc, initTransportsRank.
 void expect_one_gpu_each(NcclComm& comm) {
   for (int rank = 0; rank < comm.ranks; ++rank) {
     for (int other = 0; other < rank; ++other) {
@@ -292,7 +312,7 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
   return nccl_call(name, [&] {
     if (out == nullptr) refuse(ncclInvalidArgument, "nowhere to store the communicator");
     *out = nullptr;
-    if (ranks < 1 || rank < 0 || rank >= ranks) {
+    if (ranks < 1 || rank < 0 || rank >= ranks) {  // init.cc, ncclCommInitRankDev
       refuse(ncclInvalidArgument, fmt::format("rank {} of {}", rank, ranks));
     }
     if (ranks > NcclSegment::kMostRanks) {
@@ -301,6 +321,7 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
     }
     auto own = std::make_shared<ncclComm>();
     const std::string segment(id.internal, strnlen(id.internal, sizeof id.internal));
+    // init.cc, ncclCommInitRankDev: rank 0 listens at the address. So does whoever has made an id without one.
     const char* const address = std::getenv("NCCL_COMM_ID");
     if (address != nullptr && rank == 0 && !segment.ends_with(std::string("-at-") + address)) {
       refuse(ncclSystemError, fmt::format("NCCL_COMM_ID is {}, and the unique id was made without it: rank 0 would "
@@ -422,7 +443,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-// The error of the communicator's work if it has failed, else of the last refused call.
+// The error of the communicator's work if it has failed, else of the last refused call. NCCL's is the last of either
+// kind, in the whole process (init.cc).
 const char* ncclGetLastError(ncclComm_t handle) {
   static thread_local std::string text;
   const std::lock_guard lock(table().mutex);
@@ -436,6 +458,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return nccl_call("ncclGetUniqueId", [&] {
     if (id == nullptr) refuse(ncclInvalidArgument, "nowhere to store the id");
     const char* const address = std::getenv("NCCL_COMM_ID");
+    // bootstrap.cc, bootstrapGetUniqueId: the address is the whole id then.
     const std::string name = address != nullptr ? NcclSegment::create_at(address) : NcclSegment::create();
     *id = {};
     if (name.size() >= sizeof id->internal) refuse(ncclInvalidArgument, fmt::format("too long: {}", name));
@@ -450,7 +473,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   const ncclConfig_t standard = NCCL_CONFIG_INITIALIZER;
-  if (config != nullptr && (config->magic != standard.magic || config->size > standard.size)) {
+  if (config != nullptr && config->magic != standard.magic) {  // init.cc, parseCommConfig
     return nccl_call("ncclCommInitRankConfig", [&]() -> ncclResult_t {
       refuse(ncclInvalidArgument, "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
     });
@@ -458,6 +481,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   return initialise("ncclCommInitRankConfig", comm, ranks, id, rank, config == nullptr || config->blocking != 0);
 }
 
+// In progress until everything is queued, then an error of what was queued, if there is one (api/comms.rst).
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
   return nccl_call("ncclCommGetAsyncError", [&] {
     const std::shared_ptr<ncclComm> own = resolve(handle);
@@ -471,21 +495,23 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  if (handle == nullptr) return ncclSuccess;
   return nccl_call("ncclCommFinalize", [&] {
     const std::shared_ptr<ncclComm> own = resolve_ready(handle);
+    expect_not_finalized(*own, ncclInvalidArgument);  // init.cc, ncclCommFinalize
     own->finalized = true;
     return issue(handle, [handle] { wait_for_work_and_graphs(*resolve(handle)); });
   });
 }
 
+// One that has failed stays, and has to be aborted (init.cc, ncclCommDestroy; api/comms.rst, ncclCommGetAsyncError).
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
   return nccl_call("ncclCommDestroy", [&] {
-    const std::shared_ptr<ncclComm> live = resolve(handle);
-    if (live->comm->error() == ncclSuccess && live->is_in_progress()) refuse(ncclInvalidArgument, kInProgress);
+    resolve_ready(handle);
     const std::shared_ptr<ncclComm> own = remove(handle);
     remove_handle(kComm, handle);
-    if (own->comm->error() == ncclSuccess) wait_for_work_and_graphs(*own);
+    wait_for_work_and_graphs(*own);
     own->comm->destroyed = true;
     return ncclSuccess;
   });
@@ -511,21 +537,21 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
   return nccl_call("ncclCommCount", [&] {
-    *count = resolve(comm)->comm->ranks;
+    *count = resolve_ready(comm)->comm->ranks;
     return ncclSuccess;
   });
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   return nccl_call("ncclCommUserRank", [&] {
-    *rank = resolve(comm)->comm->rank;
+    *rank = resolve_ready(comm)->comm->rank;
     return ncclSuccess;
   });
 }
 
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
   return nccl_call("ncclCommCuDevice", [&] {
-    resolve(comm);
+    resolve_ready(comm);
     *device = 0;
     return ncclSuccess;
   });
@@ -573,9 +599,10 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   return nccl_call("ncclGroupEnd", [&] {
-    if (group.depth == 0) refuse(ncclInvalidUsage, "no group was started");
+    if (group.depth == 0) refuse(ncclInvalidUsage, "no group was started");  // group.cc, ncclGroupEndInternal
     if (--group.depth > 0) return ncclSuccess;
     Group ended = std::exchange(group, {});
+    if (ended.error != ncclSuccess) refuse(ended.error, "a call of the group was refused");
     ncclResult_t result = ncclSuccess;
     for (auto& [comm, messages] : ended.messages) {
       ended.jobs.emplace_back(comm, [comm = comm, messages = messages] { exchange(comm, messages); });

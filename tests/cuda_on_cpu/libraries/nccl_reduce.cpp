@@ -68,30 +68,35 @@ T from_sum(typename Sum<T>::type sum) {
   }
 }
 
-// A NaN is passed on.
+// NCCL takes fminf and fmaxf, or __hmin and __hmax: of a number and a NaN, the number (FuncMinMax in reduce_kernel.h).
 template <class S>
 S smaller(S a, S b) {
-  if constexpr (std::is_floating_point_v<S>) {
-    if (std::isnan(a)) return a;
-  }
-  return a < b ? a : b;
+  if constexpr (std::is_floating_point_v<S>) return std::fmin(a, b);
+  return std::min(a, b);
 }
 template <class S>
 S larger(S a, S b) {
-  if constexpr (std::is_floating_point_v<S>) {
-    if (std::isnan(a)) return a;
-  }
-  return a > b ? a : b;
+  if constexpr (std::is_floating_point_v<S>) return std::fmax(a, b);
+  return std::max(a, b);
 }
 
 template <class T>
 void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count, ncclRedOp_t op) {
   using S = typename Sum<T>::type;
-  const auto at = [&](std::size_t rank, std::size_t i) { return static_cast<const T*>(ranks[rank])[i]; };
+  // The average of integers divides at the end, as C++ does; of others, each element is first multiplied by the rounded
+  // reciprocal and rounded itself (hostToDevRedOp in enqueue.cc, FuncPreMulSum in reduce_kernel.h).
+  const auto at = [&](std::size_t rank, std::size_t i) -> S {
+    const T value = static_cast<const T*>(ranks[rank])[i];
+    if constexpr (std::is_same_v<S, double>) {
+      const double share = 1.0 / static_cast<double>(ranks.size());
+      if (op == ncclAvg) return to_sum(from_sum<T>(to_sum(value) * to_sum(from_sum<T>(share))));
+    }
+    return to_sum(value);
+  };
   for (std::size_t i = 0; i < count; ++i) {
-    S sum = to_sum(at(0, i));
+    S sum = at(0, i);
     for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-      const S value = to_sum(at(rank, i));
+      const S value = at(rank, i);
       switch (op) {
         case ncclProd:
           sum = static_cast<S>(sum * value);
@@ -115,12 +120,8 @@ void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count,
           sum = static_cast<S>(sum + value);
       }
     }
-    if (op == ncclAvg) {
-      if constexpr (std::is_integral_v<T>) {
-        sum = static_cast<S>(static_cast<T>(sum) / static_cast<T>(ranks.size()));
-      } else {
-        sum /= static_cast<double>(ranks.size());
-      }
+    if constexpr (std::is_integral_v<T>) {
+      if (op == ncclAvg) sum = static_cast<S>(static_cast<T>(sum) / static_cast<T>(ranks.size()));
     }
     static_cast<T*>(out)[i] = from_sum<T>(sum);
   }

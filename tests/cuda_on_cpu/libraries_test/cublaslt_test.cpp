@@ -44,6 +44,7 @@ struct Product {
   float alpha = 1, beta = 0;
   std::uint32_t alignment = 16;    // promised for every operand
   std::uint64_t workspace = 8192;  // offered, in bytes
+  const void* bias = nullptr;      // when an algorithm is asked for
 };
 
 class CublasLtCudaTest : public LibraryTest {
@@ -67,6 +68,7 @@ class CublasLtCudaTest : public LibraryTest {
     describe(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_a);
     describe(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_b);
     describe(CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue);
+    describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
     a_ = layout(product.a, product.type);
     b_ = layout(product.b, product.type);
     d_ = layout(product.d, product.type);
@@ -80,7 +82,10 @@ class CublasLtCudaTest : public LibraryTest {
     alpha_ = product.alpha;
     beta_ = product.beta;
     int count = 0;
-    return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, 1, &chosen_, &count);
+    return ask(&chosen_, 1, count);
+  }
+  cublasStatus_t ask(cublasLtMatmulHeuristicResult_t* results, int wanted, int& count) {
+    return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, wanted, results, &count);
   }
 
   // Runs the chosen algorithm with a workspace of its own.
@@ -373,6 +378,10 @@ TEST_F(CublasLtOnCpuTest, WhatIsNotEmulatedIsNotSupported) {
   p = kPlain;
   p.a.order = CUBLASLT_ORDER_COL32;
   EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
+  p = kPlain;
+  p.d = matrix(kM, kN, CUBLASLT_ORDER_ROW);
+  p.epilogue = CUBLASLT_EPILOGUE_RELU_BIAS;
+  EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED) << "cuBLASLt has none either";
 }
 
 TEST_F(CublasLtOnCpuTest, TheWorkspaceIsHeldToItsSizeAndAlignment) {
@@ -409,6 +418,45 @@ TEST_F(CublasLtOnCpuTest, OperandsAreHeldToThePromisedAlignment) {
   ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(run(a + 1, b + 1, d + 1), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(CublasLtOnCpuTest, ABiasIsHeldToTheAlignmentItHadWhenTheAlgorithmWasChosen) {
+  const float *const a = device(random(kM * kK)), *const b = device(random(kK * kN)), *const bias = device(random(64));
+  float* const d = memory(kM * kN);
+  Product p = kPlain;
+  p.epilogue = CUBLASLT_EPILOGUE_BIAS;
+  const auto run_behind = [&](int elements) { return run(a, b, d, bias + elements); };
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run_behind(4), CUBLAS_STATUS_INVALID_VALUE) << "nothing was said of it";
+  p.bias = bias + 4;
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run_behind(4), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run_behind(2), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(CublasLtOnCpuTest, WithoutAnAlgorithmOperandsHaveTheDefaultAlignment) {
+  const float *const a = device(random(kM * kK + 4)), *const b = device(random(kK * kN));
+  float* const d = memory(kM * kN);
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  const float one = 1, zero = 0;
+  const auto run_without = [&](const float* from) {
+    return cublasLtMatmul(handle_, description_, &one, from, a_, b, b_, &zero, d, d_, d, d_, nullptr, nullptr, 0,
+                          stream_);
+  };
+  EXPECT_EQ(run_without(a), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run_without(a + 4), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(CublasLtOnCpuTest, AResultWithoutAnAlgorithmComesFirst) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  cublasLtMatmulHeuristicResult_t results[8];
+  int count = 0;
+  EXPECT_EQ(ask(results, 8, count), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(count, 2);
+  EXPECT_NE(results[0].state, CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(results[1].state, CUBLAS_STATUS_SUCCESS);
 }
 
 TEST_F(CublasLtOnCpuTest, AnAlgorithmIsGoodForItsOwnProblemOnly) {

@@ -6,10 +6,13 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -147,6 +150,59 @@ TEST_P(NcclOnCpu, Reductions) {
   });
 }
 
+TEST_P(NcclOnCpu, TheLargestAndTheSmallestDropNaN) {
+  run_ranks(GetParam(), [](Rank& r) {
+    const auto own = static_cast<float>(r.rank);
+    for (const int with_nan : {0, 1}) {
+      r.fill(r.x, r.rank == with_nan ? std::numeric_limits<float>::quiet_NaN() : own);
+      EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, kCount, ncclFloat, ncclMax, r.comm, r.stream));
+      EXPECT_EQ(r.read(r.y)[0], static_cast<float>(r.ranks == 2 ? 1 - with_nan : r.ranks - 1));
+      EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, kCount, ncclFloat, ncclMin, r.comm, r.stream));
+      EXPECT_EQ(r.read(r.y)[0], static_cast<float>(1 - with_nan));
+    }
+    r.finish();
+  });
+}
+
+TEST(NcclOnCpuProcesses, AnAverageMultipliesByTheRoundedReciprocal) {
+  run_ranks(3, [](Rank& r) {
+    r.fill(r.x, std::bit_cast<float>(0x3fc23fc2u));  // 1.515625 twice, in bfloat16
+    EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, 2 * kCount, ncclBfloat16, ncclAvg, r.comm, r.stream));
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(r.read(r.y)[0]), 0x3fc33fc3u) << "not what all ranks have had";
+    r.finish();
+  });
+}
+
+TEST(NcclOnCpuProcesses, EmptyCollectivesWaitForNobody) {
+  Signal over;
+  run_ranks(2, [&](Rank& r) {
+    if (r.rank == 1) over.wait();
+    if (r.rank == 0) {
+      EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, 0, ncclFloat, ncclSum, r.comm, r.stream));
+      EXPECT_NCCL(ncclInvalidArgument, ncclBroadcast(r.x, r.x, 0, ncclFloat, 2, r.comm, r.stream));
+      EXPECT_OK(cudaStreamSynchronize(r.stream));
+      over.give();
+    }
+    r.finish();
+  });
+}
+
+TEST(NcclOnCpuProcesses, AGroupWithARefusedCallDoesNothing) {
+  run_ranks(2, [](Rank& r) {
+    r.fill(r.x, 1);
+    EXPECT_NCCL_OK(ncclGroupStart());
+    EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
+    EXPECT_NCCL(ncclInvalidArgument, ncclBroadcast(r.x, r.x, kCount, ncclFloat, 2, r.comm, r.stream));
+    EXPECT_NCCL(ncclInvalidArgument, ncclGroupEnd());
+    EXPECT_EQ(r.read(r.x)[0], 1);
+    EXPECT_NCCL_OK(ncclGroupStart());
+    EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
+    EXPECT_NCCL_OK(ncclGroupEnd());
+    EXPECT_EQ(r.read(r.x)[0], 2);
+    r.finish();
+  });
+}
+
 TEST_P(NcclOnCpu, IntegersWrapAround) {
   run_ranks(GetParam(), [](Rank& r) {
     EXPECT_OK(cudaMemsetAsync(r.x, r.rank == 0 ? 200 : 100, r.bytes(), r.stream));
@@ -189,6 +245,7 @@ TEST_P(NcclOnCpu, MovesData) {
     EXPECT_EQ(version, NCCL_VERSION_CODE);
     EXPECT_NCCL_OK(ncclCommFinalize(r.comm));
     EXPECT_NCCL(ncclInvalidUsage, ncclAllReduce(r.x, r.y, kCount, ncclFloat, ncclSum, r.comm, r.stream));
+    EXPECT_NCCL(ncclInvalidArgument, ncclCommFinalize(r.comm)) << "twice";
     r.finish();
   });
 }
@@ -284,6 +341,7 @@ TEST_P(NcclOnCpu, DifferentCallsAreToldOnEachRank) {
     EXPECT_NCCL_OK(ncclCommGetAsyncError(r.comm, &error));
     EXPECT_EQ(error, ncclInternalError);
     EXPECT_TRUE(says(ncclGetLastError(r.comm), "7 float32"));
+    EXPECT_NCCL(ncclInternalError, ncclCommDestroy(r.comm)) << "only aborting ends one that has failed";
     EXPECT_NCCL_OK(ncclCommAbort(r.comm));
     r.release();
   });

@@ -61,9 +61,12 @@ Expected reduced(DType dtype, std::int64_t count, Reduction reduction, int ranks
   for (std::size_t i = 0; i < magnitudes.size(); ++i) {
     if (reduction == Reduction::mean) expected.values[i] /= ranks;
     const double scale = reduction == Reduction::mean ? 1.0 / ranks : 1.0;
-    // ranks - 1 additions and a division; the smallest f16 numbers have fewer digits.
+    // ranks - 1 additions, and a division or, in NCCL, a multiplication by the rounded reciprocal; the smallest f16
+    // numbers have fewer digits.
     const double tiny = dtype == DType::f16 ? 0x1p-24 : 0;
-    expected.bounds.push_back(is_rounded ? ranks * (unit_roundoff(dtype) * magnitudes[i] * scale * 1.01 + tiny) : 0);
+    const int roundings = reduction == Reduction::mean ? ranks + 1 : ranks;
+    expected.bounds.push_back(is_rounded ? roundings * (unit_roundoff(dtype) * magnitudes[i] * scale * 1.01 + tiny)
+                                         : 0);
   }
   return expected;
 }

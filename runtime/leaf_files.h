@@ -19,11 +19,11 @@ namespace giro {
 //
 // The file state.safetensors of a checkpoint is such a file too (giro/runtime/checkpoint_store.h).
 
-// Writes leaves, on any devices, or the saved collections of a state. `path` holds all of them once this returns; after
-// an error it holds what it held before. A state is written as it is after the work queued on its stream. If another
-// stream still writes some leaves, the caller must wait for it first. Errors: those of write_safetensors; io,
-// out_of_memory, device; invalid_argument while the state's step is being recorded, and for a leaf of which this
-// process holds only a piece.
+// Writes leaves, on any devices, with `metadata` of the file's own, or the saved collections of a state. `path` holds
+// all of them once this returns; after an error it holds what it held before. A state is written as it is after the
+// work queued on its stream. If another stream still writes some leaves, the caller must wait for it first. Errors:
+// those of write_safetensors; io, out_of_memory, device; invalid_argument while the state's step is being recorded, and
+// for a leaf of which this process holds only a piece.
 void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files = *posix_file_system(),
           const std::map<std::string, std::string>& metadata = {});
 void save(const std::string& path, const State& state, FileSystem& files = *posix_file_system());

@@ -12,5 +12,5 @@ done
 "$root/cmake/install_dependencies.sh" "${packages[@]}"
 "$root/cmake/build.sh" build gpt2 --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
 data=()
-[ ${#packages[@]} -eq 0 ] || data=(--data /usr/share/perl/5.*/pod/*.pod)
+[ ${#packages[@]} -eq 0 ] || data=(--data /usr/share/perl/5.*.*/pod/*.pod)
 exec "$root/build/samples/gpt2" "$@" "${data[@]}"

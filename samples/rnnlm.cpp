@@ -30,7 +30,7 @@ struct Rnnlm {
   nn::Var operator()(nn::Scope& s, const nn::Var& tokens) const {
     const nn::Var before = slice(pad(tokens, {.axis = 1, .before = 1}), {.axis = 1, .end = tokens.shape()[1]});
     nn::Var x = nn::embedding(vocabulary, width, nn::normal(1))(s, before);
-    for (std::int64_t i = 0; i < layers; ++i) x = nn::lstm(width, {.carry = true})(s, x);
+    for (std::int64_t i = 0; i < layers; ++i) x = nn::lstm(width)(s, x);
     return nn::dense(vocabulary)(s, nn::dropout(dropout)(s, x));
   }
 };

@@ -62,6 +62,7 @@ struct MatrixProduct : one_dnn::Kernel<dnnl::matmul> {
 // result do not depend on the number of threads.
 std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, bool a_is_transposed) {
   constexpr memory::dim kLeastWork = 1 << 22, kLeastSide = 256, kMostParts = 64, kUnit = 16;
+  constexpr memory::dim kLong = 1 << 30;  // more work than this is divided even where that costs speed
   // oneDNN copies the operands, which makes it faster, if 1 / m + 1 / n is at most this. If `a` is transposed it
   // becomes a third slower where it does not.
   constexpr double kCopied = 1.0 / 512;
@@ -69,9 +70,10 @@ std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, 
   for (memory::dim parts = 2; parts <= std::min(kMostParts, m * n * k / kLeastWork); parts *= 2) {
     memory::dim half_rows = rows, half_columns = columns;
     (rows > columns ? half_rows : half_columns) = std::max(rows, columns) / 2;
-    if (std::max(rows, columns) / 2 < kLeastSide) break;
+    const bool is_long = m * n * k / (parts / 2) > kLong;
+    if (std::max(rows, columns) / 2 < (is_long ? kUnit : kLeastSide)) break;
     const double copied = 1.0 / static_cast<double>(half_rows) + 1.0 / static_cast<double>(half_columns);
-    if (a_is_transposed && parts > 2 && copied > kCopied) break;
+    if (a_is_transposed && parts > 2 && copied > kCopied && !is_long) break;
     rows = half_rows;
     columns = half_columns;
   }
@@ -87,7 +89,7 @@ void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Ten
   submit(stream, [=, rows = rows, columns = columns, to = out.data<float>(), a_is_transposed = a.is_transposed,
                   b_is_transposed = b.is_transposed, from_a = a.matrix.data<float>(), from_b = b.matrix.data<float>(),
                   from_bias = bias ? bias.data<float>() : nullptr] {
-    for_each_part(parts, 1, m * n * k / 16, [&](memory::dim part, memory::dim) {
+    for_each_part(parts, 1, parts > 1 ? m * n * k / 16 : 0, [&](memory::dim part, memory::dim) {
       const memory::dim row = part / across * rows, column = part % across * columns;
       const memory::dim count = std::min(rows, m - row), width = std::min(columns, n - column);
       float* const first = to + row * n + column;

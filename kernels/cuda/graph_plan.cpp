@@ -155,7 +155,7 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
 }
 
 // cuDNN names axes in the order B, H, T, D, whatever the order in memory.
-// `heads`: as many has each row of the array.
+// `heads`: how many heads a row of the array has.
 fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, std::int64_t heads,
                                     const AttentionGraph& attention) {
   const std::int64_t b = shape[0], t = shape[1], h = shape[2], d = shape[3];

@@ -110,7 +110,7 @@ struct BatchNorm {
       const Var y = (x - old_mean.value()) * rsqrt(old_variance.value() + options.epsilon);
       return scaled(s, y, affine, given.dtype());
     }
-    // A rank without rows of a short batch has one that does not count.
+    // A short batch may leave this rank no rows. Then it computes on a stand-in row with a weight of 0.
     const bool counts = BatchShare::weight() > 0;
     if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
       throw Error(ErrorCode::invalid_argument,

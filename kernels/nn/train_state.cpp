@@ -93,7 +93,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   state.precision_ = precision;
   const Shard shard = options.partitioner ? options.partitioner->update_shard() : Shard{};
   std::vector<LeafSpec> leaves;  // of params
-  std::uint64_t drawn = 0;       // leaves with initial values so far
+  std::uint64_t drawn = 0;       // how many leaves have been initialized
   nn::ScopeValues values{.stream = state.stream(), .mode = nn::Mode::train, .partitioner = options.partitioner};
   values.dtype = compute_dtype(precision);
   std::vector<nn::DeclaredLeaf> all = nn::declared_leaves(model, options.inputs, std::move(values));

@@ -35,6 +35,9 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
       throw Error(ErrorCode::corrupt_data, fmt::format("{}: {} bytes, expected images of {} bytes each, with the label",
                                                        path, content.size(), kRecord));
     }
+    const std::size_t before = images.size();
+    images.resize(before + count * kPixels * kChannels);
+    std::uint8_t* next = images.data() + before;
     for (std::size_t i = 0; i < count; ++i) {
       const auto* const record = reinterpret_cast<const std::uint8_t*>(content.data()) + i * kRecord;
       if (record[0] >= kClasses) {
@@ -43,7 +46,7 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
       }
       labels.push_back(record[0]);
       for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {  // the file has one channel after the other
-        for (std::size_t c = 0; c < kChannels; ++c) images.push_back(record[1 + c * kPixels + pixel]);
+        for (std::size_t c = 0; c < kChannels; ++c) *next++ = record[1 + c * kPixels + pixel];
       }
     }
   }

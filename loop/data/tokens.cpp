@@ -69,6 +69,9 @@ class Windows final : public RowSource {
   };
 
   void add(const std::string& path, const TokenOptions& options) {
+    if (options.files->status(path).kind == FileSystem::Kind::directory) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("tokens: {} is a directory, expected a file", path));
+    }
     auto reader = options.files->open(path);
     const auto bytes = static_cast<std::int64_t>(reader->size());
     if (bytes % width_ != 0) {

@@ -87,7 +87,7 @@ class Step {
   }
 
   // What a call would do, op by op, for inspection (Program::text). The call is recorded for this, but not run. The
-  // state's memory has the names of its leaves. Errors: those of a call.
+  // state's memory has the names of its leaves. With several ranks, each has to call it. Errors: those of a call.
   Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return detail::StepRecording::program_of(call(state, batch, broadcasts), body, where_);

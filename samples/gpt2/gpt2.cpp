@@ -167,13 +167,13 @@ int run(const Arguments& args) {
   const double flops_of_token = 6.0 * static_cast<double>(parameters - model.context * model.width) +
                                 12.0 * static_cast<double>(model.layers * model.width * model.context);
   const double peak = product_speed(context, precision) * world.size();
+  const std::size_t temporaries = train_step.program(state, *train_data.begin()).memory();  // on all ranks
   if (world.is_primary()) {
-    const giro::Program program = train_step.program(state, *train_data.begin());
     std::printf(
         "%lld parameters; %lld tokens a step; on each rank parameters of %.0f MB, gradients %.0f MB, the "
         "optimizer %.0f MB, temporaries of a step %.0f MB\n",
         static_cast<long long>(parameters), static_cast<long long>(tokens), megabytes(state, "params"),
-        megabytes(state, "grads"), megabytes(state, "opt_state"), static_cast<double>(program.memory()) / 1e6);
+        megabytes(state, "grads"), megabytes(state, "opt_state"), static_cast<double>(temporaries) / 1e6);
   }
   if (args.program) {
     const giro::Program program = train_step.profile(state, *train_data.begin());
@@ -264,7 +264,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
   app.add_option("--partition", args.partition,
-         "data: each rank has an even part of each batch; zero: and of the optimizer's moments; single; auto")
+         "data: each rank has an even part of each batch; zero: also divides the optimizer's moments; single; auto")
       ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
       ->capture_default_str();
   app.add_option("--log-every", args.log_every, "steps between two losses")->check(at_least_0)->capture_default_str();

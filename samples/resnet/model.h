@@ -9,7 +9,7 @@ struct ResNet18 {
   std::int64_t classes = 10, features = 64;  // features of the first stage
   bool synchronized = false;                 // whether BatchNorm has the statistics of all ranks
 
-  // Images (N, H, W, 3), u8 or scaled to [0, 1] -> logits (N, classes).
+  // Images (N, H, W, 3), f32 around 0 -> logits (N, classes).
   giro::nn::Var operator()(giro::nn::Scope& s, const giro::nn::Var& images) const {
     namespace nn = giro::nn;
     nn::Var x = relu(conv(s, images, features, 3, 1));

@@ -24,7 +24,7 @@ struct Arguments {
 
 giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every_end(steps); }
 
-// Images without meaning, of CIFAR-10's shape.
+// Random pixels, in images of CIFAR-10's shape.
 giro::Dataset random_images(std::int64_t count, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
   std::vector<std::uint8_t> images(static_cast<std::size_t>(count * 32 * 32 * 3)), labels;
@@ -47,6 +47,10 @@ int train(const Arguments& args) {
     std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
   }
   if (args.data.empty() && world.is_primary()) std::printf("random images: name CIFAR-10's folder with --data\n");
+  if (args.partition == "single" && world.size() > 1) {
+    throw giro::Error(giro::ErrorCode::invalid_argument,
+        "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
+  }
   const auto partitioner = args.partition == "single" || (args.partition == "auto" && world.size() == 1)
                                ? nullptr
                                : giro::data_parallel(world, device);
@@ -57,7 +61,7 @@ int train(const Arguments& args) {
   const std::int64_t test_batch = std::min<std::int64_t>(500, test_rows.num_rows()) / world.size() * world.size();
   auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
 
-  const ResNet18 network{.features = args.features, .synchronized = world.size() > 1};
+  const ResNet18 network{.features = args.features, .synchronized = partitioner != nullptr};
   const auto model = [&](nn::Scope s, const nn::Var& image) {
     const nn::Var seen = s.training() ? augmented(s, image) : image;
     return network(s, (cast(seen, giro::DType::f32) - 120) / 64);

@@ -164,6 +164,7 @@ TEST_P(CudnnPlans, AreCompiledForAttention) {
   for (const AttentionGraph& attention :
        {AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true, true},
         AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true},
+        AttentionGraph{Result::out, {2, 512, 8, 64}, {2, 512, 2, 64}, DType::bf16, 0.125, true, true},
         AttentionGraph{Result::out, {2, 512, 8, 128}, {2, 2048, 2, 128}, DType::f16, 0.125, true},
         AttentionGraph{Result::out, {1, 65, 1, 40}, {1, 133, 1, 40}, DType::bf16, 0.125, false}}) {
     for (const Result result : {Result::out, Result::out_and_logsumexp, Result::gradients}) {

@@ -39,6 +39,7 @@ std::shared_ptr<const Dataset::Plan> Dataset::Plan::of(std::vector<Feature> feat
 const std::vector<std::string>& Dataset::Plan::checksums() const {
   constexpr std::int64_t kCompared = 256;  // evenly spread rows of each feature; rounding can nearly double them
   std::call_once(known->once, [&] {
+    std::vector<std::string> all;  // a source may fail to read
     for (const Feature& feature : features) {
       const std::int64_t step = std::max<std::int64_t>(1, order.size / kCompared);
       std::vector<char> bytes(feature.row_bytes());
@@ -47,8 +48,9 @@ const std::vector<std::string>& Dataset::Plan::checksums() const {
         feature.rows->read({&row, 1}, bytes.data());
         checksum.add(bytes.data(), bytes.size());
       }
-      known->of_features.push_back(checksum.digits());
+      all.push_back(checksum.digits());
     }
+    known->of_features = std::move(all);
   });
   return known->of_features;
 }

@@ -5,7 +5,7 @@
 #   tests/gpu.sh STAGE...    on the machine with the GPU, one after the other; what is built serves the next as well:
 #     first                  tests of kernels, runtime and CUDA's behaviour; times of a step's ops (mnist --program);
 #                            5,000 steps of both models; what nodes, launches and branches cost (graph_bench)
-#     tests                  the GPU tests of all other folders
+#     tests                  the GPU tests of all other folders, and the samples that are models
 #     sanitize-kernels       the kernels' tests under compute-sanitizer, half of the time for memcheck and half for
 #                            racecheck; sanitize-kernels-memcheck and sanitize-kernels-racecheck have all of it
 #     compare-MODEL-BATCH[-INTERVAL[-DTYPE]]    the sample beside the PyTorch and JAX of python3 (tests/bench/train_step):
@@ -32,12 +32,13 @@ export PATH=$PATH:/usr/local/cuda/bin  # nvcc, compute-sanitizer
 declare -A limits=([first]=480 [tests]=560 [sanitize-kernels]=560 [compare]=560)  # seconds, of ten minutes a call
 declare -A floors=([linear]=0.825 [cnn]=0.885)  # the least accuracy after so many steps
 models=(linear cnn) batches=(32 1024) steps=5000 slower=1
-graph_bench=()
+graph_bench=() models_tests=()
 compare=(--rounds 5 --seconds 0.7)
 emulate=()
 if [ -n "${GIRO_REHEARSAL:-}" ]; then
   # The emulated GPU takes minutes for a step of the cnn, and this machine may have other things to do.
   models=(linear) floors=([linear]=0) batches=(2 3) steps=30 slower=30
+  models_tests=(-k language_model)
   graph_bench=('--benchmark_filter=^[^g].*[/_](1|4)(/|$)')
   compare=(--rounds 2 --seconds 0.1 --peers)
   export GTEST_TOTAL_SHARDS=40 GTEST_SHARD_INDEX=0
@@ -115,7 +116,7 @@ compile() {
   [ -z "$architecture" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$architecture-real")
   if [ ${#emulate[@]} -gt 0 ]; then
     options+=(-DGIRO_CUDA_ON_CPU=ON -DCMAKE_CUDA_ARCHITECTURES=80-virtual -DCMAKE_CXX_FLAGS_RELEASE=-O1)  # quick to compile
-    for target in "$@"; do [[ $target =~ ^(runtime|kernels_nn)_test$ ]] && set -- "$@" "${target}_on_cpu"; done
+    for target in "$@"; do [[ $target =~ ^(runtime|kernels_nn|loop_step)_test$ ]] && set -- "$@" "${target}_on_cpu"; done
     set -- "$@" cuda_on_cpu
   fi
   [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || export CMAKE_GENERATOR=Ninja
@@ -188,8 +189,10 @@ tests() {
     target=${target//\//_}_test
     [[ $target =~ ^(kernels|runtime)_test$ ]] || targets+=("$target")
   done
-  compile "${targets[@]}" || return
+  compile "${targets[@]}" resnet rnnlm || return
   for target in "${targets[@]}"; do gpu_tests "$target" 120 ; done
+  part "samples' tests" 120 tests.log "${emulate[@]}" env GIRO_TEST_DEVICE=cuda python3 tests/samples/models_test.py \
+    "${models_tests[@]}" "$build/samples/resnet" "$build/samples/rnnlm"
 }
 
 # sanitize TOOL...: shards side by side, since most of the time is the host's.

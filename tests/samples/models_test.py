@@ -2,7 +2,9 @@
 """Runs the ResNet sample and the recurrent language model's as a user would, small ones: they train, go on with the same
 bits, and a ResNet on two ranks trains as on one.
 
-usage: models_test.py RESNET RNNLM [MPIRUN...]
+usage: models_test.py [-k PART_OF_A_TEST'S_NAME] RESNET RNNLM [MPIRUN...]
+
+GIRO_TEST_DEVICE=cuda: on the GPU, with no more ranks than there are GPUs.
 """
 
 import os
@@ -16,6 +18,7 @@ import unittest
 from sample_runs import command_of, history, kill_and_go_on, last_tensors, result_of
 
 resnet = rnnlm = mpirun = None
+DEVICE = os.environ.get("GIRO_TEST_DEVICE", "cpu")
 
 
 class Models(unittest.TestCase):
@@ -30,14 +33,14 @@ class Models(unittest.TestCase):
         return result_of(result)
 
     def resnet(self, logdir, **options):
-        defaults = {"device": "cpu", "features": 4, "batch": 8, "steps": 6, "evaluate_every": 3, "learning_rate": 0.01,
+        defaults = {"device": DEVICE, "features": 4, "batch": 8, "steps": 6, "evaluate_every": 3, "learning_rate": 0.01,
                     "logdir": self.folder / logdir}
         return command_of(resnet, defaults, options)
 
     def rnnlm(self, logdir, **options):
         text = self.folder / "text"
         text.write_bytes(b"a text to learn from, over and over; " * 200)
-        defaults = {"device": "cpu", "data": text, "batch": 4, "length": 16, "width": 8, "steps": 30,
+        defaults = {"device": DEVICE, "data": text, "batch": 4, "length": 16, "width": 8, "steps": 30,
                     "checkpoint_every": 10, "logdir": self.folder / logdir}
         return command_of(rnnlm, defaults, options)
 
@@ -78,5 +81,6 @@ class Models(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    resnet, rnnlm, mpirun = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
-    unittest.main(argv=[sys.argv[0]])
+    chosen, rest = (sys.argv[1:3], sys.argv[3:]) if sys.argv[1] == "-k" else ([], sys.argv[1:])
+    resnet, rnnlm, mpirun = os.path.abspath(rest[0]), os.path.abspath(rest[1]), rest[2:]
+    unittest.main(argv=[sys.argv[0], *chosen])

@@ -15,7 +15,7 @@ import time
 
 from job import Job, run
 
-STEPS = 6_000
+STEPS = 3_000
 TOLERANCE = 2e-5  # of losses whose floating-point sums are added in another order
 
 
@@ -77,8 +77,10 @@ def check_kills(program, mpirun, generator, ranks, kills, *options):
             return [*mpirun, "-n", ranks, program, "train", f"{parent}/{directory}", f"steps={STEPS}", "save=25",
                     f"pace={pace}", *options]
 
-        if Job(command("whole")).end()[0] != 0:
-            return ["the run that is not killed has failed"]
+        job = Job(command("whole"))
+        status = job.end(most_seconds=120)[0]  # beside other tests
+        if status != 0:
+            return [f"the exit status of the run that is not killed is {status}\n{job.output}"]
         for kill in range(kills):
             job = Job(command("killed", pace=1))  # so that it is not over before it is killed
             if not job.wait_until(lambda: job.output.count("begins at step") == ranks):
@@ -101,7 +103,7 @@ def check_kills(program, mpirun, generator, ranks, kills, *options):
             if left:
                 problems.append(f"kill {kill}: processes are left: {left}")
         job = Job(command("killed"))
-        status = job.end()[0]
+        status = job.end(most_seconds=120)[0]
         if status != 0:
             problems.append(f"the exit status of the last run is {status}\n{job.output}")
         elif left_behind(f"{parent}/killed") != left_behind(f"{parent}/whole"):

@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import re
 import sys
 import time
 
@@ -18,7 +19,9 @@ def command_of(program, defaults, options):
 
 
 def result_of(result):
-    return json.loads(result.stdout.splitlines()[-1].removeprefix("result: "))
+    results = re.findall("result: (.*)$", result.stdout, re.MULTILINE)
+    assert len(results) == 1, f"{len(results)} results in:\n{result.stdout}"
+    return json.loads(results[0])
 
 
 def history(logdir):

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/best_plan.h"
+#include "kernels/cuda/attention_graph.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tiled_product.cuh"
 #include "kernels/functors/attention.h"
@@ -61,14 +61,6 @@ struct Rows {
   bool in_quads;
   int count, stride, width;
 };
-
-// Null if there is no array.
-inline void* first_of(const ops::Heads& heads) {
-  if (!heads) return nullptr;
-  const auto width = static_cast<std::size_t>(heads.array.shape()[3]);
-  return static_cast<char*>(heads.array.raw()) +
-         static_cast<std::size_t>(heads.first) * width * size_of(heads.array.dtype());
-}
 
 // Heads of one of the op's arrays, (B, rows, heads, width).
 struct Array {
@@ -381,26 +373,6 @@ void with_width(std::int64_t width, F&& f) {
 inline unsigned int blocks_of(const ops::Heads& heads) {
   const Shape shape = heads.shape();
   return blocks_for(shape[0] * shape[2] * ((shape[1] + kTile - 1) / kTile), 1);
-}
-
-// Whether cuDNN may be asked for it. It has masks and dropout of its own, with other numbers.
-template <class Op>
-bool may_be_by_cudnn(const Op& op) {
-  const ops::AttentionOptions& options = op.options;
-  return is_16_bit(op.query.dtype()) && op.heads().key.shape().count() > 0 && options.dropout == 0 && !options.mask &&
-         !options.key_lengths;
-}
-
-template <class Op>
-AttentionGraph graph_of(const Op& op, AttentionGraph::Result result) {
-  const ops::HeadsOfAttention heads = op.heads();
-  return {result,
-          heads.query.shape(),
-          heads.key.shape(),
-          op.query.dtype(),
-          op.options.scale,
-          op.options.is_causal,
-          op.options.packed_queries > 0};
 }
 
 }  // namespace giro::cuda::attention

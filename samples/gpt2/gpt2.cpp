@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "../sample.h"
 #include "generate.h"
 #include "hugging_face.h"
 #include "model.h"
@@ -29,16 +30,6 @@ struct Arguments {
 };
 
 giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
-
-std::shared_ptr<const giro::Partitioner> make_partitioner(
-    const std::string& name, giro::World& world, giro::Device device) {
-  if (name == "single" && world.size() > 1) {
-    throw giro::Error(giro::ErrorCode::invalid_argument,
-        "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
-  }
-  if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
-  return name == "zero" ? giro::zero_data_parallel(world, device) : giro::data_parallel(world, device);
-}
 
 // The bytes of the prompt as ids, of which a text of `count` tokens more has to fit the model's context.
 std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
@@ -105,7 +96,7 @@ int run(const Arguments& args) {
     std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
   }
   const giro::Precision precision = giro::parse_precision(args.dtype);
-  const auto partitioner = make_partitioner(args.partition, world, device);
+  const auto partitioner = sample::make_partitioner(args.partition, world, device);
   const Gpt2& model = args.model;
   std::vector<std::int32_t> prompt;
   if (args.generate > 0 || args.sample_every > 0) prompt = ids_of_prompt(args, args.generate);
@@ -138,14 +129,16 @@ int run(const Arguments& args) {
   if (!args.load.empty()) hugging_face::load(args.load, state);
 
   // 3. The steps.
-  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+  auto update = [&](giro::TrainState& state, const giro::Batch& batch) {
     auto loss = state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
     state.apply_gradients();
-    return giro::logs().add_metric("loss", loss);
+    return loss;
+  };
+  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    return giro::logs().add_metric("loss", update(state, batch));
   });
   auto silent_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
-    state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
-    state.apply_gradients();
+    update(state, batch);
     return giro::Logs();
   });
   auto valid_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
@@ -205,13 +198,7 @@ int run(const Arguments& args) {
           }},
   };
   auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
-  if (trained.interrupted != 0) {
-    if (!world.is_primary()) return 128 + trained.interrupted;
-    std::printf("stopped after %lld steps", static_cast<long long>(trained.elapsed.steps));
-    if (args.checkpoint_every > 0) std::printf(": go on with --resume --logdir %s", logdir.c_str());
-    std::printf("\n");
-    return 128 + trained.interrupted;
-  }
+  if (trained.interrupted != 0) return sample::stopped(trained, world, logdir, args.checkpoint_every > 0);
   const double seconds = trained.elapsed.time();
 
   // 6. The files and the result.

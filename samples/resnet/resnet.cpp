@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "../sample.h"
 #include "model.h"
 
 namespace nn = giro::nn;
@@ -47,13 +48,7 @@ int train(const Arguments& args) {
     std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
   }
   if (args.data.empty() && world.is_primary()) std::printf("random images: name CIFAR-10's folder with --data\n");
-  if (args.partition == "single" && world.size() > 1) {
-    throw giro::Error(giro::ErrorCode::invalid_argument,
-        "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
-  }
-  const auto partitioner = args.partition == "single" || (args.partition == "auto" && world.size() == 1)
-                               ? nullptr
-                               : giro::data_parallel(world, device);
+  const auto partitioner = sample::make_partitioner(args.partition, world, device);
 
   auto train_data =
       images(args, "train").shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).to(device);
@@ -109,13 +104,7 @@ int train(const Arguments& args) {
           {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
       },
       {.stop = giro::at(args.steps)});
-  if (trained.interrupted != 0) {
-    if (!world.is_primary()) return 128 + trained.interrupted;
-    std::printf("stopped after %lld steps", static_cast<long long>(trained.elapsed.steps));
-    if (args.checkpoint_every > 0) std::printf(": go on with --resume --logdir %s", logdir.c_str());
-    std::printf("\n");
-    return 128 + trained.interrupted;
-  }
+  if (trained.interrupted != 0) return sample::stopped(trained, world, logdir, args.checkpoint_every > 0);
   const double seconds = trained.elapsed.time();
   const auto tested = giro::aggregate(test(trained.state).history, "mean");
 

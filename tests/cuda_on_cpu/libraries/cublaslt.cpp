@@ -61,7 +61,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// The alignment of an operand of which nothing is said: the default of CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES.
+// Operands are assumed to be aligned to this unless a preference says otherwise: the default of
+// CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES.
 constexpr std::uint32_t kDefaultAlignment = 256;
 
 struct Preference {

@@ -321,7 +321,8 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
     }
     auto own = std::make_shared<ncclComm>();
     const std::string segment(id.internal, strnlen(id.internal, sizeof id.internal));
-    // init.cc, ncclCommInitRankDev: rank 0 listens at the address. So does whoever has made an id without one.
+    // init.cc, ncclCommInitRankDev: with NCCL_COMM_ID, rank 0 listens at that address. Without it, the process that
+    // created the id listens.
     const char* const address = std::getenv("NCCL_COMM_ID");
     if (address != nullptr && rank == 0 && !segment.ends_with(std::string("-at-") + address)) {
       refuse(ncclSystemError, fmt::format("NCCL_COMM_ID is {}, and the unique id was made without it: rank 0 would "

@@ -21,11 +21,10 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("early_stopping '{}': patience is {}, expected at least 0", monitor, *evaluations));
     }
-  } else if (const Period& period = std::get<Period>(patience_);
-             !period.steps && !period.samples && !period.time && !period.date) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples or time", monitor));
+  } else if (const Period& period = std::get<Period>(patience_); period.is_empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples, tokens or time",
+                            monitor));
   }
 }
 

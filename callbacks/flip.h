@@ -9,3 +9,4 @@
 #include <giro/callbacks/flip/summary_logger.h>
 #include <giro/callbacks/flip/summary_writer.h>
 #include <giro/callbacks/flip/train_loop.h>
+#include <giro/loop/data/dataset.h>

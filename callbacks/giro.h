@@ -25,6 +25,7 @@
 #include <giro/callbacks/reduce_on_plateau.h>
 #include <giro/callbacks/report_progress.h>
 #include <giro/callbacks/restore.h>
+#include <giro/callbacks/restore_on_divergence.h>
 #include <giro/callbacks/run_directory.h>
 #include <giro/callbacks/summary_writer.h>
 #include <giro/callbacks/tensorboard.h>
@@ -72,12 +73,15 @@
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/cifar.h>
+#include <giro/loop/data/csv.h>
 #include <giro/loop/data/dataset.h>
+#include <giro/loop/data/npy.h>
 #include <giro/loop/data/row_source.h>
 #include <giro/loop/data/tokens.h>
 #include <giro/loop/elapse.h>
 #include <giro/loop/events.h>
 #include <giro/loop/explain.h>
+#include <giro/loop/find_batch_size.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/log/aggregation.h>
 #include <giro/loop/log/history.h>

@@ -8,3 +8,4 @@
 #include <giro/callbacks/jaxloop/outer_loop.h>
 #include <giro/callbacks/jaxloop/outputs.h>
 #include <giro/callbacks/jaxloop/step.h>
+#include <giro/loop/data/dataset.h>

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <limits>
 #include <utility>
 
 #include <giro/callbacks/check_replicas.h>
@@ -28,6 +30,44 @@ void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
   }
 }
 
+// Calls load(most_steps). Each rank verifies only its own shard, so a rank may fall back to an older checkpoint than
+// the others because of damage that they do not see. Then they take that one too.
+std::optional<LoadedCheckpoint> load_same(
+    const Partitioner* ranks, const std::string& path,
+    const std::function<std::optional<LoadedCheckpoint>(std::int64_t most_steps)>& load) {
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max(), kNone = -1, kFailed = -2;
+  if (ranks == nullptr || ranks->update_shard().count == 1) return load(kAny);
+  std::optional<LoadedCheckpoint> loaded;
+  std::string newer;
+  for (std::int64_t steps = kAny, most_steps = kAny;;) {
+    std::exception_ptr error;
+    if (steps > most_steps || most_steps == kAny) {
+      loaded.reset();
+      try {
+        loaded = load(most_steps);
+        steps = loaded ? loaded->record.steps : kNone;
+      } catch (const Error&) {
+        error = std::current_exception();
+        steps = kFailed;
+      }
+    }
+    double range[]{static_cast<double>(steps), -static_cast<double>(steps)};
+    ranks->agree(range);
+    most_steps = static_cast<std::int64_t>(-range[1]);
+    if (error) std::rethrow_exception(error);
+    if (most_steps == kFailed) {
+      throw Error(ErrorCode::communication,
+                  fmt::format("checkpoint '{}': another rank can load none, because of its error", path));
+    }
+    if (most_steps == kNone || static_cast<std::int64_t>(range[0]) == most_steps) break;
+    if (steps > most_steps) newer = loaded->path;
+  }
+  if (loaded && !newer.empty()) {
+    loaded->skipped.insert(loaded->skipped.begin(), fmt::format("checkpoint '{}': another rank cannot load it", newer));
+  }
+  return loaded;
+}
+
 Restored restored_from(const LoadedCheckpoint& checkpoint) {
   const CheckpointRecord& record = checkpoint.record;
   return {{.steps = record.steps,
@@ -41,10 +81,40 @@ Restored restored_from(const LoadedCheckpoint& checkpoint) {
 
 }  // namespace
 
-Restored restore(State& state, const std::string& path, FileSystem& files) {
-  const LoadedCheckpoint checkpoint = detail::load_checkpoint(files, path, detail::Needed::state);
-  restore_state(state, checkpoint);
-  return restored_from(checkpoint);
+Restored detail::restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files) {
+  const auto checkpoint = load_same(ranks, path, [&](std::int64_t most_steps) -> std::optional<LoadedCheckpoint> {
+    return load_checkpoint(files, path, {Needed::state, held_parts(state), most_steps});
+  });
+  restore_state(state, *checkpoint);
+  return restored_from(*checkpoint);
+}
+
+std::optional<Restored> detail::restore_first(State& state, const Partitioner* ranks,
+                                              const std::vector<std::string>& paths, FileSystem& files,
+                                              std::string& why) {
+  for (std::size_t i = 0;; ++i) {
+    std::string path = i < paths.size() ? paths[i] : "";
+    if (ranks != nullptr) path = ranks->broadcast(path);
+    if (path.empty()) return std::nullopt;
+    std::optional<LoadedCheckpoint> loaded;
+    std::exception_ptr error;
+    double failed = 0;  // 1: damaged, 2: otherwise
+    try {
+      loaded = load_checkpoint(files, path, {Needed::state, held_parts(state)});
+    } catch (const Error& caught) {
+      failed = is_damaged(caught) ? 1 : 2;
+      if (why.empty()) why = caught.what();
+      if (failed == 2) error = std::current_exception();
+    }
+    if (ranks != nullptr) ranks->agree({&failed, 1});
+    if (error) std::rethrow_exception(error);
+    if (failed == 2) {
+      throw Error(ErrorCode::communication, fmt::format("checkpoint '{}': another rank cannot load it", path));
+    }
+    if (failed == 1) continue;
+    restore_state(state, *loaded);
+    return restored_from(*loaded);
+  }
 }
 
 Resume::Resume(std::string dir, std::shared_ptr<FileSystem> files)
@@ -52,7 +122,7 @@ Resume::Resume(std::string dir, std::shared_ptr<FileSystem> files)
 
 void Resume::resume(State& state, const Partitioner* partitioner, const Elapsed& elapsed,
                     const std::function<void(Archive&)>& persist) {
-  std::optional<Archive> archive = read(state);
+  std::optional<Archive> archive = read(state, partitioner);
   if (partitioner != nullptr) {
     check_same_step(*partitioner);
     check_replicas(state, *partitioner);
@@ -64,17 +134,20 @@ void Resume::resume(State& state, const Partitioner* partitioner, const Elapsed&
   }
 }
 
-std::optional<Archive> Resume::read(State& state) {
-  std::vector<std::string> unreadable;
-  const bool is_checkpoint =
-      files_->status(detail::path_of(dir_, detail::kManifestName)).kind == FileSystem::Kind::file;
-  if (!is_checkpoint && CheckpointStore(dir_, {.files = files_}).all(&unreadable).empty() && unreadable.empty()) {
-    return std::nullopt;
-  }
-  LoadedCheckpoint checkpoint = load_checkpoint(dir_, *files_);
-  restore_state(state, checkpoint);
-  *restored_ = restored_from(checkpoint);
-  if (checkpoint.archive.contains("run")) return std::move(checkpoint.archive);
+std::optional<Archive> Resume::read(State& state, const Partitioner* ranks) {
+  auto checkpoint = load_same(ranks, dir_, [&](std::int64_t most_steps) -> std::optional<LoadedCheckpoint> {
+    std::vector<std::string> unreadable;
+    const bool is_checkpoint =
+        files_->status(detail::path_of(dir_, detail::kManifestName)).kind == FileSystem::Kind::file;
+    if (!is_checkpoint && CheckpointStore(dir_, {.files = files_}).all(&unreadable).empty() && unreadable.empty()) {
+      return std::nullopt;
+    }
+    return detail::load_checkpoint(*files_, dir_, {detail::Needed::all, detail::held_parts(state), most_steps});
+  });
+  if (!checkpoint) return std::nullopt;
+  restore_state(state, *checkpoint);
+  *restored_ = restored_from(*checkpoint);
+  if (checkpoint->archive.contains("run")) return std::move(checkpoint->archive);
 
   // The checkpoint has only a state: restore the time, and take as many batches as steps.
   Archive archive;

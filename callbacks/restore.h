@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,12 +27,27 @@ struct Restored : Elapsed {
   std::vector<std::string> report = {};
 };
 
+namespace detail {
+Restored restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files);
+
+// Restores the state from the first checkpoint of `paths` that is not damaged on any rank; the paths are rank 0's. No
+// state changes before all ranks have read theirs. nullopt, and the first error in `why`, if there is none.
+std::optional<Restored> restore_first(State& state, const Partitioner* ranks, const std::vector<std::string>& paths,
+                                      FileSystem& files, std::string& why);
+}  // namespace detail
+
 // Reads a checkpoint into a state of the same structure. `path` is a checkpoint or a directory of them. From a
 // directory it takes the newest whose state is not damaged, even if other parts are. The state changes only if all of
 // it is good. Collections that are not saved stay as they are. A training state takes checkpoints of any precision; if
 // it has a loss scale and the checkpoint has none, the scale stays as it is. Errors: those of load_checkpoint and
 // load_into, each naming the checkpoint and, where it applies, the leaf.
-Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
+//
+// If several ranks hold shards of the state (zero_data_parallel), all of them call this, and each reads only the bytes
+// that it needs. From a directory they take the newest checkpoint that all of them can read.
+template <std::derived_from<State> S>
+Restored restore(S& state, const std::string& path, FileSystem& files = *posix_file_system()) {
+  return detail::restore_on_ranks(state, partitioner_of(state).get(), path, files);
+}
 
 // A callback for LoopOptions::on_start that restores a run from the newest checkpoint in a directory, or from one given
 // by its own path: the state and everything the run remembers, including its place in the dataset. The loop continues
@@ -66,7 +82,7 @@ class Resume : public GenericCallback {
   void resume(State& state, const Partitioner* partitioner, const Elapsed& elapsed,
               const std::function<void(Archive&)>& persist);
   // Restores the state and returns what the run remembers; nullopt if there is no checkpoint.
-  std::optional<Archive> read(State& state);
+  std::optional<Archive> read(State& state, const Partitioner* ranks);
   // Error(communication) if the ranks have not all restored the same step.
   void check_same_step(const Partitioner& partitioner) const;
 

@@ -1,6 +1,7 @@
 #include <giro/kernels/device_speed.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -39,17 +40,18 @@ double bytes_per_second(const Stream& stream) {
   }
 }
 
-double flops_per_second(const Stream& stream) {
+double flops_per_second(const Stream& stream, DType dtype, Math math) {
   constexpr std::int64_t kMost = 8192;
   double most = 0;
   for (std::int64_t n = 256;; n *= 2) {
-    const Buffer memory = Buffer::allocate(stream.device(), static_cast<std::size_t>(3 * n * n) * sizeof(float));
-    const auto matrix = [&](std::int64_t i) {
-      return Tensor(static_cast<float*>(memory.data()) + i * n * n, DType::f32, {n, n}, stream.device());
+    const std::size_t bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
+    const Buffer memory = Buffer::allocate(stream.device(), 3 * bytes);
+    const auto matrix = [&](std::size_t i) {
+      return Tensor(static_cast<std::byte*>(memory.data()) + i * bytes, dtype, {n, n}, stream.device());
     };
     const Tensor a = matrix(0), b = matrix(1), product = matrix(2);
     for (const Tensor& factor : {a, b}) fill(factor, 0.5, stream);
-    const auto multiply = [&] { dense(product, a, b, Tensor(), stream); };
+    const auto multiply = [&] { dense(product, a, b, Tensor(), math, stream); };
     multiply();
     const double seconds = fastest(stream, multiply), size = static_cast<double>(n);
     most = std::max(most, 2 * size * size * size / seconds);
@@ -57,26 +59,30 @@ double flops_per_second(const Stream& stream) {
   }
 }
 
-}  // namespace
-
-DeviceSpeed device_speed(const Stream& stream) {
+// What is measured on the first call for each device and kind.
+template <class Measure>
+double once(const Stream& stream, const std::string& kind, Measure&& measure) {
   static std::mutex mutex;
-  static std::map<std::string, DeviceSpeed> known;
+  static std::map<std::string, double> known;
   if (stream.is_recording()) {
     throw Error(ErrorCode::invalid_argument,
                 "device_speed: a recording runs nothing, so nothing can be measured in it");
   }
   const std::lock_guard lock(mutex);
-  const auto [at, is_new] = known.try_emplace(to_string(stream.device()));
-  if (is_new) {
-    try {
-      at->second = {bytes_per_second(stream), flops_per_second(stream)};
-    } catch (...) {
-      known.erase(at);
-      throw;
-    }
-  }
-  return at->second;
+  const std::string key = to_string(stream.device()) + kind;
+  const auto found = known.find(key);
+  return found != known.end() ? found->second : known.emplace(key, measure()).first->second;
+}
+
+}  // namespace
+
+DeviceSpeed device_speed(const Stream& stream) {
+  return {once(stream, "", [&] { return bytes_per_second(stream); }), product_speed(stream)};
+}
+
+double product_speed(const Stream& stream, DType dtype, Math math) {
+  return once(stream, std::string(name_of(dtype)) + (math == Math::tf32 ? " as tf32" : ""),
+              [&] { return flops_per_second(stream, dtype, math); });
 }
 
 }  // namespace giro

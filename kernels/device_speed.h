@@ -1,5 +1,7 @@
 #pragma once
 
+#include <giro/kernels/math.h>
+#include <giro/runtime/dtype.h>
 #include <giro/runtime/program.h>
 #include <giro/runtime/stream.h>
 
@@ -9,5 +11,9 @@ namespace giro {
 // as Program::floor needs it. Measured on the first call for each device of the process, which takes some tens of
 // milliseconds and up to 768 MiB of memory. Errors: device, out_of_memory; invalid_argument while the thread records.
 DeviceSpeed device_speed(const Stream& stream);
+
+// Its FLOP/s alone, for products of matrices of another dtype, or in another precision. Measured likewise. Errors: also
+// those of dense.
+double product_speed(const Stream& stream, DType dtype = DType::f32, Math math = Math::f32);
 
 }  // namespace giro

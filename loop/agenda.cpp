@@ -4,8 +4,7 @@
 
 namespace giro::detail {
 
-Agenda::Agenda(std::vector<Schedule> schedules, double date_start)
-    : date_start_(date_start), asking_(schedules.size()) {
+Agenda::Agenda(std::vector<Schedule> schedules) : asking_(schedules.size()) {
   entries_.reserve(schedules.size());
   for (Schedule& schedule : schedules) {
     const Traits traits = schedule.traits();
@@ -15,8 +14,7 @@ Agenda::Agenda(std::vector<Schedule> schedules, double date_start)
   }
 }
 
-void Agenda::restart(double date_start) {
-  date_start_ = date_start;
+void Agenda::restart() {
   for (Entry& entry : entries_) entry.wake = {.steps = 0};
   watched_.clear();
   others_ = wake_ = {.steps = 0};
@@ -25,7 +23,7 @@ void Agenda::restart(double date_start) {
 bool Agenda::ask(Entry& entry, const Elapsed& elapsed) {
   asking_ = static_cast<std::size_t>(&entry - entries_.data());
   const bool due = entry.schedule(elapsed);
-  entry.wake = Wake::at(entry.schedule.next(elapsed), date_start_);
+  entry.wake = Wake::at(entry.schedule.next(elapsed), elapsed);
   asking_ = entries_.size();
   return due;
 }

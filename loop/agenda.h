@@ -16,11 +16,11 @@ class Agenda {
  public:
   using Traits = ScheduleNode::Traits;
 
-  // One task per schedule, numbered by its position. `date_start` as in Elapsed.
-  Agenda(std::vector<Schedule> schedules, double date_start);
+  // One task per schedule, numbered by its position.
+  explicit Agenda(std::vector<Schedule> schedules);
 
   // Starts over as if no task had been asked; the schedules keep their memory.
-  void restart(double date_start);
+  void restart();
 
   std::size_t size() const noexcept { return entries_.size(); }
   Schedule& schedule(std::size_t task) { return entries_[task].schedule; }
@@ -90,7 +90,6 @@ class Agenda {
   void forget_others(const Elapsed& elapsed);
 
   std::vector<Entry> entries_;
-  double date_start_;
   bool awaits_end_ = false, reads_clock_ = false;
   std::vector<std::size_t> watched_;  // the tasks that may be due in the next step, in order
   Wake others_{.steps = 0};           // when one of the other tasks may be due

@@ -21,6 +21,7 @@ struct ElapseOptions {
   PeriodOrSteps stop = {};                                   // default: when the dataset ends
   Elapsed initial = {};                                      // where an earlier loop stopped
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
+  std::int64_t tokens_per_sample = 0;                        // as in LoopOptions
   std::shared_ptr<Arbiter> arbiter = {};                     // default: this process's clock and signals
 };
 
@@ -47,6 +48,7 @@ class Elapse {
               {.stop = options.stop,
                .elapsed = options.initial,
                .batch_size_fn = std::move(options.batch_size_fn),
+               .tokens_per_sample = options.tokens_per_sample,
                .arbiter = std::move(options.arbiter)}) {}
 
   class Iterator {

@@ -49,13 +49,13 @@ void Explanation::add_callback(const std::string& name, CallbackKind kind, bool 
   tasks_.back().callbacks.push_back({name, kind, sees_elapsed});
 }
 
-std::string Explanation::text(std::int64_t batch_size) const {
+std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_sample) const {
   // Copies, since asking a schedule may change its memory.
   std::vector<Task> tasks = tasks_;
   std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // per task, the first few steps that need the host
   std::int64_t alone = 0, longest = 0;
   bool has_device_step = false, whole = true;
-  Elapsed elapsed{.step_samples = batch_size};
+  Elapsed elapsed{.step_samples = batch_size, .tokens_per_sample = tokens_per_sample};
   for (; elapsed.steps < kHorizon; elapsed.count(batch_size)) {
     std::int64_t device_steps = 0;
     bool needs_host = false, takes_broadcasts = false;

@@ -21,7 +21,7 @@ class Explanation {
   void add_task(const Schedule& schedule);
   // `sees_elapsed`: for a device step, whether it takes broadcasts.
   void add_callback(const std::string& name, CallbackKind kind, bool sees_elapsed);
-  std::string text(std::int64_t batch_size) const;
+  std::string text(std::int64_t batch_size, std::int64_t tokens_per_sample) const;
 
  private:
   struct Task;
@@ -32,9 +32,10 @@ class Explanation {
 
 // Describes in words what a loop over these tasks does: for each task, the kinds of its callbacks and the steps in
 // which they need the host; and how many steps the device can run alone if the dataset is on it. `batch_size` (samples)
-// is for schedules by samples. Schedules by time are not predicted.
+// and `tokens_per_sample` are for schedules by samples and tokens. Schedules by time are not predicted.
 template <class S, class B>
-std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_size = 1) {
+std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_size = 1,
+                    std::int64_t tokens_per_sample = 1) {
   detail::Explanation explanation;
   for (const Task<S, B>& task : tasks) {
     explanation.add_task(task.schedule);
@@ -42,7 +43,7 @@ std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_siz
       explanation.add_callback(callback.name(), callback.kind(), callback.sees_elapsed());
     }
   }
-  return explanation.text(batch_size);
+  return explanation.text(batch_size, tokens_per_sample);
 }
 
 }  // namespace giro

@@ -36,6 +36,7 @@ struct EvaluationOptions {
   History history = {};
   Outputs outputs = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};
+  std::int64_t tokens_per_sample = 0;
   std::any metadata = {};
   bool catch_signals = true;
   std::int64_t steps_per_execution = 0;
@@ -48,7 +49,7 @@ struct TrainOptions {
   std::vector<EventTask<S, B>> tasks = {};
   std::vector<EventCallback<S, B>> callbacks = {};
   AnyDataset<B> test_dataset = {};    // default: no evaluation
-  PeriodOrSteps epoch_duration = {};  // steps or samples; default: one pass over the data
+  PeriodOrSteps epoch_duration = {};  // not of time; default: one pass over the data
   PeriodOrSteps test_duration = {};   // default: the whole test dataset
   std::string test_name = "test";
   Aggregation test_aggregation = "last";  // "last": the last batch only; "mean": all of them
@@ -58,6 +59,7 @@ struct TrainOptions {
   History history = {};
   Outputs outputs = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};
+  std::int64_t tokens_per_sample = 0;
   std::any metadata = {};
   bool catch_signals = true;
   std::int64_t steps_per_execution = 0;
@@ -116,6 +118,7 @@ LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEv
           .on_start = joined(table.on_start, table[begin]),
           .on_end = joined(table[end], table.on_end),
           .batch_size_fn = options.batch_size_fn,
+          .tokens_per_sample = options.tokens_per_sample,
           .metadata = std::move(options.metadata),
           .catch_signals = options.catch_signals,
           .steps_per_execution = options.steps_per_execution,
@@ -161,6 +164,7 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
                                  .on_start = table[LoopEvent::on_test_begin],
                                  .on_end = table[LoopEvent::on_test_end],
                                  .batch_size_fn = options.batch_size_fn,
+                                 .tokens_per_sample = options.tokens_per_sample,
                                  .metadata = options.metadata,
                                  .catch_signals = options.catch_signals,
                                  .steps_per_execution = options.steps_per_execution,
@@ -185,7 +189,7 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
 // Due in the last step of each epoch; the caller adds last().
 template <class R>
 Schedule epoch_end(const R& dataset, const Period& duration) {
-  if (duration.steps || duration.samples || duration.time || duration.date) return every_end(duration);
+  if (!duration.is_empty()) return every_end(duration);
   if constexpr (requires {
                   { dataset.num_rows() } -> std::convertible_to<std::int64_t>;
                 }) {
@@ -212,9 +216,10 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //        .callbacks = {giro::keras_bar({.total = 5'000})},
 //        .test_dataset = test, .test_aggregation = "mean", .stop = giro::at(5'000)});
 //
-// An epoch is `epoch_duration` in steps or samples. By default it has dataset.num_rows() samples; it is the whole loop
-// if the dataset has no num_rows. The last epoch may be shorter. If the loop ends for another reason than `stop`, this
-// is known only at the end of its last step, and the end of the epoch then runs after everything else. Errors:
+// An epoch is `epoch_duration` in steps, samples or tokens. By default it has dataset.num_rows() samples; it is the
+// whole loop if the dataset has no num_rows. The last epoch may be shorter. If the loop ends for another reason than
+// `stop`, this is known only at the end of its last step, and the end of the epoch then runs after everything else.
+// Errors:
 // LoopError for every error. In addition to those of loop: invalid_argument if epoch_duration is not positive or gives
 // a time or a date, if neither the steps nor an evaluation have anything to run, and if the steps of the evaluation
 // have nothing to run; not_found for unknown events.

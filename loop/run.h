@@ -26,9 +26,10 @@ namespace giro {
 //   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
 //   auto [trained, history, elapsed] = run.finish();
 //
-// The dataset must outlive the run. A resumed run (LoopState::persist) begins with dataset.begin_at(batch) if the
-// dataset has that member; otherwise it skips the earlier batches one by one. A dataset may have a member
-// persist(Archive&) for anything else it remembers.
+// The dataset must outlive the run. Its place is a number of batches. A resumed run (LoopState::persist) begins with
+// dataset.begin_at(batch), an iterator at batch number `batch`, if the dataset has that member; otherwise it skips the
+// earlier batches one by one. If begin() is not at batch 0, first_batch() says where it is. A member persist(Archive&)
+// saves, or checks, what makes it the same dataset.
 template <class S, std::ranges::input_range R>
 class Run {
  public:
@@ -40,9 +41,7 @@ class Run {
     if constexpr (requires(Archive& archive) { dataset.persist(archive); }) {
       persist = [&dataset](Archive& archive) { dataset.persist(archive); };
     }
-    std::int64_t first_batch = 0;
-    if constexpr (requires { dataset.first_batch(); }) first_batch = dataset.first_batch();
-    core_.set_dataset(std::move(persist), first_batch);
+    core_.set_dataset(std::move(persist), detail::first_batch(dataset));
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -99,7 +98,7 @@ class Run {
     if (!it_) {
       if (core_.is_at_stop()) return Advanced::stopped;
       core_.set_place(detail::Place::dataset);
-      it_.emplace(begin(begins_at));
+      it_.emplace(detail::begin_at(*dataset_, begins_at, core_.first_batch()));
       if (*it_ == std::ranges::end(*dataset_)) {
         if (core_.first_batch() == begins_at) core_.check_none_asked_for();
         return Advanced::dataset_ended;
@@ -121,17 +120,6 @@ class Run {
       if (const Advanced why = step(end, last_size); why != Advanced::reached) return why;
     }
     return Advanced::reached;
-  }
-
-  std::ranges::iterator_t<R> begin(std::int64_t begins_at) {
-    std::int64_t missing = core_.first_batch() - begins_at;
-    if constexpr (requires { dataset_->begin_at(missing); }) {
-      if (missing != 0) return dataset_->begin_at(core_.first_batch());
-    }
-    auto it = std::ranges::begin(*dataset_);
-    const auto end = std::ranges::end(*dataset_);
-    for (; missing > 0 && it != end; --missing) ++it;
-    return it;
   }
 
   // Runs one step. With `last_size`, runs only the end of a quiet step of `last_size` samples, which turned out to be

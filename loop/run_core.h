@@ -30,7 +30,7 @@ class RunCore final : RunMemory {
  public:
   RunCore(S&& state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B>&& options)
       : tasks_(std::move(state), tasks, std::move(options), this),
-        stop_(Wake::at(run().options.stop, run().elapsed.date_start)),
+        stop_(Wake::at(run().options.stop, run().elapsed)),
         heeds_signals_(!is_in_saving_loop()) {
     run().clock.watch(tasks_.agenda().reads_clock() || stop_.time < Wake().time);
   }
@@ -70,7 +70,7 @@ class RunCore final : RunMemory {
     ended_ = Advanced::reached;
     run().elapsed.last = false;
     run().options.stop = stop;
-    stop_ = Wake::at(stop, run().elapsed.date_start);
+    stop_ = Wake::at(stop, run().elapsed);
     if (stop_.time < Wake().time) run().clock.watch(true);
     run().journal.history() = std::move(history);
     run().journal.outputs() = std::move(outputs);
@@ -86,7 +86,7 @@ class RunCore final : RunMemory {
 
   void aim_at(const Period& until) {
     if (!std::exchange(aimed_, true)) run().lane.set_steps_per_execution(run().options.steps_per_execution);
-    aim_ = Wake::at(until, run().elapsed.date_start);
+    aim_ = Wake::at(until, run().elapsed);
     if (aim_.time < Wake().time) run().clock.watch(true);
     expect_quiet();
   }
@@ -249,6 +249,7 @@ class RunCore final : RunMemory {
     Elapsed elapsed = completed();
     std::int64_t batches = first_batch_ + elapsed.steps - run().options.elapsed.steps;
     archive("elapsed", elapsed)("batches", batches);
+    set_tokens_per_sample(elapsed, run().options.tokens_per_sample);
     if (archive.is_reading()) go_on_from(elapsed, batches, archive);
     if (persist_dataset_) archive.within("dataset", [&] { persist_dataset_(archive); });
     if constexpr (is_persistent<S>) archive("state", run().state);
@@ -290,7 +291,7 @@ class RunCore final : RunMemory {
     run().elapsed = run().options.elapsed = run().clock.started();
     archive.shift_dates(run().elapsed.date - elapsed.date);
     first_batch_ = batches;
-    stop_ = Wake::at(run().options.stop, run().elapsed.date_start);
+    stop_ = Wake::at(run().options.stop, run().elapsed);
     tasks_.restart();
   }
 

@@ -32,6 +32,10 @@ class UniqueNames {
   std::vector<std::string> names_;
 };
 
+// Sets what LoopOptions::tokens_per_sample gives, unless it is 0. Error(invalid_argument) if it is negative, or differs
+// from that of the steps so far: their tokens would be counted anew.
+void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given);
+
 // Error(corrupt_data) if a saved run has a negative count.
 void expect_counts(const Elapsed& elapsed, std::int64_t batches);
 

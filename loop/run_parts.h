@@ -21,7 +21,7 @@ template <class S, class B>
 struct RunParts {
   RunParts(S&& s, LoopOptions<S, B>&& o, RunMemory* memory)
       : state(std::move(s)),
-        options(std::move(o)),
+        options(counting_tokens(std::move(o))),
         group(make_group()),
         journal(std::move(options.history), std::move(options.outputs)),
         clock(options.arbiter.get(), group != nullptr, options.elapsed),
@@ -40,6 +40,11 @@ struct RunParts {
     } else {
       lane.bring(nullptr);
     }
+  }
+
+  static LoopOptions<S, B> counting_tokens(LoopOptions<S, B>&& o) {
+    set_tokens_per_sample(o.elapsed, o.tokens_per_sample);
+    return std::move(o);
   }
 
   // Makes the arbiter if the options have none and several ranks work on the state; else null.

@@ -25,7 +25,7 @@ class RunTasks {
  public:
   RunTasks(S&& state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B>&& options, RunMemory* memory)
       : run_(std::move(state), std::move(options), memory),
-        agenda_(schedules_of(tasks), run_.elapsed.date_start),
+        agenda_(schedules_of(tasks)),
         is_primary_(run_.loop.is_primary()) {
     for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
   }
@@ -34,7 +34,7 @@ class RunTasks {
   const RunParts<S, B>& run() const noexcept { return run_; }
   const Agenda& agenda() const noexcept { return agenda_; }
   // Starts over as if nothing had run; the schedules keep their memory.
-  void restart() { agenda_.restart(run_.elapsed.date_start); }
+  void restart() { agenda_.restart(); }
 
   // Whether a callback saves when a signal asks for it.
   bool saves() const {

@@ -54,8 +54,9 @@ struct LoopOptions {
   std::vector<Callback<S, B>> on_start = {};
   std::vector<Callback<S, B>> on_end = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
-  std::any metadata = {};                                    // for LoopState::metadata
-  bool catch_signals = true;  // SIGINT and SIGTERM end the loop after its step (LoopResult::interrupted)
+  std::int64_t tokens_per_sample = 0;  // for periods of tokens, such as a model's context; 0: as `elapsed` says
+  std::any metadata = {};              // for LoopState::metadata
+  bool catch_signals = true;           // SIGINT and SIGTERM end the loop after its step (LoopResult::interrupted)
   // How many steps are handed to the device at once if no callback needs the host in between; 0: as many as fit.
   // Affects only the speed.
   std::int64_t steps_per_execution = 0;

@@ -46,13 +46,12 @@ struct LoadedCheckpoint {
 };
 
 // Reads a checkpoint. `path` is its directory, a file of version 0.1, or a directory of checkpoints, from which the
-// newest undamaged one is taken. All of it is in memory once and verified before this returns; if it is assembled from
-// shards, one shard at a time is in memory as well. A checkpoint that is a symbolic link, or contains one, counts as
-// damaged: giro never makes any. If the caller names the checkpoint itself, or if no checkpoint of a directory is
-// intact, damaged lines are left out with their neighbours, and so are missing lines, e.g. of a checkpoint copied
-// without them; `skipped` says so. Errors: not_found if there is none; if all are damaged, the newest one's
-// corrupt_data, not_found or io, naming the file; unsupported for a newer version of the format, or a tensor of a type
-// that giro does not have.
+// newest undamaged one is taken. All of it is in memory once and verified before this returns. A checkpoint that is a
+// symbolic link, or contains one, counts as damaged: giro never makes any. If the caller names the checkpoint itself,
+// or if no checkpoint of a directory is intact, damaged lines are left out with their neighbours, and so are missing
+// lines, e.g. of a checkpoint copied without them; `skipped` says so. Errors: not_found if there is none; if all are
+// damaged, the newest one's corrupt_data, not_found or io, naming the file; unsupported for a newer version of the
+// format, or a tensor of a type that giro does not have.
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
 
 // Processes that save one state together, each holding one shard of it. Each has a store for the same directory, and

@@ -3,33 +3,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
+#include "runtime/internal/renaming.h"
 #include "runtime/internal/structure.h"
 #include "runtime/program/recording.h"
 
 namespace giro {
 namespace {
 
-void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files,
-           const std::map<std::string, std::string>& metadata = {}) {
-  for (const Leaf& leaf : leaves) {
-    if (!leaf.piece) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("save '{}': of the leaf '{}' this process holds {} elements of {}; a checkpoint saves what "
-                            "several processes hold",
-                            path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
+void write(const std::string& path, std::vector<Leaf> leaves, const SaveOptions& options, FileSystem& files) {
+  const Renaming renamed("save", options.rename);
+  for (Leaf& leaf : leaves) {
+    if (leaf.piece) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("save '{}': of the leaf '{}' this process holds {} elements of {}; a checkpoint saves "
+                              "what several processes hold",
+                              path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
+    }
+    leaf.path = renamed(leaf.path);
   }
-  replace_file(files, path, [&](FileSystem::Writer& file) { write_safetensors(file, leaves, metadata); });
+  replace_file(files, path,
+               [&](FileSystem::Writer& file) { write_safetensors(file, leaves, options.metadata, options.dtype); });
 }
 
 }  // namespace
 
-void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files,
-          const std::map<std::string, std::string>& metadata) {
+void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOptions& options, FileSystem& files) {
   detail::Recording::expect_none("save");
   std::vector<Leaf> on_host;
   std::vector<HostArray> copies;
@@ -44,18 +48,18 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& 
     copies.push_back(HostArray::copy_of(leaf.value, *stream));
     on_host.back().value = copies.back().tensor();
   }
-  write(path, on_host, files, metadata);
+  write(path, std::move(on_host), options, files);
 }
 
-void save(const std::string& path, const State& state, FileSystem& files) {
+void save(const std::string& path, const State& state, const SaveOptions& options, FileSystem& files) {
   detail::Recording::expect_none("save");
   if (state.device().is_cpu()) {
     state.stream().synchronize();
-    write(path, Structure(collections_of(state, Collections::saved)).leaves, files);
+    write(path, Structure(collections_of(state, Collections::saved)).leaves, options, files);
   } else {
     const Snapshot snapshot(state, MemoryKind::pinned);
     snapshot.wait();
-    write(path, snapshot.leaves(), files);
+    write(path, snapshot.leaves(), options, files);
   }
 }
 

@@ -8,9 +8,13 @@
 #include <optional>
 #include <string_view>
 
+#include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/host_array.h>
 
+#include "runtime/internal/convert.h"
 #include "runtime/internal/path_pattern.h"
+#include "runtime/internal/renaming.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 
@@ -23,32 +27,6 @@ bool matches_any(const std::vector<PathPattern>& patterns, const std::string& pa
   return std::any_of(patterns.begin(), patterns.end(), [&](const PathPattern& p) { return p.match(path).has_value(); });
 }
 
-class Renaming {
- public:
-  explicit Renaming(const LoadOptions& options) {
-    for (const auto& [from, to] : options.rename) {
-      const Rule& rule = rules_.emplace_back(Rule{PathPattern(from), PathPattern(to)});
-      if (rule.from.wildcards() == rule.to.wildcards()) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: rename: '{}' has {} wildcards, '{}' has {}, expected as many", kCall, from,
-                              rule.from.wildcards(), to, rule.to.wildcards()));
-    }
-  }
-
-  std::string operator()(const std::string& path) const {
-    for (const Rule& rule : rules_) {
-      if (const auto matched = rule.from.match(path)) return rule.to.fill(*matched);
-    }
-    return path;
-  }
-
- private:
-  struct Rule {
-    PathPattern from, to;
-  };
-  std::vector<Rule> rules_;
-};
-
 // A leaf of the state to load, with its whole shape over all processes.
 struct Target {
   std::string path;
@@ -56,10 +34,23 @@ struct Target {
   DType dtype;
   const Leaf* here;  // null: this process holds no piece of it
 
+  // Whether the given piece is what this process holds: possibly nothing.
+  bool is_piece_here(const Leaf& given) const {
+    if (here == nullptr) return given.piece->whole == shape && given.value.count() == 0;
+    return here->piece == given.piece && here->value.count() == given.value.count();
+  }
+  // The shape to tell of a given leaf.
+  Shape shape_of(const Leaf& given) const {
+    if (!given.piece || (given.piece->whole == shape && !is_piece_here(given))) return given.value.shape();
+    return given.piece->whole;
+  }
+  bool takes(DType given, bool convert) const {
+    return given == dtype || (convert && detail::can_convert(given, dtype));
+  }
   // The part of the given leaf that it takes: all of it, or the piece held here. nullopt if they do not match.
-  std::optional<Tensor> take(const Leaf& given) const {
-    if (given.value.dtype() != dtype) return std::nullopt;
-    if (given.piece) return here != nullptr && here->piece == given.piece ? std::optional(given.value) : std::nullopt;
+  std::optional<Tensor> take(const Leaf& given, bool convert) const {
+    if (!takes(given.value.dtype(), convert)) return std::nullopt;
+    if (given.piece) return is_piece_here(given) ? std::optional(given.value) : std::nullopt;
     if (given.value.shape() != shape) return std::nullopt;
     if (here == nullptr) return Tensor();
     if (!here->piece) return given.value;
@@ -121,15 +112,68 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
 }
 
 // Which of the unused given leaves may be the first missing one.
-std::string hint(const LoadReport& report) {
+std::string hint(const LoadReport& report, const Renaming& renamed) {
   constexpr std::size_t kNames = 1'000, kLength = 1'000;  // a file may hold far more than is worth comparing
   std::vector<std::string> left_over;
   for (const std::string& path : report.extra) {
     if (left_over.size() < kNames && path.size() < kLength) left_over.push_back(path);
   }
   if (report.missing.empty() || left_over.empty()) return {};
-  return fmt::format("; the nearest to {} is {}", report.missing.front(),
-                     printable(nearest(report.missing.front(), left_over)));
+  const std::string first = renamed.before(report.missing.front());
+  return fmt::format("; the nearest to {} is {}", first, printable(nearest(first, left_over)));
+}
+
+// Copies values to leaves of a state, which change only if all of them can be converted.
+class Copies {
+ public:
+  explicit Copies(const State& state) : stream_(state.stream()) {}
+
+  void add(const Leaf& to, const Tensor& from) { copies_.push_back({to.value, from, to.path}); }
+
+  void run() {
+    stream_.synchronize();  // errors of earlier work, or of a recording, must appear before anything changes
+    std::size_t most_bytes = 0;
+    std::vector<HostArray> on_host;
+    for (Copy& copy : copies_) {
+      if (!copy.converts()) continue;
+      if (!copy.from.device().is_cpu()) {
+        on_host.push_back(HostArray::copy_of(copy.from, stream_));
+        copy.from = on_host.back().tensor();
+      }
+      if (const auto found = detail::out_of_range(copy.from, copy.to.dtype())) {
+        throw Error(ErrorCode::invalid_argument, fmt::format("{}: leaf '{}' holds {}, which {} cannot hold", kCall,
+                                                             copy.path, *found, name_of(copy.to.dtype())));
+      }
+      most_bytes = std::max(most_bytes, copy.to.bytes());
+    }
+    const Buffer memory = Buffer::allocate(Device::cpu(), most_bytes);
+    for (const Copy& copy : copies_) {
+      if (!copy.converts()) {
+        giro::copy(copy.to, copy.from, stream_);
+        continue;
+      }
+      const Tensor converted(memory.data(), copy.to.dtype(), copy.to.shape(), Device::cpu());
+      stream_.synchronize();  // the copy before may still read the memory
+      detail::convert(converted, copy.from);
+      giro::copy(copy.to, converted, stream_);
+    }
+    stream_.synchronize();
+  }
+
+ private:
+  struct Copy {
+    Tensor to, from;
+    std::string path;
+
+    bool converts() const { return to.dtype() != from.dtype(); }
+  };
+  const Stream& stream_;
+  std::vector<Copy> copies_;
+};
+
+// params/kernel (from "weight")
+std::string with_origin(const std::string& path, const std::string& before) {
+  return before == path ? path : fmt::format("{} (from {})", path, printable(before));
 }
 
 }  // namespace
@@ -145,11 +189,12 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
   const std::vector<PathPattern> only(options.only.begin(), options.only.end());
   const std::vector<Target> targets = chosen_targets(state, only);
   const std::vector<PathPattern> optional(options.optional.begin(), options.optional.end());
-  std::map<std::string, Given> given = rename_all(leaves, Renaming(options));
+  const Renaming renamed(kCall, options.rename);
+  std::map<std::string, Given> given = rename_all(leaves, renamed);
 
   LoadReport report;
-  std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
-  bool shapes_differ = false;
+  Copies copies(state);
+  bool shapes_differ = false, may_convert = false;
   for (const Target& target : targets) {
     const auto found = given.find(target.path);
     if (found == given.end()) {
@@ -163,15 +208,17 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
                   fmt::format("{}: leaf '{}' is {}, expected it on the host or on {}", kCall, target.path,
                               to_string(given_value), to_string(state.device())));
     }
-    if (const std::optional<Tensor> taken = target.take(*found->second.leaf)) {
-      if (target.here != nullptr) copies.emplace_back(target.here->value, *taken);
+    if (const std::optional<Tensor> taken = target.take(*found->second.leaf, options.convert)) {
+      if (target.here != nullptr) copies.add(*target.here, *taken);
       report.loaded.push_back(target.path);
       continue;
     }
-    shapes_differ = shapes_differ || given_value.shape() != target.shape;
-    report.mismatched.push_back(fmt::format("{} is {}{}, expected {}{}", target.path, name_of(given_value.dtype()),
-                                            to_string(given_value.shape()), name_of(target.dtype),
-                                            to_string(target.shape)));
+    const Shape shape = target.shape_of(*found->second.leaf);
+    shapes_differ = shapes_differ || shape != target.shape;
+    may_convert = may_convert || target.take(*found->second.leaf, /*convert=*/true);
+    report.mismatched.push_back(
+        fmt::format("{} is {}{}, expected {}{}", with_origin(target.path, found->second.leaf->path),
+                    name_of(given_value.dtype()), to_string(shape), name_of(target.dtype), to_string(target.shape)));
   }
   for (const auto& [path, leaf] : given) {
     if (!leaf.used && (only.empty() || matches_any(only, path)) && !matches_any(optional, path))
@@ -182,15 +229,15 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
   if (options.strict && (absent || !report.mismatched.empty())) {
     LoadReport refused = report;
     refused.loaded.clear();
+    for (std::string& path : refused.missing) path = with_origin(path, renamed.before(path));
     throw Error(absent          ? ErrorCode::not_found
                 : shapes_differ ? ErrorCode::shape_mismatch
                                 : ErrorCode::dtype_mismatch,
-                fmt::format("{}: {}{}", kCall, refused.text(), hint(report)));
+                fmt::format("{}: {}{}{}", kCall, refused.text(), hint(report, renamed),
+                            may_convert ? "; LoadOptions::convert would convert the dtypes" : ""));
   }
 
-  state.stream().synchronize();  // errors of earlier work, or of a recording, must appear before anything changes
-  for (const auto& [to, from] : copies) copy(to, from, state.stream());
-  state.stream().synchronize();
+  copies.run();
   return report;
 }
 

@@ -19,6 +19,8 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> rename = {};
   // Leaves that may be missing (they stay as they are) or extra (they are ignored); the report leaves them out.
   std::vector<std::string> optional = {};
+  // Whether floating leaves of other floating dtypes are converted, rounded to nearest even; NaN stays NaN.
+  bool convert = false;
   // Whether any mismatch is an error. Otherwise what fits is loaded, and the report lists the rest.
   bool strict = true;
 };
@@ -34,16 +36,17 @@ struct LoadReport {
   static constexpr std::size_t kNamed = 20;
 };
 
-// Sets leaves of a state to the values of `leaves` that have the same path, shape and dtype; nothing is ever converted.
-// The state's other leaves stay as they are. The leaves may lie on the host or on the state's device; the caller must
-// first wait for leaves that another stream writes. Returns once the values are copied. To load a checkpoint into a
-// whole training state use restore() (giro/callbacks/checkpoint.h).
+// Sets leaves of a state to the values of `leaves` that have the same path, shape and dtype; values are converted only
+// if `convert` asks for it. The state's other leaves stay as they are. The leaves may lie on the host or on the state's
+// device; the caller must first wait for leaves that another stream writes. Returns once the values are copied. To load
+// a checkpoint into a whole training state use restore() (giro/callbacks/checkpoint.h).
 //
 // The state changes only if there is no error. Errors: with `strict`, one that names everything that does not fit:
 // not_found (missing or extra leaves), else shape_mismatch, else dtype_mismatch. In any case: not_found for a pattern
 // of `only` that matches no saved leaf of the state; invalid_argument for two leaves with the same path after renaming,
-// for two patterns of `rename` with different numbers of wildcards, and while the state's step is being recorded;
-// device_mismatch for a leaf on another device.
+// for two patterns of `rename` with different numbers of wildcards, for a finite value that a conversion would make
+// infinite, naming its leaf, and while the state's step is being recorded; device_mismatch for a leaf on another
+// device.
 LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOptions& options = {});
 
 }  // namespace giro

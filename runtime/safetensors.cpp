@@ -229,7 +229,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 // The length of the header; `content` holds the first of the file's `file_bytes` bytes.
-std::size_t header_bytes(const detail::FileBytes& content, std::size_t file_bytes, const HeaderParser& header) {
+std::size_t header_bytes(const detail::FileBytes& content, std::uint64_t file_bytes, const HeaderParser& header) {
   if (content.size < kPrefix) {
     header.fail(fmt::format("it has {} bytes, expected at least {}", content.size, kPrefix));
   }
@@ -323,7 +323,27 @@ void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry
 
 }  // namespace
 
-Safetensors detail::parse_safetensors(FileBytes file, const std::string& path) {
+detail::safetensors::Layout detail::safetensors::read_layout(const ReadBytes& read, std::uint64_t file_bytes,
+                                                             const std::string& path) {
+  HeaderParser header(path);
+  const auto first = [&](std::size_t size) {
+    FileBytes bytes{std::shared_ptr<char[]>(new char[size]), size};  // uninitialized
+    read(0, size, bytes.data.get());
+    return bytes;
+  };
+  const FileBytes prefix = first(static_cast<std::size_t>(std::min<std::uint64_t>(kPrefix, file_bytes)));
+  const std::size_t data = parse_header(first(kPrefix + header_bytes(prefix, file_bytes, header)), header);
+  check_names(header);
+  check_layout(header, file_bytes - data);
+  Layout layout{{}, std::move(header.metadata)};
+  for (Entry& entry : header.entries) {
+    layout.tensors.push_back({std::move(entry.name), entry.dtype, Shape(entry.sizes), data + entry.begin()});
+  }
+  return layout;
+}
+
+Safetensors read_safetensors(FileSystem& files, const std::string& path) {
+  detail::FileBytes file = detail::read_bytes(files, path);
   HeaderParser header(path);
   const std::size_t data = parse_header(file, header);
   check_names(header);
@@ -339,10 +359,6 @@ Safetensors detail::parse_safetensors(FileBytes file, const std::string& path) {
   result.metadata = std::move(header.metadata);
   result.memory = std::move(file.data);
   return result;
-}
-
-Safetensors read_safetensors(FileSystem& files, const std::string& path) {
-  return detail::parse_safetensors(detail::read_bytes(files, path), path);
 }
 
 std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path) {

@@ -2,9 +2,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <giro/runtime/dtype.h>
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/tensor.h>
@@ -13,10 +15,12 @@ namespace giro {
 
 // Files of named tensors in the safetensors format (https://github.com/huggingface/safetensors).
 
-// Writes host tensors and string metadata. Errors: invalid_argument (a repeated name, text that is not UTF-8, or more
-// than 100,000 tensors and metadata), device_mismatch (a tensor that is not on the host), io.
+// Writes host tensors and string metadata. With `dtype`, floating tensors are stored in it: rounded to nearest even, as
+// torch's Tensor.to does, and NaN stays NaN. Errors: invalid_argument (a repeated name, text that is not UTF-8, more
+// than 100,000 tensors and metadata, a dtype that is not floating, or a finite value that the dtype would make
+// infinite, with the tensor's name), device_mismatch (a tensor that is not on the host), io.
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
-                       const std::map<std::string, std::string>& metadata);
+                       const std::map<std::string, std::string>& metadata, std::optional<DType> dtype = {});
 
 // A file's tensors, on the host, in the order of their data; `memory` keeps them alive.
 struct Safetensors {

@@ -4,89 +4,178 @@
 #include <giro/flip.h>
 #include <giro/giro.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "sample.h"
 
 namespace flip = giro::flip;
 namespace nn = giro::nn;
 
 namespace {
 
-struct Arguments {
+struct Arguments : sample::Options {
   std::vector<std::string> data;
-  std::string device = "auto", logdir;
-  std::int64_t batch = 32, length = 256, width = 128, layers = 2, steps = 1'000, checkpoint_every = 100;
+  std::int64_t batch = 32, length = 256, width = 128, layers = 2;
   double learning_rate = 0.1, dropout = 0.1;
-  std::uint64_t seed = 0;
-  bool resume = false;
+  bool carry = false;
+
+  Arguments() { checkpoint_every = 100; }
 };
 
-// Logits for each token of a text, from those before it: the first is predicted from a 0.
+constexpr double kTrained = 0.95;  // of each file; the rest is held out
+
+// Logits for each byte of a text, from those before it. The first is predicted from a 0, or in a text that goes on from
+// the last byte of what came before, with which it then begins.
 struct Rnnlm {
-  std::int64_t vocabulary = 256, width = 128, layers = 2;
-  double dropout = 0.1;
+  std::int64_t width, layers;
+  double dropout;
+  bool goes_on, carries;
+  std::int64_t vocabulary = 256;
 
   nn::Var operator()(nn::Scope& s, const nn::Var& tokens) const {
-    const nn::Var before = slice(pad(tokens, {.axis = 1, .before = 1}), {.axis = 1, .end = tokens.shape()[1]});
+    const std::int64_t length = tokens.shape()[1];
+    const nn::Var before = goes_on ? slice(tokens, {.axis = 1, .end = length - 1})
+                                   : slice(pad(tokens, {.axis = 1, .before = 1}), {.axis = 1, .end = length});
     nn::Var x = nn::embedding(vocabulary, width, nn::normal(1))(s, before);
-    for (std::int64_t i = 0; i < layers; ++i) x = nn::lstm(width)(s, x);
+    for (std::int64_t i = 0; i < layers; ++i) x = nn::lstm(width, {.carry = carries})(s, x);
     return nn::dense(vocabulary)(s, nn::dropout(dropout)(s, x));
   }
 };
 
-nn::Var categorical_cross_entropy(const nn::Var& outputs, const giro::Batch& batch) {
-  return mean(softmax_cross_entropy(outputs, batch["tokens"]));
+// Texts that go on: row r of a batch begins with the byte that row r of the batch before ended with. Each row is a
+// share of the files, then the share of the next row, and so on.
+class ContinuedText final : public giro::RowSource {
+ public:
+  ContinuedText(const std::vector<std::string>& paths, std::int64_t batch, std::int64_t length)
+      : batch_(batch), length_(length) {
+    for (const std::string& path : paths) {
+      const auto file = giro::posix_file_system()->open(path);
+      const std::size_t before = text_.size(), bytes = static_cast<std::size_t>(kTrained * double(file->size()));
+      text_.resize(before + bytes);
+      text_.resize(before + file->read_at(0, text_.data() + before, bytes));
+    }
+    windows_ = (static_cast<std::int64_t>(text_.size()) - 1) / length / batch;
+    if (windows_ >= 1) return;
+    throw giro::Error(giro::ErrorCode::invalid_argument, "--carry: " + std::to_string(text_.size()) +
+                                                             " bytes to train on, expected more than " +
+                                                             std::to_string(batch * length) + ", those of a batch");
+  }
+
+  std::int64_t num_rows() const override { return batch_ * batch_ * windows_; }
+  giro::DType dtype() const override { return giro::DType::i32; }
+  giro::Shape row_shape() const override { return {length_ + 1}; }
+  void read(std::span<const std::int64_t> rows, void* to) const override {
+    auto* out = static_cast<std::int32_t*>(to);
+    for (const std::int64_t row : rows) {
+      const std::int64_t window = (row % batch_ * windows_ + row / batch_) % (batch_ * windows_);
+      const auto* const begin = text_.data() + window * length_;
+      out = std::copy(begin, begin + length_ + 1, out);
+    }
+  }
+
+ private:
+  std::int64_t batch_, length_, windows_ = 0;  // of a row's share
+  std::vector<unsigned char> text_;
+};
+
+// What a run that goes on had written by then.
+giro::History read_history(const std::string& path, std::int64_t steps) {
+  giro::History history;
+  std::ifstream file(path);
+  std::string line;
+  giro::Elapsed elapsed;
+  double loss = 0;
+  while (std::getline(file, line)) {
+    long long done = 0, samples = 0;
+    if (std::sscanf(line.c_str(), "%lld,%lld,%lf,%lf", &done, &samples, &elapsed.date, &loss) != 4) continue;
+    elapsed.steps = done;
+    elapsed.samples = samples;
+    if (done <= steps) history.commit(elapsed, giro::logs().add_metric("loss", loss));
+  }
+  return history;
 }
 
 // Returns the exit code.
 int train(const Arguments& args) {
-  const giro::Discovery discovery = giro::discover_devices();
-  const giro::Device device = giro::parse_device(args.device, discovery);
-  if (args.device == "auto" && device.is_cpu()) {
-    std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
-  }
-  const auto data = [&](double begin, double end) {
-    return giro::data::tokens(
-        args.data, {.context = args.length - 1, .bytes_per_token = 1, .begin = begin, .end = end});
-  };
-  const auto train_data = data(0, 0.95).shuffle(args.seed).repeat().batch(args.batch).prefetch(2);
-  const auto eval_data = data(0.95, 1).repeat().batch(args.batch);
-  const Rnnlm model{.width = args.width, .layers = args.layers, .dropout = args.dropout};
+  const auto refuse = [](const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); };
+  const sample::Place place(args);
+  const auto& [world, context, partitioner] = place;
+  if (args.carry && partitioner) refuse("--carry: the ranks of a partition cannot carry, expected --partition single");
+  if (args.checkpoint_every == 0)
+    refuse("--checkpoint-every: it is 0, expected 1 or more: the checkpoints are the loop");
 
-  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
+  const auto tokens = [&](double begin, double end) {
+    return giro::data::tokens(
+        args.data, {.context = args.length - (args.carry ? 0 : 1), .bytes_per_token = 1, .begin = begin, .end = end});
+  };
+  const giro::Dataset rows =
+      args.carry ? giro::Dataset({{"tokens", std::make_shared<ContinuedText>(args.data, args.batch, args.length)}})
+                 : tokens(0, kTrained).shuffle(args.seed);
+  const auto train_data = rows.repeat().batch(args.batch).partition(partitioner).prefetch(2);
+  const giro::Dataset held_out = tokens(kTrained, 1);
+  const std::int64_t eval_batch = std::min(args.batch, held_out.num_rows() / world.size() * world.size());
+  if (eval_batch == 0) refuse("too little text to evaluate on");
+  const auto eval_data = held_out.repeat().batch(eval_batch).partition(partitioner);
+  Rnnlm model{args.width, args.layers, args.dropout, args.carry, args.carry};
+  const auto cross_entropy = [&](const nn::Var& outputs, const giro::Batch& batch) {
+    return mean(softmax_cross_entropy(outputs, slice(batch["tokens"], {.axis = 1, .begin = args.carry ? 1 : 0})));
+  };
+
+  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
   const std::string checkpoints = logdir + "/checkpoints";
-  const auto print = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
+  const auto print = [&](const std::string& line) {
+    if (world.is_primary()) std::printf("%s\n", line.c_str());
+  };
   flip::TrainLoop train_loop({.task = {.model = model,
                                   .optimizer = giro::optim::sgd(args.learning_rate, {.momentum = 0.9}),
-                                  .loss = categorical_cross_entropy,
+                                  .loss = cross_entropy,
                                   .data = train_data},
       .n_steps_per_checkpoint = args.checkpoint_every,
       .n_steps = args.steps,
       .init = flip::CheckpointFileReader(checkpoints),
       .seed = args.seed,
-      .device = device,
+      .device = context.device(),
+      .partitioner = partitioner,
+      .precision = giro::parse_precision(args.dtype),
       .log = print});
 
+  model.carries = false;  // what is held out does not go on where the training is
   auto process_checkpoint = flip::serial(
-      flip::EvalLoop({.task = {.metrics = {{"lnpp", categorical_cross_entropy}}, .data = eval_data}, .n_steps = 2}),
+      flip::EvalLoop({.task = {.metrics = {{"lnpp", cross_entropy}}, .data = eval_data, .model = model}, .n_steps = 2}),
       flip::SummaryLogger(),                         //
       flip::SummaryWriter(logdir + "/tensorboard"),  //
       flip::CheckpointFileWriter(checkpoints),       //
       flip::LowestCheckpointFileWriter(checkpoints, "lnpp", "eval", print));
 
-  std::vector<double> losses;
+  // The history is written before the checkpoint, so that a run that goes on finds all that came before it.
+  giro::History history = read_history(logdir + "/history.csv", train_loop.step());
   double seconds = 0, steps = 0;
-  for (const auto& checkpoint : train_loop) {
+  for (bool is_first = true; const auto& checkpoint : train_loop) {
+    history.commit(checkpoint.elapsed, giro::logs().add_metric("loss", checkpoint.loss));
+    if (world.is_primary()) history.write_csv(logdir + "/history.csv");
     process_checkpoint(checkpoint);
-    losses.push_back(checkpoint.loss);
-    seconds += checkpoint.elapsed_time;
-    steps += static_cast<double>(checkpoint.n_completed_steps);
+    if (!std::exchange(is_first, false)) {  // the first includes the recording of the step
+      seconds += checkpoint.elapsed_time;
+      steps += static_cast<double>(checkpoint.n_completed_steps);
+    }
   }
-  if (train_loop.interrupted() != 0) return 128 + train_loop.interrupted();
-  if (losses.empty()) return 0;  // the run was over
-  const nlohmann::ordered_json result{{"device", to_string(device)}, {"logdir", logdir}, {"steps", args.steps},
-      {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()}, {"train_seconds", seconds},
+  if (train_loop.interrupted() != 0) {
+    return sample::stopped(train_loop.interrupted(), train_loop.step(), place, logdir, true);
+  }
+
+  if (!world.is_primary()) return 0;
+  giro::write_curves(history, {"loss"}, logdir + "/curves.svg");
+  std::int64_t parameters = 0;
+  for (const giro::Leaf& leaf : giro::load_checkpoint(checkpoints).leaves) {
+    if (leaf.path.starts_with("params/")) parameters += leaf.value.count();
+  }
+  const std::vector<double> losses = history.column("loss");
+  const nlohmann::ordered_json result{{"parameters", parameters}, {"dtype", args.dtype},
+      {"device", to_string(context.device())}, {"ranks", world.size()}, {"logdir", logdir},
+      {"steps", train_loop.step()}, {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()},
+      {"train_seconds", history.back().elapsed.time()},
       {"tokens_per_second", steps * static_cast<double>(args.batch * args.length) / seconds}};
   std::printf("result: %s\n", result.dump().c_str());
   return 0;
@@ -96,30 +185,17 @@ int train(const Arguments& args) {
 
 int main(int argc, char** argv) {
   Arguments args;
-  CLI::App app("Trains a recurrent language model as a stream of checkpoints.");
-  const auto count = CLI::Range(1, 1'000'000'000);
+  CLI::App app("Trains a recurrent language model as a stream of checkpoints.", "rnnlm");
+  args.add_to(app);
   app.add_option("--data", args.data, "files of text")->required();
-  app.add_option("--batch", args.batch, "texts a step")->check(count)->capture_default_str();
-  app.add_option("--length", args.length, "bytes of a text")->check(CLI::Range(2, 1'000'000))->capture_default_str();
-  app.add_option("--width", args.width, "features of a byte")->check(count)->capture_default_str();
-  app.add_option("--layers", args.layers, "LSTMs")->check(count)->capture_default_str();
-  app.add_option("--dropout", args.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
-  app.add_option("--steps", args.steps, "steps to train")->check(count)->capture_default_str();
-  app.add_option("--learning-rate", args.learning_rate, "of sgd with momentum")->capture_default_str();
-  app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
-  app.add_option("--checkpoint-every", args.checkpoint_every, "steps between two checkpoints")
-      ->check(count)
+  app.add_option("--batch", args.batch, "texts a step, of all ranks together")
+      ->check(sample::kCount)
       ->capture_default_str();
-  app.add_option("--seed", args.seed, "of initial parameters, batch order and dropout")->capture_default_str();
-  app.add_option("--logdir", args.logdir, "where checkpoints and summaries go [logdir/1, logdir/2, ...]");
-  app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
-  try {
-    app.parse(argc, argv);
-    return train(args);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rnnlm: %s\n", error.what());
-    return 2;
-  }
+  app.add_option("--length", args.length, "bytes of a text")->check(CLI::Range(2, 1'000'000))->capture_default_str();
+  app.add_flag("--carry", args.carry, "each text goes on where the one in its place in the batch before ended");
+  app.add_option("--width", args.width, "features of a byte")->check(sample::kCount)->capture_default_str();
+  app.add_option("--layers", args.layers, "LSTMs")->check(sample::kCount)->capture_default_str();
+  app.add_option("--dropout", args.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
+  app.add_option("--learning-rate", args.learning_rate, "of sgd with momentum")->capture_default_str();
+  return sample::run(app, argc, argv, [&] { return train(args); });
 }

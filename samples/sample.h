@@ -1,35 +1,148 @@
 #pragma once
 
-// What the larger samples share.
+// What the samples share: options, where they train, how fast, and how they end.
 
 #include <giro/giro.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace sample {
 
-// For the value of --partition. Null: this process trains alone.
-inline std::shared_ptr<const giro::Partitioner> make_partitioner(
-    const std::string& name, giro::World& world, giro::Device device) {
-  if (name == "single" && world.size() > 1) {
-    throw giro::Error(giro::ErrorCode::invalid_argument,
-        "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
+inline const auto kCount = CLI::Range(1, 1'000'000'000), kAtLeast0 = CLI::Range(0, 1'000'000'000);
+
+struct Options {
+  std::int64_t steps = 1'000, checkpoint_every = 250;
+  std::string dtype = "f32", device = "auto", partition = "auto", logdir;
+  std::uint64_t seed = 0;
+  bool resume = false;
+
+  void add_to(CLI::App& app, const CLI::Range& range_of_steps = kCount) {
+    app.add_option("--steps", steps, "steps to train")->check(range_of_steps)->capture_default_str();
+    app.add_option("--dtype", dtype,
+           "what the model is computed in, with f32 parameters: f32; tf32 on a GPU; bf16 and f16, also on a CPU that "
+           "has it")
+        ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
+        ->capture_default_str();
+    app.add_option("--device", device, "auto, cpu or cuda")->capture_default_str();
+    app.add_option("--partition", partition,
+           "data: each rank has an even part of each batch; zero: and of the optimizer's moments; single; auto")
+        ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
+        ->capture_default_str();
+    app.add_option("--checkpoint-every", checkpoint_every, "steps between two checkpoints; 0: none")
+        ->check(kAtLeast0)
+        ->capture_default_str();
+    app.add_option("--seed", seed, "of all that is random: initial parameters, batch order, dropout, augmentation")
+        ->capture_default_str();
+    app.add_option("--logdir", logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
+    app.add_flag("--resume", resume, "go on with the run in --logdir, or the newest");
   }
-  if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
-  return name == "zero" ? giro::zero_data_parallel(world, device) : giro::data_parallel(world, device);
-}
+
+  giro::Schedule saving() const {
+    return checkpoint_every == 0 ? giro::never() : giro::every(checkpoint_every) | giro::last();
+  }
+};
+
+inline giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
+
+// The ranks that mpirun or torchrun has started, each with its GPU, or only this process.
+struct Place {
+  giro::World world;
+  giro::DeviceContext context;
+  std::shared_ptr<const giro::Partitioner> partitioner;  // null: this process trains alone
+
+  explicit Place(const Options& options) : context(choose(options.device, world)) {
+    if (options.partition == "single" && world.size() > 1) {
+      throw giro::Error(giro::ErrorCode::invalid_argument,
+          "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
+    }
+    if (options.partition == "single" || (options.partition == "auto" && world.size() == 1)) return;
+    partitioner = options.partition == "zero" ? giro::zero_data_parallel(world, context.device())
+                                              : giro::data_parallel(world, context.device());
+  }
+
+ private:
+  static giro::Device choose(const std::string& name, const giro::World& world) {
+    const giro::Discovery discovery = giro::discover_devices();
+    if (name != "auto") return giro::parse_device(name, discovery);
+    if (world.device().is_cpu() && world.is_primary()) {
+      std::printf("on the CPU: %s\n", discovery.no_cuda_reason.c_str());
+    }
+    return world.device();
+  }
+};
+
+// Counts the steps of a training and their seconds, without what else runs between them, and without the first two,
+// which record it. As tasks: `pause` comes before and `go_on` after all that is not to be counted, when that is due;
+// `pause` also in the last step, and both when the counting `begins`.
+class Stopwatch {
+ public:
+  // For a run that goes on from the newest checkpoint in a directory, or begins where there is none.
+  explicit Stopwatch(const std::string& checkpoints)
+      : second_step_(std::max<std::int64_t>(giro::CheckpointStore(checkpoints).latest_steps(), 0) + 1) {}
+
+  giro::Schedule begins() const { return giro::after(second_step_) & !giro::after(second_step_ + 1); }
+  auto pause() {
+    return [this](const giro::TrainState& state, const giro::Elapsed& elapsed) {
+      state.stream().synchronize();
+      if (!std::exchange(is_running_, false)) return;
+      seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count();
+      steps_ += elapsed.steps - first_step_;
+    };
+  }
+  auto go_on() {
+    return [this](const giro::TrainState& state, const giro::Elapsed& elapsed) {
+      if (elapsed.steps < second_step_) return;
+      state.stream().synchronize();
+      is_running_ = true;
+      first_step_ = elapsed.steps;
+      begin_ = Clock::now();
+    };
+  }
+  // NaN, in JSON a null, after less than three steps.
+  double steps_per_second() const {
+    return steps_ == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(steps_) / seconds_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::int64_t second_step_, first_step_ = 0, steps_ = 0;
+  bool is_running_ = false;
+  Clock::time_point begin_;
+  double seconds_ = 0;
+};
 
 // Says how to go on with a run that a signal has ended. Returns the exit code.
-template <class Result>
-int stopped(const Result& trained, const giro::World& world, const std::string& logdir, bool has_checkpoints) {
-  if (world.is_primary()) {
-    std::printf("stopped after %lld steps", static_cast<long long>(trained.elapsed.steps));
+inline int stopped(
+    int signal, std::int64_t steps, const Place& place, const std::string& logdir, bool has_checkpoints) {
+  if (place.world.is_primary()) {
+    std::printf("stopped after %lld steps", static_cast<long long>(steps));
     if (has_checkpoints) std::printf(": go on with --resume --logdir %s", logdir.c_str());
     std::printf("\n");
   }
-  return 128 + trained.interrupted;
+  return 128 + signal;
+}
+
+// Parses the command line and runs the sample. Errors are exceptions with a message of one line.
+template <class Run>
+int run(CLI::App& app, int argc, char** argv, Run&& train) {
+  try {
+    app.parse(argc, argv);
+    return train();
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.what());
+    return 2;
+  }
 }
 
 }  // namespace sample

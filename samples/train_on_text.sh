@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # samples/train_on_text.sh SAMPLE [OPTION...]: installs what is missing, builds giro, and starts a sample that trains on
-# text: on Perl's manual, unless --data names other files.
+# text: on Perl's manual, unless --data names other files or nothing is trained.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,6 +10,7 @@ packages=(perl-doc)
 for arg in "$@"; do
   case $arg in --data | --data=* | --help | -h) packages=() ;; esac
 done
+case " $* " in *" --steps 0 "* | *" --steps=0 "*) packages=() ;; esac
 
 "$root/cmake/install_dependencies.sh" "${packages[@]}"
 "$root/cmake/build.sh" build "$sample" --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON

@@ -83,9 +83,9 @@ ranks=
 : >"$ranks_log"
 if grep -q '^-- giro: MPI on' "$root/build/build.log"; then
   echo "giro: testing what several ranks have to do within seconds"
-  test_tree build/tests/distributed/ranks --label-regex '^alone$' >"$ranks_log" 2>&1 || ranked=$?
+  test_tree build/tests --label-regex '^alone$' >"$ranks_log" 2>&1 || ranked=$?
   set -m  # a process group of its own, which the trap ends
-  test_tree build/tests/distributed/ranks --label-regex '^mpi$' --label-exclude '^alone$' >>"$ranks_log" 2>&1 &
+  test_tree build/tests --label-regex '^mpi$' --label-exclude '^alone$' >>"$ranks_log" 2>&1 &
   ranks=$!
   set +m
   trap 'kill -- -"$ranks" 2>/dev/null || :' EXIT

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 
 #include <giro/kernels/reduce.h>
 #include <giro/loop/arbiter.h>
@@ -24,8 +25,8 @@ struct Uninterrupted : Arbiter {
 
 Step<TrainState> eval_step(const EvalTask& task) {
   return jit(
-      [model = task.model, metrics = task.metrics, input = task.data.spec().front().name](const TrainState& state,
-                                                                                          const Batch& batch) {
+      [model = task.model, metrics = task.metrics](const TrainState& state, const Batch& batch) {
+        const std::string& input = batch.features().front().first;
         const nn::Var outputs = (model ? *model : state.model())(state.params(), batch[input], std::source_location());
         Logs logs;
         for (const auto& [label, metric] : metrics) metric.add(logs, label, outputs, batch);
@@ -51,6 +52,10 @@ double gradients_l2_norm(const TrainState& state) {
   return l2_norm(grads.flat(ranks->update_shard()), state.stream(), ranks);
 }
 
+[[noreturn]] void refuse_evaluation(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "eval loop: " + what);
+}
+
 }  // namespace
 
 struct EvalLoop::Impl {
@@ -61,21 +66,23 @@ struct EvalLoop::Impl {
 };
 
 EvalLoop::EvalLoop(EvalLoopOptions options) {
-  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "eval loop: " + what); };
   if (options.n_steps && *options.n_steps < 1)
-    refuse(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
-  if (options.group == "train") refuse("the group 'train' is that of the training's own metrics, expected another");
-  const std::int64_t batches = options.task.data.num_batches();
-  if (batches == 0) refuse("the data are empty, expected at least one batch");
-  if (!options.n_steps && batches == Dataset::kForever) refuse("the data repeat without end, expected n_steps");
-  if (options.n_steps && batches != Dataset::kForever && *options.n_steps > batches) {
-    refuse(fmt::format("n_steps is {}, but the data have {} batches", *options.n_steps, batches));
+    refuse_evaluation(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
+  if (options.group == "train")
+    refuse_evaluation("the group 'train' is that of the training's own metrics, expected another");
+  if (!options.task.data) refuse_evaluation("there are no data");
+  constexpr std::int64_t kForever = AnyDataset<Batch>::kForever;
+  const std::optional<std::int64_t> batches = options.task.data.num_batches();
+  if (batches == 0) refuse_evaluation("the data are empty, expected at least one batch");
+  if (!options.n_steps && batches == kForever) refuse_evaluation("the data repeat without end, expected n_steps");
+  if (options.n_steps && batches && batches != kForever && *options.n_steps > *batches) {
+    refuse_evaluation(fmt::format("n_steps is {}, but the data have {} batches", *options.n_steps, *batches));
   }
-  if (options.task.metrics.empty()) refuse("there is no metric");
+  if (options.task.metrics.empty()) refuse_evaluation("there is no metric");
   std::vector<std::string> labels;
   for (const auto& [label, metric] : options.task.metrics) {
     if (std::find(labels.begin(), labels.end(), label) != labels.end()) {
-      refuse(fmt::format("there are two metrics '{}'", label));
+      refuse_evaluation(fmt::format("there are two metrics '{}'", label));
     }
     labels.push_back(label);
   }
@@ -86,18 +93,24 @@ EvalLoop& EvalLoop::operator=(EvalLoop&&) noexcept = default;
 EvalLoop::~EvalLoop() = default;
 
 Summary EvalLoop::operator()(Summary summary) {
-  if (!impl_) throw Error(ErrorCode::invalid_argument, "eval loop: it was moved from");
+  if (!impl_) refuse_evaluation("it was moved from");
   TrainState& state = summary.mutable_state();
   const EvalLoopOptions& options = impl_->options;
-  const Dataset& data = options.task.data;
+  const AnyDataset<Batch>& data = options.task.data;
+  std::int64_t steps = 0;
   auto evaluate = inner_loop(
       [&](TrainState moved) {
-        return loop(
+        auto result = loop(
             std::move(moved), data, {{every(1), impl_->step}},
             {.stop = options.n_steps ? at(*options.n_steps) : Period{}, .arbiter = std::make_shared<Uninterrupted>()});
+        steps = result.elapsed.steps;
+        return result;
       },
       {.aggregation = "mean"});
   const Logs logs = evaluate.leaves_state_alone()(state);
+  if (options.n_steps && steps < *options.n_steps) {
+    refuse_evaluation(fmt::format("n_steps is {}, but the data ended after {} batches", *options.n_steps, steps));
+  }
 
   auto& metrics = summary.metrics;
   const auto has_group = [&](const std::string& group) {

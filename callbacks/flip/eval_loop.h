@@ -13,8 +13,8 @@
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/var.h>
+#include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
-#include <giro/loop/data/dataset.h>
 #include <giro/loop/log/logs.h>
 
 namespace giro::flip {
@@ -41,8 +41,8 @@ class MetricFunction {
 // What to evaluate.
 struct EvalTask {
   std::vector<std::pair<std::string, MetricFunction>> metrics;  // by label
-  Dataset data;
-  std::optional<nn::Layer> model = {};  // default: the trained one
+  AnyDataset<Batch> data;                                       // any range that can be iterated repeatedly
+  std::optional<nn::Layer> model = {};                          // default: the trained one
 };
 
 struct EvalLoopOptions {
@@ -70,7 +70,7 @@ class EvalLoop {
   EvalLoop& operator=(EvalLoop&&) noexcept;
   ~EvalLoop();
 
-  // Errors: LoopError; invalid_argument for a checkpoint without a state.
+  // Errors: LoopError; invalid_argument for a checkpoint without a state, or data that end before n_steps.
   Summary operator()(Summary checkpoint);
 
  private:

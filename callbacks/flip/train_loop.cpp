@@ -17,9 +17,9 @@ namespace {
 
 Step<TrainState> train_step(const TrainTask& task) {
   return jit(
-      [model = task.model, loss_of = task.loss, input = task.data.spec().front().name](TrainState& state,
-                                                                                       const Batch& batch) {
+      [model = task.model, loss_of = task.loss](TrainState& state, const Batch& batch) {
         constexpr std::source_location kNowhere{};
+        const std::string& input = batch.features().front().first;
         const nn::Var loss = state.value_and_grad(
             [&](const nn::Params& params) { return loss_of(model(params, batch[input], kNowhere), batch); }, kNowhere);
         state.apply_gradients(kNowhere);
@@ -39,13 +39,17 @@ struct TrainLoop::Impl {
       refuse(fmt::format("n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint));
     }
     if (!options.task.loss) refuse("there is no loss");
+    if (!options.task.data) refuse("there are no data");
+    const auto first = options.task.data.begin();
+    if (first == options.task.data.end()) refuse("the data are empty, expected at least one batch");
 
     const double begin = Elapsed::now();
     TrainState state = TrainState::create(options.task.model, options.task.optimizer,
-                                          {.inputs = options.task.data.spec(),
+                                          {.inputs = (*first).spec(),
                                            .seed = options.seed,
                                            .context = options.device ? *options.device : discover_devices().best(),
-                                           .partitioner = options.partitioner});
+                                           .partitioner = options.partitioner,
+                                           .precision = options.precision});
     Restored restored;
     const double begin_reading = Elapsed::now();
     if (options.init) {
@@ -129,8 +133,8 @@ struct TrainLoop::Impl {
   }
 
   TrainLoopOptions options;
-  std::optional<Dataset> data;
-  std::optional<Run<TrainState, Dataset>> run;
+  std::optional<AnyDataset<Batch>> data;
+  std::optional<Run<TrainState, AnyDataset<Batch>>> run;
   Advanced why = Advanced::reached;  // why the stream has ended; reached: it goes on
   int signal = 0;                    // that ended it
   std::shared_ptr<detail::Source> source;

@@ -12,10 +12,11 @@
 #include <giro/callbacks/restore.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/nn/precision.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
-#include <giro/loop/data/dataset.h>
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/device.h>
 
@@ -28,7 +29,7 @@ struct TrainTask {
   // A scalar of the model's outputs and the batch, whose other features are the targets:
   //   [](const nn::Var& logits, const Batch& batch) { return mean(softmax_cross_entropy(logits, batch["label"])); }
   std::function<nn::Var(const nn::Var& outputs, const Batch& batch)> loss;
-  Dataset data;  // batch k is for step k + 1
+  AnyDataset<Batch> data;  // batch k is for step k + 1; any range that can be iterated repeatedly
 };
 
 struct TrainLoopOptions {
@@ -40,6 +41,7 @@ struct TrainLoopOptions {
   std::uint64_t seed = 0;             // of initial values
   std::optional<Device> device = {};  // default: the best available
   std::shared_ptr<const Partitioner> partitioner = nullptr;
+  Precision precision = Precision::f32;                   // that the model is computed in
   std::function<void(const std::string& line)> log = {};  // called on rank 0; default: no log
 };
 
@@ -58,8 +60,9 @@ class TrainLoop {
   class Iterator;
   class Checkpoints;
 
-  // Creates the state and reads the checkpoint. Errors: invalid_argument for n_steps < 0, n_steps_per_checkpoint < 1 or
-  // no loss; those of TrainState::create and of init; communication if the ranks have not read the same checkpoint.
+  // Creates the state and reads the checkpoint. Errors: invalid_argument for n_steps < 0, n_steps_per_checkpoint < 1,
+  // no loss or no data; those of TrainState::create and of init; communication if the ranks have not read the same
+  // checkpoint.
   explicit TrainLoop(TrainLoopOptions options);
   TrainLoop(TrainLoop&&) noexcept;
   TrainLoop& operator=(TrainLoop&&) noexcept;

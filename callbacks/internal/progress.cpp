@@ -88,7 +88,9 @@ void Progress::Metric::persist(Archive& archive) {
 void Progress::persist(Archive& archive) {
   archive("metrics", metrics_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
   archive.date("drawn_date", drawn_date_);
-  if (archive.is_reading()) finished_ = done_ >= options_.total;  // the total may have changed
+  if (!archive.is_reading() || done_.steps == 0) return;
+  // The total may have changed. Its tokens can be counted if those of the run were.
+  finished_ = (!options_.total.tokens || done_.tokens_per_sample > 0) && done_ >= options_.total;
 }
 
 double Progress::step_time() const noexcept {
@@ -105,14 +107,15 @@ Progress::Goal Progress::goal() const {
     if (missing <= 0) furthest.left = 0;
     if (missing > 0 && seconds > 0 && dated > begin) furthest.left = missing * seconds / (dated - begin);
   };
-  const auto count = [&](std::int64_t Elapsed::*field, std::int64_t total) {
-    consider(static_cast<double>(begin_.*field), static_cast<double>(dated_.*field), static_cast<double>(done_.*field),
-             static_cast<double>(total), false);
+  const auto count = [&](std::int64_t Elapsed::*field, std::int64_t total, std::int64_t each = 1) {
+    const auto of = [&](const Elapsed& at) { return static_cast<double>(each * (at.*field)); };
+    consider(of(begin_), of(dated_), of(done_), static_cast<double>(total), false);
   };
   const Period& total = options_.total;
   const double started = done_.date_start;
   if (total.steps) count(&Elapsed::steps, *total.steps);
   if (total.samples) count(&Elapsed::samples, *total.samples);
+  if (total.tokens) count(&Elapsed::samples, *total.tokens, done_.tokens_of(1));
   for (const std::optional<double> end :
        {total.time, total.date ? std::optional(*total.date - started) : std::nullopt}) {
     if (end) consider(begin_.date - started, dated_.date - started, done_.date - started, *end, true);

@@ -43,8 +43,8 @@ class Progress {
 
   // Whether all fields of a total are positive; 0 steps count as unset.
   static bool can_show(const Period& total) noexcept {
-    return total.steps.value_or(0) >= 0 && total.samples.value_or(1) > 0 && total.time.value_or(1) > 0 &&
-           total.date.value_or(1) > 0;
+    return total.steps.value_or(0) >= 0 && total.samples.value_or(1) > 0 && total.tokens.value_or(1) > 0 &&
+           total.time.value_or(1) > 0 && total.date.value_or(1) > 0;
   }
 
   // `heading` is a line above the bar, or empty.

@@ -59,6 +59,14 @@ std::vector<std::shared_ptr<CheckpointStore>> RunSaves::best_stores() const {
   return stores;
 }
 
+void RunSaves::wait(const std::string& dir) {
+  const std::string wanted = canonical(dir);
+  for (const Place& place : places_) {
+    if (place.dir != wanted) continue;
+    if (const auto store = place.store.lock()) store->wait();
+  }
+}
+
 void RunSaves::prune(std::int64_t steps) {
   for (const Place& place : places_) {
     const bool is_best = !place.options.monitor.empty();

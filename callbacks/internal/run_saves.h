@@ -25,6 +25,8 @@ class RunSaves {
   void set_saving(const std::string& dir, std::int64_t steps);
   // The steps the run may resume from, now or after the current save: CheckpointStoreOptions::resumable.
   std::vector<std::int64_t> resumable() const;
+  // Waits until what is being saved to a directory is durable. Errors: those of the saves.
+  void wait(const std::string& dir);
   // The stores of the best checkpoints.
   std::vector<std::shared_ptr<CheckpointStore>> best_stores() const;
   // Call this when the run has ended after `steps` steps and all its saves are done. Removes what no run needs any

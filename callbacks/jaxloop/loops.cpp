@@ -41,6 +41,19 @@ std::int64_t step_of(const TrainState& state) {
   return value;
 }
 
+DatasetIterator::DatasetIterator(AnyDataset<Batch> dataset, std::int64_t place)
+    : dataset_(std::move(dataset)), place_(place) {
+  if (!dataset_) throw Error(ErrorCode::invalid_argument, "DatasetIterator: the dataset is empty, expected a range");
+}
+
+bool DatasetIterator::is_at_end() const {
+  if (const std::optional<std::int64_t> batches = rest().num_batches()) return *batches == 0;
+  if (!lookout_ || lookout_->place > place_) lookout_ = std::make_shared<Lookout>(Lookout{rest().begin(), place_});
+  auto& [it, place] = *lookout_;
+  for (; place < place_ && it != dataset_.end(); ++place) ++it;
+  return it == dataset_.end();
+}
+
 Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string> default_stats)
     : step_(&step), hooks_(hooks), options_(std::move(options)), init_time_(Elapsed::now()) {
   if (options_.stats.empty()) options_.stats = std::move(default_stats);
@@ -95,7 +108,8 @@ LoopResult TrainLoop::operator()(TrainState state, DatasetIterator& batches, std
   return {chunks.finish(), std::move(outputs)};
 }
 
-LoopResult EvalLoop::operator()(TrainState state, const Dataset& dataset, std::optional<std::int64_t> num_steps) {
+LoopResult EvalLoop::operator()(TrainState state, const AnyDataset<Batch>& dataset,
+                                std::optional<std::int64_t> num_steps) {
   const auto before = digests(state);
   DatasetIterator batches(dataset);
   Chunks chunks(*this, std::move(state), batches);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -13,27 +14,34 @@
 #include <giro/callbacks/jaxloop/step.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/callback.h>
-#include <giro/loop/data/dataset.h>
+#include <giro/loop/data/any_dataset.h>
+#include <giro/loop/data/batch.h>
 #include <giro/loop/task.h>
 
 namespace giro::jaxloop {
 
-// A data set with a position: each loop continues where the one before has ended.
+// A data set, or any other range of batches that can be iterated repeatedly, with a position: each loop continues where
+// the one before has ended.
 class DatasetIterator {
  public:
-  explicit DatasetIterator(Dataset dataset, std::int64_t place = 0) : dataset_(std::move(dataset)), place_(place) {}
+  // Error(invalid_argument) for a dataset without a range.
+  explicit DatasetIterator(AnyDataset<Batch> dataset, std::int64_t place = 0);
 
   std::int64_t place() const noexcept { return place_; }  // batches used so far
   void advance(std::int64_t batches) noexcept { place_ += batches; }
-  Dataset rest() const { return dataset_.skip(place_); }
-  bool is_at_end() const {
-    const std::int64_t batches = dataset_.num_batches();
-    return batches != Dataset::kForever && place_ >= batches;
-  }
+  AnyDataset<Batch> rest() const { return dataset_.skip(place_); }
+  // If the range has no num_batches(), it is traversed once more, as far as the place.
+  bool is_at_end() const;
 
  private:
-  Dataset dataset_;
+  struct Lookout {
+    AnyDataset<Batch>::Iterator it;
+    std::int64_t place;
+  };
+
+  AnyDataset<Batch> dataset_;
   std::int64_t place_;
+  mutable std::shared_ptr<Lookout> lookout_;  // kept, so that asking again passes only the batches since
 };
 
 struct LoopOptions {
@@ -122,7 +130,7 @@ class EvalLoop : public Loop {
       : Loop(step, hooks_of<T>(), std::move(options), {"loop_time_secs"}) {}
 
   // Errors: LoopError; invalid_argument if the step or an action has changed the state, naming the collection.
-  LoopResult operator()(TrainState state, const Dataset& dataset, std::optional<std::int64_t> num_steps = {});
+  LoopResult operator()(TrainState state, const AnyDataset<Batch>& dataset, std::optional<std::int64_t> num_steps = {});
 };
 
 // How many updates a state has seen. Waits for the device.

@@ -36,6 +36,7 @@ void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments)
                        arguments.eval_specs.size()));
   }
   for (const EvalSpec& spec : arguments.eval_specs) {
+    if (!spec.dataset) refuse("an eval_spec has no dataset");
     if (spec.eval_loop_interval >= 1) continue;
     refuse(fmt::format("eval_loop_interval is {}, expected at least 1", spec.eval_loop_interval));
   }
@@ -65,7 +66,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   const detail::InterruptScope signals(true);
   std::int64_t step = step_of(state);
   train_loop.set_loop_count(step / chunk_steps);
-  DatasetIterator batches(*arguments.train_dataset, step);
+  DatasetIterator batches(arguments.train_dataset, step);
   TrainLoop::Chunks chunks(train_loop, std::move(state), batches);
   LoopOutputs outputs;
   bool stops = false;

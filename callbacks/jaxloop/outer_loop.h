@@ -8,13 +8,14 @@
 
 #include <giro/callbacks/jaxloop/loops.h>
 #include <giro/kernels/nn/train_state.h>
-#include <giro/loop/data/dataset.h>
+#include <giro/loop/data/any_dataset.h>
+#include <giro/loop/data/batch.h>
 
 namespace giro::jaxloop {
 
 // What an eval loop evaluates, and when.
 struct EvalSpec {
-  Dataset dataset;
+  AnyDataset<Batch> dataset;
   std::optional<std::int64_t> num_steps = {};  // default: all of it
   std::int64_t eval_loop_interval = 1;         // evaluates in every n-th round
   // Asked in those rounds, with the state's step. Default: yes.
@@ -39,7 +40,7 @@ struct OuterLoopOptions {
 };
 
 struct OuterLoopArguments {
-  std::optional<Dataset> train_dataset = {};
+  AnyDataset<Batch> train_dataset = {};
   std::int64_t train_total_steps = 0;     // of the state, including those it has made before
   std::int64_t train_loop_steps = 0;      // steps of each train loop
   std::vector<EvalSpec> eval_specs = {};  // one for each eval loop
@@ -62,9 +63,9 @@ class OuterLoop {
   explicit OuterLoop(OuterLoopOptions options) : options_(std::move(options)) {}
 
   // Returns the state and the outputs of the last chunk. Errors: LoopError of the loops; those of restore;
-  // invalid_argument for no train dataset, train_loop_steps or eval_loop_interval below 1, not one eval_spec for each
-  // eval loop, no loop at all, or no checkpoint_spec to evaluate from; unsupported for evaluation without training on
-  // several ranks.
+  // invalid_argument for no train dataset or no dataset to evaluate, train_loop_steps or eval_loop_interval below 1,
+  // not one eval_spec for each eval loop, no loop at all, or no checkpoint_spec to evaluate from; unsupported for
+  // evaluation without training on several ranks.
   LoopResult operator()(TrainState state, const OuterLoopArguments& arguments);
 
  private:

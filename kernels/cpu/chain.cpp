@@ -58,35 +58,10 @@ constexpr int kOf16 = 4, kOf32 = 4;
 #else
 constexpr int kOf16 = 8, kOf32 = 16;
 #endif
-namespace baseline {
-#if defined(__AVX512F__)
-constexpr int kVector = 64, kRegisters = kOf32;
-#elif defined(__AVX2__)
-constexpr int kVector = 32, kRegisters = kOf16;
-#else
-constexpr int kVector = 16, kRegisters = kOf16;
-#endif
-#define GIRO_TARGET
-#include "kernels/cpu/chain_loop.h"
-#undef GIRO_TARGET
-}  // namespace baseline
-#if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
-namespace avx2 {
-constexpr int kVector = 32, kRegisters = kOf16;
-#define GIRO_TARGET GIRO_AVX2
-#include "kernels/cpu/chain_loop.h"
-#undef GIRO_TARGET
-}  // namespace avx2
-namespace avx512 {
-constexpr int kVector = 64, kRegisters = kOf32;
-#define GIRO_TARGET GIRO_AVX512
-#include "kernels/cpu/chain_loop.h"
-#undef GIRO_TARGET
-}  // namespace avx512
+#define GIRO_LOOPS "kernels/cpu/chain_loop.h"
+#include "kernels/cpu/instruction_set_loops.h"
+
 constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
-#else
-constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &baseline::run, &baseline::run}};
-#endif
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 // types are made into instructions before functions are inlined, so the target is to be that of the function they stand
 // in.
 
+constexpr int kRegisters = kVector == 64 ? kOf32 : kOf16;
+
 #define GIRO_INLINE GIRO_TARGET inline __attribute__((always_inline))
 GIRO_INLINE float root(float a) { return __builtin_sqrtf(a); }
 template <class V>

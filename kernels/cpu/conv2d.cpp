@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/internal/ops.h"
 
 namespace giro::cpu {
@@ -67,24 +69,39 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c)
                                                       c.y, c.stride, c.dilation, c.pad_before, c.pad_after);
 }
 
+// oneDNN's 1 x 1 convolutions with a stride write beyond their scratchpad where a vector has more lanes than there are
+// channels left (seen in 2.6 on AVX2). Another implementation does not.
+template <class Desc>
+Desc within_scratchpad(Desc desc, const Key& key) {
+  const bool is_affected =
+      key.w[1] == 1 && key.w[2] == 1 && key.w[3] % 8 != 0 && std::max(key.options.stride[0], key.options.stride[1]) > 1;
+  while (is_affected && std::string_view(desc.impl_info_str()).starts_with("jit_1x1") && desc.next_impl()) {
+  }
+  return desc;
+}
+
 struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
-  explicit Forward(const Key& key) : Convolution(key), Kernel(describe_forward(*this)) {}
+  explicit Forward(const Key& key) : Convolution(key), Kernel(within_scratchpad(describe_forward(*this), key)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };
 
 struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward_weights> {
   explicit BackwardWeights(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(
-            describe_forward(*this), kDirect, x, dw_any, b, y, stride, dilation, pad_before, pad_after)) {}
+        Kernel(within_scratchpad(
+            one_dnn::describe_backward<dnnl::convolution_backward_weights>(
+                describe_forward(*this), kDirect, x, dw_any, b, y, stride, dilation, pad_before, pad_after),
+            key)) {}
   memory::desc layout() const { return desc.diff_weights_desc(); }
 };
 
 struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
   explicit BackwardData(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(
-            describe_forward(*this), kDirect, x, w_any, y, stride, dilation, pad_before, pad_after)) {}
+        Kernel(within_scratchpad(
+            one_dnn::describe_backward<dnnl::convolution_backward_data>(describe_forward(*this), kDirect, x, w_any, y,
+                                                                        stride, dilation, pad_before, pad_after),
+            key)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };
 
@@ -152,10 +169,17 @@ void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, cons
   if (computed != given) one_dnn::reorder(stream, computed, given);
 }
 
+void sum_pixels(const Tensor& db, const Tensor& dz, const Stream& stream) {
+  cpu::run(ops::SumRows{db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]})}, stream);
+}
+
 }  // namespace
 
 void run(const ops::Conv2d& op, const Stream& stream) {
   if (op.y.count() == 0) return;
+  if (winograd::fits(op.x.shape(), op.w.shape(), op.y.shape(), op.w.dtype(), op.options)) {
+    return winograd::forward(op.y, op.x, op.w, op.b, op.options, stream);
+  }
   one_dnn::checked("conv2d", [&] {
     const Key key{op.x.shape(), op.w.shape(), op.y.shape(), op.w.dtype(), one_dnn::dtype_of(op.b), {}, {}, op.options};
     one_dnn::Parts parts;
@@ -180,12 +204,18 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     }
     return;
   }
+  if ((op.dw || op.dx) && winograd::fits(op.x_shape(), op.w_shape(), op.dz.shape(), op.dz.dtype(), op.options)) {
+    if (op.dw) winograd::backward_weights(op.dw, op.dz, op.x, op.options, stream);
+    if (op.db) sum_pixels(op.db, op.dz, stream);
+    if (op.dx) winograd::backward_data(op.dx, op.dz, op.w, op.options, stream);
+    return;
+  }
   one_dnn::checked("conv2d_backward", [&] {
     const Key key{op.x_shape(), op.w_shape(), op.dz.shape(), op.dz.dtype(), {}, {}, {}, op.options};
     if (op.dw) {
       backward_weights(op.dw, op.db, op.dz, op.x, key, stream);
     } else if (op.db) {
-      cpu::run(ops::SumRows{op.db, op.dz.reshape({op.dz.count() / op.dz.shape()[3], op.dz.shape()[3]})}, stream);
+      sum_pixels(op.db, op.dz, stream);
     }
     if (!op.dx) return;
     one_dnn::Parts parts;

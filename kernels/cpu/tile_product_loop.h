@@ -1,14 +1,11 @@
-// Without an include guard: tile_product.cpp includes it once for each instruction set, in a namespace that says
-// kVector, the bytes of a vector, and kRows, the rows of `out` that registers hold.
+// Without an include guard: tile_product.cpp includes it once for each instruction set (instruction_set_loops.h).
 
-#define GIRO_INLINE GIRO_TARGET inline __attribute__((always_inline))
+#include "kernels/cpu/vector_loop.h"
 
-typedef float V __attribute__((vector_size(kVector)));
-typedef float InMemory __attribute__((vector_size(kVector), aligned(4), may_alias));
-constexpr std::int64_t kLanes = kVector / 4, kWidth = 2 * kLanes;
+constexpr std::int64_t kWidth = 2 * kLanes;
+// The rows of `out` that registers hold. An x86-64 without AVX2 has 16 registers, too, but rounds twice per term.
+constexpr int kRows = kVector == 64 ? 8 : 4;
 
-GIRO_INLINE V load(const float* from) { return *reinterpret_cast<const InMemory*>(from); }
-GIRO_INLINE void store(float* to, V x) { *reinterpret_cast<InMemory*>(to) = x; }
 template <class X>
 GIRO_INLINE X multiply_add(X a, X b, X c) {
 #if defined(__x86_64__)

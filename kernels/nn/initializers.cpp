@@ -1,24 +1,19 @@
 #include <giro/kernels/nn/initializers.h>
 
 #include <cmath>
-#include <numbers>
+#include <limits>
+
+#include "kernels/cpu/normals.h"
 
 namespace giro::nn {
 namespace {
-
-// A standard normal from two words of bits (Box and Muller, 1958).
-double standard_normal(std::uint32_t a, std::uint32_t b) {
-  const double u = (a + 1.0) / 4294967296.0;  // in (0, 1]
-  const double v = b / 4294967296.0;
-  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
-}
 
 // Element i draws until it lands within two standard deviations. Each element has its own counter range.
 double truncated_normal(const Rng& rng, std::uint64_t element) {
   for (std::uint64_t attempt = 0;; ++attempt) {
     const PhiloxBlock block = Rng{rng.seed, rng.purpose, rng.stream + (attempt << 32)}.block(element);
     for (const int word : {0, 2}) {
-      const double z = standard_normal(block.word[word], block.word[word + 1]);
+      const double z = cpu::standard_normal(block.word[word], block.word[word + 1]);
       if (std::abs(z) <= 2.0) return z;
     }
   }
@@ -42,9 +37,12 @@ double he(const Fans& fans) { return 2.0 / static_cast<double>(fans.in); }
 double glorot(const Fans& fans) { return 2.0 / static_cast<double>(fans.in + fans.out); }
 
 Initializer scaled_normal(Variance variance) {
-  return drawn([variance](std::uint64_t i, const Fans& fans, const Rng& rng) {
-    return std::sqrt(variance(fans)) / kTruncatedStddev * truncated_normal(rng, i);
-  });
+  return [variance](std::int64_t count, const Fans& fans, const Rng& rng) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    const double scale = std::sqrt(variance(fans)) / kTruncatedStddev;
+    cpu::draw_normals(values, rng, scale, 2, [&](std::uint64_t i) { return scale * truncated_normal(rng, i); });
+    return values;
+  };
 }
 
 Initializer scaled_uniform(Variance variance) {
@@ -62,10 +60,14 @@ Initializer constant(double value) {
 Initializer zeros() { return constant(0); }
 Initializer ones() { return constant(1); }
 Initializer normal(double stddev) {
-  return drawn([stddev](std::uint64_t i, const Fans&, const Rng& rng) {
-    const PhiloxBlock block = rng.block(i);
-    return stddev * standard_normal(block.word[0], block.word[1]);
-  });
+  return [stddev](std::int64_t count, const Fans&, const Rng& rng) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    cpu::draw_normals(values, rng, stddev, std::numeric_limits<double>::infinity(), [&](std::uint64_t i) {
+      const PhiloxBlock block = rng.block(i);
+      return stddev * cpu::standard_normal(block.word[0], block.word[1]);
+    });
+    return values;
+  };
 }
 Initializer lecun_normal() { return scaled_normal(lecun); }
 Initializer lecun_uniform() { return scaled_uniform(lecun); }

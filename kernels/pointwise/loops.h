@@ -60,6 +60,12 @@ struct CodeLoop {
   }
 };
 
+namespace math {
+struct uniform_by_key_code;
+}
+template <>
+struct CodeLoop<math::uniform_by_key_code, 2, std::int64_t, std::int64_t> : math::UniformLoop {};
+
 template <class Code, int kInputs, Takes kTakes, class... T>
 constexpr void add_loops(Loops& loops) {
   ((loops.of_dtype[static_cast<std::size_t>(dtype_of<T>)] =

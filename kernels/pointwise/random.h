@@ -36,6 +36,52 @@ GIRO_LOOP_INLINE float uniform_by_key(std::int64_t key, std::int64_t i) {
   return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
 }
 
+// uniform_by_key of arrays. Four neighbouring numbers are one block, which is computed once where the indices count up
+// under one key, as those of a tensor's elements do.
+struct UniformLoop {
+  static constexpr int kBlocks = 8, kNumbers = 4 * kBlocks;
+
+  GIRO_LOOP_INLINE static void run(const void* const* in, void* out, std::int64_t n) {
+    const auto* key = static_cast<const std::int64_t*>(in[0]);
+    const auto* index = static_cast<const std::int64_t*>(in[1]);
+    auto* y = static_cast<float*>(out);
+    for (; n >= kNumbers; n -= kNumbers, key += kNumbers, index += kNumbers, y += kNumbers) {
+      if (is_whole_blocks(key, index)) {
+        of_blocks(*key, static_cast<std::uint64_t>(*index) / 4, y);
+      } else {
+        one_by_one(key, index, y, kNumbers);
+      }
+    }
+    one_by_one(key, index, y, n);
+  }
+
+ private:
+  GIRO_LOOP_INLINE static bool is_whole_blocks(const std::int64_t* key, const std::int64_t* index) {
+    std::int64_t differs = index[0] % 4;
+    for (int i = 0; i < kNumbers; ++i) differs |= (key[i] ^ key[0]) | (index[i] ^ (index[0] + i));
+    return differs == 0;
+  }
+  GIRO_LOOP_INLINE static void of_blocks(std::int64_t key, std::uint64_t first, float* y) {
+    const Rng rng{static_cast<std::uint64_t>(key), RngPurpose::draw};
+#pragma omp simd
+    for (int j = 0; j < kBlocks; ++j) {
+      const PhiloxBlock block = rng.block(first + static_cast<std::uint64_t>(j));
+      const auto number = [](std::uint32_t word) {
+        return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
+      };
+      y[4 * j] = number(block.word[0]);
+      y[4 * j + 1] = number(block.word[1]);
+      y[4 * j + 2] = number(block.word[2]);
+      y[4 * j + 3] = number(block.word[3]);
+    }
+  }
+  GIRO_LOOP_INLINE static void one_by_one(const std::int64_t* key, const std::int64_t* index, float* y,
+                                          std::int64_t n) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = uniform_by_key(key[i], index[i]);
+  }
+};
+
 // Box and Muller (1958). The first word, as a number in (0, 1], is the probability of being at least as far out; the
 // second is the angle. Its quarter turns and the rest are both exact.
 GIRO_LOOP_INLINE float normal_by_key(std::int64_t key, std::int64_t i) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -8,12 +10,16 @@
 #include <type_traits>
 #include <utility>
 
+#include <giro/loop/data/current_batch.h>
 #include <giro/loop/data/range.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
+class Archive;
+
 // A type-erased dataset: any range of batches B that can be iterated repeatedly, or a callable that makes a range for
-// each pass. Copies share the range. Default-constructed, it has neither.
+// each pass. Copies share the range. Default-constructed, it has neither, and each use is an Error(invalid_argument).
 template <class B>
 class AnyDataset {
   struct Pass {
@@ -22,22 +28,45 @@ class AnyDataset {
     virtual const B& batch() = 0;
     virtual void advance() = 0;
   };
+  struct Source {
+    virtual ~Source() = default;
+    virtual std::int64_t first_batch() const = 0;
+    virtual std::optional<std::int64_t> num_batches() const = 0;
+    virtual std::unique_ptr<Pass> begin_at(std::int64_t batch) const = 0;
+    virtual void persist(Archive& archive) const = 0;
+  };
 
  public:
   AnyDataset() = default;
   template <class R>
     requires(!std::is_same_v<std::remove_cvref_t<R>, AnyDataset> && std::ranges::input_range<R&>)
   AnyDataset(R range)
-      : start_([range = std::make_shared<R>(std::move(range))] { return std::make_unique<PassOver<R>>(range); }) {}
+      : source_(std::make_shared<SourceOf<R>>([range = std::make_shared<R>(std::move(range))] { return range; })) {}
   template <class F>
     requires std::ranges::input_range<std::invoke_result_t<F&>>
-  AnyDataset(F make)
-      : start_([make = std::move(make)]() mutable {
-          using R = std::remove_cvref_t<std::invoke_result_t<F&>>;
-          return std::make_unique<PassOver<R>>(std::make_shared<R>(make()));
-        }) {}
+  AnyDataset(F make) {
+    using R = std::remove_cvref_t<std::invoke_result_t<F&>>;
+    source_ = std::make_shared<SourceOf<R>>([make = std::move(make)]() mutable { return std::make_shared<R>(make()); });
+  }
 
-  explicit operator bool() const noexcept { return static_cast<bool>(start_); }
+  explicit operator bool() const noexcept { return static_cast<bool>(source_); }
+
+  // The same without its first `batches` >= 0 batches.
+  AnyDataset skip(std::int64_t batches) const {
+    AnyDataset rest = *this;
+    rest.skipped_ += batches;
+    return rest;
+  }
+  // The number of batches, or kForever; none if the range has no num_batches().
+  std::optional<std::int64_t> num_batches() const {
+    std::optional<std::int64_t> batches = source().num_batches();
+    if (batches && *batches != kForever) batches = std::max<std::int64_t>(*batches - skipped_, 0);
+    return batches;
+  }
+  static constexpr std::int64_t kForever = -1;
+  // As those of a range with a place (Run).
+  std::int64_t first_batch() const { return source().first_batch() + skipped_; }
+  void persist(Archive& archive) const { source().persist(archive); }
 
   class Iterator {
    public:
@@ -55,19 +84,23 @@ class AnyDataset {
    private:
     std::unique_ptr<Pass> pass_;
   };
-  Iterator begin() const { return Iterator(start_()); }
+  Iterator begin() const { return begin_at(first_batch()); }
+  Iterator begin_at(std::int64_t batch) const { return Iterator(source().begin_at(batch)); }
   std::default_sentinel_t end() const { return {}; }
 
  private:
   template <class R>
   struct PassOver final : Pass {
-    explicit PassOver(std::shared_ptr<R> dataset) : range(std::move(dataset)), it(std::ranges::begin(*range)) {}
+    // At batch `batch` of the range, whose begin() is at `first`.
+    PassOver(std::shared_ptr<R> dataset, std::int64_t first, std::int64_t batch)
+        : range(std::move(dataset)), it(detail::begin_at(*range, first, batch)) {}
     bool ended() const override { return it == std::ranges::end(*range); }
     const B& batch() override {
-      if constexpr (std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>) {
+      if constexpr (std::is_lvalue_reference_v<std::ranges::range_reference_t<R>> && keeps_last_batch<R>) {
         return *it;
       } else {
-        if (!std::exchange(is_made, true)) current.emplace(*it);
+        if (!is_made) current.emplace(*it);
+        is_made = true;
         return *current;
       }
     }
@@ -78,12 +111,46 @@ class AnyDataset {
 
     std::shared_ptr<R> range;
     std::ranges::iterator_t<R> it;
-    // For a range that returns by value: made once per position, and kept until the next one is made.
+    // For a range that makes its batches or does not keep the last: one per position, kept until the next one is made.
     std::optional<B> current;
     bool is_made = false;
   };
+  template <class R>
+  struct SourceOf final : Source {
+    explicit SourceOf(std::function<std::shared_ptr<R>()> the_make) : make(std::move(the_make)) {}
+    std::int64_t first_batch() const override { return detail::first_batch(*upcoming()); }
+    std::optional<std::int64_t> num_batches() const override {
+      if constexpr (requires(R& range) { range.num_batches(); }) return upcoming()->num_batches();
+      return std::nullopt;
+    }
+    std::unique_ptr<Pass> begin_at(std::int64_t batch) const override {
+      const std::int64_t first = first_batch();
+      return std::make_unique<PassOver<R>>(std::exchange(next, nullptr), first, batch);
+    }
+    void persist(Archive& archive) const override {
+      if constexpr (requires(R& range) { range.persist(archive); }) upcoming()->persist(archive);
+    }
 
-  std::function<std::unique_ptr<Pass>()> start_;
+    R* upcoming() const {
+      if (!next) next = make();
+      return next.get();
+    }
+
+    std::function<std::shared_ptr<R>()> make;
+    // The range of the next pass, once something has been asked of it: each pass has one range.
+    mutable std::shared_ptr<R> next = nullptr;
+  };
+
+  const Source& source() const {
+    if (!source_) throw Error(ErrorCode::invalid_argument, "AnyDataset: it is empty, expected one made of a range");
+    return *source_;
+  }
+
+  std::shared_ptr<const Source> source_;
+  std::int64_t skipped_ = 0;
 };
+
+template <class B>
+inline constexpr bool keeps_last_batch<AnyDataset<B>> = true;
 
 }  // namespace giro

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include <giro/loop/data/range.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
@@ -14,6 +17,31 @@ template <class R>
 inline constexpr bool keeps_last_batch = std::ranges::forward_range<R>;
 
 namespace detail {
+
+// The number of batches that a range has left out when it begins.
+template <class R>
+std::int64_t first_batch(R& range) {
+  if constexpr (requires { range.first_batch(); }) return range.first_batch();
+  return 0;
+}
+
+// An iterator at batch number `batch` of a range whose begin() is at number `first`: by the range's own begin_at, or
+// past the batches before it, one by one. Error(invalid_argument) if the range has no begin_at and begins after it.
+template <class R>
+std::ranges::iterator_t<R> begin_at(R& range, std::int64_t first, std::int64_t batch) {
+  if constexpr (requires { range.begin_at(batch); }) {
+    if (batch != first) return range.begin_at(batch);
+  }
+  if (batch < first) {
+    throw Error(ErrorCode::invalid_argument, "the dataset is to begin at batch " + std::to_string(batch) +
+                                                 ", but it begins at batch " + std::to_string(first) +
+                                                 " and has no begin_at");
+  }
+  auto it = std::ranges::begin(range);
+  const auto end = std::ranges::end(range);
+  for (; first < batch && it != end; ++first) ++it;
+  return it;
+}
 
 // The batch at an iterator of R. An iterator that returns by value makes a new batch at each access, so the batch is
 // made once and kept here.

@@ -88,9 +88,26 @@ Dataset::Dataset(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
 Dataset Dataset::shuffle(std::uint64_t seed) const {
   require_unbatched(plan_->batch_size, "shuffle");
+  if (plan_->sampler) throw Error(ErrorCode::invalid_argument, "shuffle: sample draws the rows already");
   auto plan = std::make_shared<Plan>(*plan_);
   plan->order.seed = seed;
   plan->order.shuffled = true;
+  return Dataset(std::move(plan));
+}
+
+Dataset Dataset::sample(const std::vector<double>& weights, std::uint64_t seed) const {
+  require_unbatched(plan_->batch_size, "sample");
+  if (plan_->order.shuffled || plan_->sampler) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("sample: the dataset is {} already", plan_->sampler ? "sampled" : "shuffled"));
+  }
+  if (static_cast<std::int64_t>(weights.size()) != num_rows()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("sample: {} weights, expected one for each of the {} rows", weights.size(), num_rows()));
+  }
+  auto plan = std::make_shared<Plan>(*plan_);
+  plan->sampler = std::make_shared<const RowSampler>(weights);
+  plan->order.seed = seed;
   return Dataset(std::move(plan));
 }
 
@@ -158,6 +175,11 @@ Dataset Dataset::to(Device device) const {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("to: the batches go through map on the host, so their rows cannot stay on {}", to_string(device)));
+  }
+  if (plan_->sampler) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("to: the rows are drawn by sample on the host, so they cannot stay on {}", to_string(device)));
   }
   auto plan = std::make_shared<Plan>(*plan_);
   try {
@@ -238,18 +260,22 @@ Dataset::Iterator Dataset::begin_at(std::int64_t batch) const {
 }
 
 void Dataset::persist(Archive& archive) const {
-  const auto same = [&](const char* name, auto value) {
-    auto saved = value;
+  // `saved`: what a run that has not saved the name was saved with.
+  const auto expect = [&](const char* name, const auto& value, auto saved) {
     archive(name, saved);
     if (saved == value) return;
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("the dataset's {} is {}, but the run was saved with one whose {} is {}", name, value, name, saved));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the dataset is not that of the saved run: {}: found {}, expected {}", name, value, saved));
   };
+  const auto same = [&](const char* name, const auto& value) { expect(name, value, value); };
   same("num_rows", num_rows());
   same("batch_size", plan_->rows_per_batch());
   same("shuffled", plan_->order.shuffled);
-  if (plan_->order.shuffled) same("seed", plan_->order.seed);
+  if (plan_->sampler || archive.contains("weights")) {
+    const std::string weights = plan_->sampler ? plan_->sampler->checksum() : "none";
+    expect("weights", weights, archive.is_reading() ? std::string("none") : weights);
+  }
+  if (plan_->order.shuffled || plan_->sampler) same("seed", plan_->order.seed);
   std::string checksums;
   for (std::size_t i = 0; i < plan_->features.size(); ++i) {
     checksums += fmt::format("{}{}: {}", i == 0 ? "" : ", ", plan_->features[i].name, plan_->checksums()[i]);

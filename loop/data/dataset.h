@@ -45,8 +45,14 @@ class Dataset {
   // The same for rows that are read when a batch is made (row_source.h).
   explicit Dataset(const std::vector<std::pair<std::string, std::shared_ptr<const RowSource>>>& features);
 
-  // Gives each epoch its own order, keyed by (seed, epoch). Call before batch, else Error(invalid_argument).
+  // Gives each epoch its own order, keyed by (seed, epoch). Call before batch, and not with sample, else
+  // Error(invalid_argument).
   Dataset shuffle(std::uint64_t seed) const;
+  // Makes each epoch draw num_rows() rows with replacement, row r with a probability in proportion to weights[r], as
+  // PyTorch's WeightedRandomSampler: what is drawn is a pure function of (seed, epoch, position). Such a dataset stays
+  // on the host: `to` is an error. Errors: invalid_argument for a number of weights that is not num_rows(), a weight
+  // that is negative or not finite, weights that are all 0, or a call after batch, shuffle or sample.
+  Dataset sample(const std::vector<double>& weights, std::uint64_t seed) const;
   // Repeats the rows for `epochs` >= 1 epochs, or without end. Call before batch, at most once.
   Dataset repeat(std::int64_t epochs = kForever) const;
   // Requires 1 <= size <= number of rows, else Error(invalid_argument) naming both. Call at most once.
@@ -59,7 +65,8 @@ class Dataset {
   // Leaves out the first batches. Call after batch.
   Dataset skip(std::int64_t batches) const;
   // Copies the rows to the device, where steps gather their batches. Call after batch. Excludes map, and prefetch has
-  // no effect. Errors: invalid_argument, unsupported if they are not in memory, device (no such device), out_of_memory.
+  // no effect. Errors: invalid_argument, unsupported if they are not in memory or drawn by sample, device (no such
+  // device), out_of_memory.
   Dataset to(Device device) const;
 
   // This rank's part of each batch, of equal size on all ranks: together, the parts are the batches of the
@@ -89,8 +96,8 @@ class Dataset {
   // from the very first batch, before any were skipped.
   std::int64_t first_batch() const;
   Iterator begin_at(std::int64_t batch) const;
-  // Saves or checks what a resumed run needs unchanged: the number of rows, their order, the batch size, and the
-  // features by a checksum. The checksum covers up to 511 evenly spread rows of each feature. map is not checked.
+  // Saves or checks what a resumed run needs unchanged: the number of rows, their order or weights, the batch size, and
+  // the features by a checksum. The checksum covers up to 511 evenly spread rows of each feature. map is not checked.
   // Error(invalid_argument) on a difference.
   void persist(Archive& archive) const;
 

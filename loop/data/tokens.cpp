@@ -2,24 +2,26 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include <giro/loop/data/row_source.h>
 #include <giro/runtime/error.h>
 
+#include "loop/data/internal/row_files.h"
+
 namespace giro::data {
 namespace {
 
 class Windows final : public RowSource {
  public:
-  Windows(const std::vector<std::string>& paths, const TokenOptions& options)
+  Windows(const Paths& paths, const TokenOptions& options)
       : width_(options.bytes_per_token),
         context_(options.context),
-        stride_(options.stride == 0 ? options.context : options.stride) {
+        stride_(options.stride == 0 ? options.context : options.stride),
+        rows_(options.files, static_cast<std::size_t>(width_) * (static_cast<std::size_t>(context_) + 1),
+              static_cast<std::uint64_t>(width_) * static_cast<std::uint64_t>(stride_)) {
     constexpr std::int64_t kMost = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
     const std::int64_t held = width_ == 1 ? 256 : width_ == 2 ? 65'536 : kMost;
     vocabulary_ = options.vocabulary == 0 ? held : options.vocabulary;
@@ -46,34 +48,24 @@ class Windows final : public RowSource {
     }
   }
 
-  std::int64_t num_rows() const override { return files_.empty() ? 0 : files_.back().end_row; }
+  std::int64_t num_rows() const override { return rows_.num_rows(); }
   DType dtype() const override { return DType::i32; }
   Shape row_shape() const override { return {context_ + 1}; }
 
   void read(std::span<const std::int64_t> rows, void* to) const override {
     auto* out = static_cast<std::int32_t*>(to);
     for (const std::int64_t row : rows) {
-      const auto file = std::upper_bound(files_.begin(), files_.end(), row,
-                                         [](std::int64_t number, const File& f) { return number < f.end_row; });
-      const std::int64_t before = file == files_.begin() ? 0 : std::prev(file)->end_row;
-      read(*file, file->first_token + (row - before) * stride_, out);
+      read(row, out);
       out += context_ + 1;
     }
   }
 
  private:
-  struct File {
-    std::string path;
-    std::unique_ptr<FileSystem::Reader> reader;
-    std::int64_t first_token, end_row;  // end_row: one past its last window, of those of all files
-  };
-
   void add(const std::string& path, const TokenOptions& options) {
     if (options.files->status(path).kind == FileSystem::Kind::directory) {
       throw Error(ErrorCode::invalid_argument, fmt::format("tokens: {} is a directory, expected a file", path));
     }
-    auto reader = options.files->open(path);
-    const auto bytes = static_cast<std::int64_t>(reader->size());
+    const auto bytes = static_cast<std::int64_t>(options.files->open(path)->size());
     if (bytes % width_ != 0) {
       throw Error(ErrorCode::corrupt_data,
                   fmt::format("{}: {} bytes, expected a multiple of {}, the bytes of a token", path, bytes, width_));
@@ -83,25 +75,20 @@ class Windows final : public RowSource {
     };
     const std::int64_t first = share(options.begin), count = share(options.end) - first;
     const std::int64_t windows = count <= context_ ? 0 : (count - context_ - 1) / stride_ + 1;
-    if (windows > 0) files_.push_back({path, std::move(reader), first, num_rows() + windows});
+    rows_.add(path, static_cast<std::uint64_t>(first * width_), windows);
   }
 
-  void read(const File& file, std::int64_t first, std::int32_t* out) const {
+  void read(std::int64_t row, std::int32_t* out) const {
     const auto count = static_cast<std::size_t>(context_ + 1), width = static_cast<std::size_t>(width_);
     // The ids are read into the end of the row, from where they are widened towards its beginning.
     auto* const raw = reinterpret_cast<unsigned char*>(out) + count * (sizeof *out - width);
-    const auto offset = static_cast<std::uint64_t>(first) * width;
-    const std::size_t got = file.reader->read_at(offset, raw, count * width);
-    if (got < count * width) {
-      throw Error(ErrorCode::corrupt_data,
-                  fmt::format("{}: it ends at byte {}, but was longer when it was opened", file.path, offset + got));
-    }
+    const RowFiles::Place place = rows_.read(row, raw);
     for (std::size_t i = 0; i < count; ++i) {
       std::uint32_t id = 0;
       for (std::size_t byte = 0; byte < width; ++byte) id |= std::uint32_t{raw[i * width + byte]} << (8 * byte);
       if (id >= vocabulary_) {
-        throw Error(ErrorCode::corrupt_data, fmt::format("{}: token {} is {}, expected an id below {}", file.path,
-                                                         static_cast<std::size_t>(first) + i, id, vocabulary_));
+        throw Error(ErrorCode::corrupt_data, fmt::format("{}: token {} is {}, expected an id below {}", place.path,
+                                                         place.byte / width + i, id, vocabulary_));
       }
       out[i] = static_cast<std::int32_t>(id);
     }
@@ -109,12 +96,12 @@ class Windows final : public RowSource {
 
   int width_;
   std::int64_t context_, stride_, vocabulary_ = 0;
-  std::vector<File> files_;
+  RowFiles rows_;
 };
 
 }  // namespace
 
-Dataset tokens(const std::vector<std::string>& paths, const TokenOptions& options) {
+Dataset tokens(const Paths& paths, const TokenOptions& options) {
   return Dataset({{"tokens", std::make_shared<const Windows>(paths, options)}});
 }
 

@@ -2,10 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <giro/loop/data/dataset.h>
+#include <giro/loop/data/paths.h>
 #include <giro/runtime/file_system.h>
 
 namespace giro::data {
@@ -28,6 +27,6 @@ struct TokenOptions {
 // Errors: invalid_argument for a wrong option, no path, or files without a single window; not_found, io; corrupt_data
 // for a size that is no multiple of bytes_per_token; when a batch is made, also for an id that is not in the
 // vocabulary, with its position, and for a file that has become shorter. Each names the file.
-Dataset tokens(const std::vector<std::string>& paths, const TokenOptions& options = {});
+Dataset tokens(const Paths& paths, const TokenOptions& options = {});
 
 }  // namespace giro::data

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 
 #include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/npy.h"
 
 namespace giro {
 namespace {
@@ -107,23 +107,7 @@ void History::write_jsonl(const std::string& path, FileSystem& files) const {
 
 void History::write_npy(std::string_view key, const std::string& path, FileSystem& files) const {
   const std::vector<double> values = collect(key).front();
-  std::string header = fmt::format("{{'descr': '{}f8', 'fortran_order': False, 'shape': ({},), }}",
-                                   std::endian::native == std::endian::little ? '<' : '>', values.size());
-  constexpr std::size_t kPrefix = 10, kAlignment = 64;
-  header.append(kAlignment - 1 - (kPrefix + header.size()) % kAlignment, ' ');
-  header += '\n';
-  const auto length = static_cast<unsigned>(header.size());
-  const std::string prefix{'\x93',
-                           'N',
-                           'U',
-                           'M',
-                           'P',
-                           'Y',
-                           '\x01',
-                           '\x00',
-                           static_cast<char>(length & 0xFF),
-                           static_cast<char>(length >> 8)};
-  header.insert(0, prefix);
+  const std::string header = detail::npy_header(DType::f64, {static_cast<std::int64_t>(values.size())});
   replace_file(files, path, [&](FileSystem::Writer& writer) {
     writer.write(header.data(), header.size());
     writer.write(values.data(), values.size() * sizeof(double));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -25,6 +26,8 @@ class InputRing {
   // For calls with a batch and broadcasts like these. `call` is an i64 scalar on the device, 0 at the first call.
   InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const DeviceContext& context);
 
+  // On the step's device.
+  std::size_t bytes() const noexcept { return (slots_.size() > 0 ? slots_.size() : staging_.size()) + fixed_.size(); }
   // How many calls may be in flight at once.
   std::int64_t capacity() const noexcept { return ring_.count(); }
 

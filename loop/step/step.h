@@ -93,9 +93,16 @@ class Step {
       return detail::StepRecording::program_of(call(state, batch, broadcasts), body, where_);
     });
   }
-  // The same, with the time of each op and the least time it could take (Program::Times). For this the step runs many
-  // times, and then the state is restored: training continues with the same bits. Waits for the device. With several
-  // ranks, each has to call it. Errors: those of a call, and out_of_memory for a copy of the state.
+  // What a call needs of its device's memory. The call is recorded for this, but not run, and its memory is given back.
+  // With several ranks, each has to call it. Errors: those of a call; out_of_memory also if there is not so much.
+  StepMemory memory(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
+    return with_body(state, [&](const detail::StepBody& body) {
+      return detail::StepRecording::memory_of(call(state, batch, broadcasts), body, where_);
+    });
+  }
+  // The same as program, with the time of each op and the least time it could take (Program::Times). For this the step
+  // runs many times, and then the state is restored: training continues with the same bits. Waits for the device. With
+  // several ranks, each has to call it. Errors: those of a call, and out_of_memory for a copy of the state.
   Program profile(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return detail::StepRecording::profile_of(call(state, batch, broadcasts), body, where_);

@@ -302,6 +302,13 @@ Program StepRecording::program_of(const StepCall& call, const StepBody& body, co
   return StepRecording(call, body, Mode::recorded, where).program(call.state);
 }
 
+StepMemory StepRecording::memory_of(const StepCall& call, const StepBody& body, const std::source_location& where) {
+  const StepRecording recording(call, body, Mode::recorded, where);
+  return {.inputs = recording.inputs_.bytes(),
+          .temporaries = recording.graph_->program().memory(),
+          .reserved = recording.graph_->arena_bytes()};
+}
+
 const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
   constexpr std::size_t kMost = 16;
   std::vector<std::uint64_t> ids;

@@ -20,7 +20,19 @@
 #include <giro/runtime/program.h>
 #include <giro/runtime/state.h>
 
-namespace giro::detail {
+namespace giro {
+
+// Bytes that a recorded step needs on its device, besides the state and a dataset that lies there.
+struct StepMemory {
+  std::size_t inputs = 0;       // the batches in flight
+  std::size_t temporaries = 0;  // as planned: what is in use at one time, and gaps (Program::memory)
+  // For temporaries and workspaces. All recordings of a state's steps share it, and the largest decides.
+  std::size_t reserved = 0;
+
+  std::size_t bytes() const noexcept { return inputs + reserved; }
+};
+
+namespace detail {
 
 // Host-side values of any type that select a recording.
 struct StaticsView {
@@ -52,8 +64,9 @@ class StepRecording {
   // `where`: the line of the user's program that made the step, for its name.
   StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where);
 
-  // As Step::program and Step::profile.
+  // As Step::program, Step::memory and Step::profile.
   static Program program_of(const StepCall& call, const StepBody& body, const std::source_location& where);
+  static StepMemory memory_of(const StepCall& call, const StepBody& body, const std::source_location& where);
   static Program profile_of(const StepCall& call, const StepBody& body, const std::source_location& where);
 
   bool matches(const StepCall& call) const;
@@ -118,4 +131,5 @@ class StepRecording {
   std::atomic<bool> failed_ = false;  // other threads read it when they look up a recording for their states
 };
 
-}  // namespace giro::detail
+}  // namespace detail
+}  // namespace giro

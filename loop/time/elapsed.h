@@ -18,8 +18,22 @@ struct Elapsed {
   double previous_date = 0;
   bool last = false;              // whether the step that begins here is known to be the loop's last
   std::int64_t step_samples = 0;  // of the step that begins here
+  // Tokens in each sample (LoopOptions::tokens_per_sample); 0: not known.
+  std::int64_t tokens_per_sample = 0;
 
   double time() const noexcept { return date - date_start; }  // seconds
+  // Completed tokens. Error(invalid_argument) unless tokens_per_sample is positive, here and in every comparison with a
+  // period of tokens.
+  std::int64_t tokens() const { return tokens_of(samples); }
+  std::int64_t tokens_of(std::int64_t some_samples) const {
+    if (tokens_per_sample < 1) refuse_tokens();
+    return some_samples * tokens_per_sample;
+  }
+  // The fewest samples that have so many tokens. Errors as above.
+  std::int64_t samples_with(std::int64_t some_tokens) const {
+    const std::int64_t each = tokens_of(1);
+    return some_tokens / each + (some_tokens % each > 0 ? 1 : 0);
+  }
 
   // Counts one more step of `batch_size` samples and sets the date to now.
   void update(std::int64_t batch_size) {
@@ -39,20 +53,30 @@ struct Elapsed {
 
   // Clock::now().
   static double now();
+
+ private:
+  [[noreturn]] void refuse_tokens() const;
 };
 
 // The interval from b to a.
 inline Elapsed operator-(const Elapsed& a, const Elapsed& b) {
-  return {.steps = a.steps - b.steps, .samples = a.samples - b.samples, .date = a.date, .date_start = b.date};
+  return {.steps = a.steps - b.steps,
+          .samples = a.samples - b.samples,
+          .date = a.date,
+          .date_start = b.date,
+          .tokens_per_sample = a.tokens_per_sample};
 }
 
-// A point in steps, samples, seconds since the start, or seconds since the Unix epoch. It is reached when one of the
-// given fields is reached. Without fields, it is never reached.
+// A point in steps, samples, tokens, seconds since the start, or seconds since the Unix epoch. It is reached when one
+// of the given fields is reached. Without fields, it is never reached.
 struct Period {
   std::optional<std::int64_t> steps = {};
   std::optional<std::int64_t> samples = {};
+  std::optional<std::int64_t> tokens = {};
   std::optional<double> time = {};
   std::optional<double> date = {};
+
+  bool is_empty() const noexcept { return !steps && !samples && !tokens && !time && !date; }
 };
 
 // A period as the value of an option: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
@@ -69,11 +93,11 @@ inline Period at(const Period& period) { return period; }
 // elapsed >= period: any of its fields is reached; > : any is exceeded. The others follow from these two.
 inline bool operator>=(const Elapsed& e, const Period& p) {
   return (p.steps && e.steps >= *p.steps) || (p.samples && e.samples >= *p.samples) ||
-         (p.time && e.time() >= *p.time) || (p.date && e.date >= *p.date);
+         (p.tokens && e.tokens() >= *p.tokens) || (p.time && e.time() >= *p.time) || (p.date && e.date >= *p.date);
 }
 inline bool operator>(const Elapsed& e, const Period& p) {
-  return (p.steps && e.steps > *p.steps) || (p.samples && e.samples > *p.samples) || (p.time && e.time() > *p.time) ||
-         (p.date && e.date > *p.date);
+  return (p.steps && e.steps > *p.steps) || (p.samples && e.samples > *p.samples) ||
+         (p.tokens && e.tokens() > *p.tokens) || (p.time && e.time() > *p.time) || (p.date && e.date > *p.date);
 }
 inline bool operator<(const Elapsed& e, const Period& p) { return !(e >= p); }
 inline bool operator<=(const Elapsed& e, const Period& p) { return !(e > p); }

@@ -28,9 +28,12 @@ class Every final : public detail::ScheduleNode {
     const bool others_due = answer_.get(elapsed.steps, elapsed.samples, date, [&] {
       const bool samples_due = period_.samples && advance(samples_seen_, elapsed.previous_samples / *period_.samples,
                                                           elapsed.samples / *period_.samples);
+      const bool tokens_due =
+          period_.tokens && advance(tokens_seen_, elapsed.tokens_of(elapsed.previous_samples) / *period_.tokens,
+                                    elapsed.tokens() / *period_.tokens);
       const bool time_due = period_.time && advance(time_seen_, multiples(elapsed.previous_date - elapsed.date_start),
                                                     multiples(elapsed.time()));
-      return samples_due || time_due;
+      return samples_due || tokens_due || time_due;
     });
     return steps_due || others_due;
   }
@@ -42,6 +45,7 @@ class Every final : public detail::ScheduleNode {
       next.steps = was_due ? multiple_ : (elapsed.steps / *period_.steps + 1) * *period_.steps;
     }
     if (period_.samples) next.samples = (elapsed.samples / *period_.samples + 1) * *period_.samples;
+    if (period_.tokens) next.tokens = (elapsed.tokens() / *period_.tokens + 1) * *period_.tokens;
     if (period_.time) next.time = static_cast<double>(multiples(elapsed.time()) + 1) * *period_.time;
     return next;
   }
@@ -54,13 +58,14 @@ class Every final : public detail::ScheduleNode {
   }
   void persist(Archive& archive) override {
     if (period_.samples) archive("samples_seen", samples_seen_);
+    if (period_.tokens) archive("tokens_seen", tokens_seen_);
     if (period_.time) archive("time_seen", time_seen_);
   }
   std::string to_string() const override { return fmt::format("every({})", giro::to_string(period_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Every>(*this); }
 
  private:
-  bool remembers() const { return period_.samples || period_.time; }
+  bool remembers() const { return period_.samples || period_.tokens || period_.time; }
 
   // Comparing quotients misses no boundary, however far the counter jumps. A schedule that was never asked starts from
   // the values before the latest step, so that a continued loop goes on where the first one stopped.
@@ -76,8 +81,9 @@ class Every final : public detail::ScheduleNode {
   Period period_;
   std::int64_t multiple_ = 0;  // the multiple of the steps after the latest one that was due; saves divisions
   std::optional<std::int64_t> samples_seen_;
+  std::optional<std::int64_t> tokens_seen_;
   std::optional<std::int64_t> time_seen_;
-  detail::StepAnswer answer_;  // of samples and time
+  detail::StepAnswer answer_;  // of samples, tokens and time
 };
 
 // Depends only on the current step, and on where its samples begin to count.
@@ -90,15 +96,16 @@ class EveryEnd final : public detail::ScheduleNode {
       return n && (count + more) / *n > count / *n;
     };
     return completes(period_.steps, elapsed.steps, 1) ||
-           completes(period_.samples, elapsed.samples, elapsed.step_samples);
+           completes(period_.samples, elapsed.samples, elapsed.step_samples) ||
+           (period_.tokens && completes(period_.tokens, elapsed.tokens(), elapsed.tokens_of(elapsed.step_samples)));
   }
   Period next(const Elapsed& elapsed) const override {
     // The number of samples in later steps is not known.
-    if (period_.samples) return at(elapsed.steps + 1);
+    if (period_.samples || period_.tokens) return at(elapsed.steps + 1);
     return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
   }
   // Within piecewise, samples count from where the boundary was first seen.
-  Traits traits() const override { return {.remembers = period_.samples.has_value()}; }
+  Traits traits() const override { return {.remembers = period_.samples || period_.tokens}; }
   std::string to_string() const override { return fmt::format("every_end({})", giro::to_string(period_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<EveryEnd>(*this); }
 
@@ -106,29 +113,33 @@ class EveryEnd final : public detail::ScheduleNode {
   Period period_;
 };
 
+bool counts_are_positive(const Period& period) {
+  return period.steps.value_or(1) > 0 && period.samples.value_or(1) > 0 && period.tokens.value_or(1) > 0;
+}
+
 }  // namespace
 
 Schedule every(std::int64_t steps) { return every(at(steps)); }
 Schedule every(const Period& period) {
-  if (detail::is_empty(period) || period.date) {
-    throw Error(ErrorCode::invalid_argument, "every: expected steps, samples or time, found none or a date");
+  if (period.is_empty() || period.date) {
+    throw Error(ErrorCode::invalid_argument, "every: expected steps, samples, tokens or time, found none or a date");
   }
-  if (period.steps.value_or(1) < 1 || period.samples.value_or(1) < 1 || !(period.time.value_or(1) > 0)) {
+  if (!counts_are_positive(period) || !(period.time.value_or(1) > 0)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("every: expected positive steps, samples and time, found {}", to_string(period)));
+                fmt::format("every: expected positive steps, samples, tokens and time, found {}", to_string(period)));
   }
   return detail::make_schedule<Every>(period);
 }
 
 Schedule every_end(std::int64_t steps) { return every_end(at(steps)); }
 Schedule every_end(const Period& period) {
-  if (detail::is_empty(period) || period.time || period.date) {
+  if (period.is_empty() || period.time || period.date) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("every_end: expected steps or samples, found {}", to_string(period)));
+                fmt::format("every_end: expected steps, samples or tokens, found {}", to_string(period)));
   }
-  if (period.steps.value_or(1) < 1 || period.samples.value_or(1) < 1) {
+  if (!counts_are_positive(period)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("every_end: expected positive steps and samples, found {}", to_string(period)));
+                fmt::format("every_end: expected positive steps, samples and tokens, found {}", to_string(period)));
   }
   return detail::make_schedule<EveryEnd>(period);
 }

@@ -38,6 +38,7 @@ class Piecewise final : public detail::ScheduleNode {
     Period next = schedule().next(relative(elapsed));
     if (next.steps) *next.steps += start_.steps;
     if (next.samples) *next.samples += start_.samples;
+    if (next.tokens) *next.tokens += elapsed.tokens_of(start_.samples);
     if (next.time) *next.time += start_.time;
     return active_ < boundaries_.size() ? earliest(next, boundaries_[active_].first) : next;
   }
@@ -81,13 +82,16 @@ class Piecewise final : public detail::ScheduleNode {
   };
 
   // The start of the schedule that follows a boundary. In the fields that have reached the boundary it is the boundary
-  // itself, however late that is seen; in the other fields it is the current position. It is never before the start of
-  // the previous schedule.
+  // itself, however late that is seen; in the other fields it is the current position. Tokens count in whole samples.
+  // It is never before the start of the previous schedule.
   Start start_of(const Period& boundary, const Elapsed& elapsed) const {
     Start start{elapsed.steps, elapsed.samples, elapsed.time()};
     if (boundary.steps && elapsed.steps >= *boundary.steps) start.steps = std::max(start_.steps, *boundary.steps);
     if (boundary.samples && elapsed.samples >= *boundary.samples) {
       start.samples = std::max(start_.samples, *boundary.samples);
+    }
+    if (boundary.tokens && elapsed.tokens() >= *boundary.tokens) {
+      start.samples = std::min(start.samples, std::max(start_.samples, elapsed.samples_with(*boundary.tokens)));
     }
     if (boundary.time && elapsed.time() >= *boundary.time) start.time = std::max(start_.time, *boundary.time);
     return start;
@@ -112,9 +116,10 @@ class Piecewise final : public detail::ScheduleNode {
 };
 
 void check_not_empty(const Period& period, const char* schedule) {
-  if (detail::is_empty(period)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: expected a period of steps, samples, time or a date, found an empty one", schedule));
+  if (period.is_empty()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: expected a period of steps, samples, tokens, time or a date, found an empty one", schedule));
   }
 }
 
@@ -131,7 +136,8 @@ void check(const Boundaries& boundaries) {
     for (std::size_t k = 0; k < i; ++k) {
       const Period& earlier = boundaries[k].first;
       if (out_of_order(earlier.steps, later.steps) || out_of_order(earlier.samples, later.samples) ||
-          out_of_order(earlier.time, later.time) || out_of_order(earlier.date, later.date)) {
+          out_of_order(earlier.tokens, later.tokens) || out_of_order(earlier.time, later.time) ||
+          out_of_order(earlier.date, later.date)) {
         throw Error(ErrorCode::invalid_argument,
                     fmt::format("piecewise: expected boundaries in rising order, found at({}) after at({})",
                                 to_string(later), to_string(earlier)));

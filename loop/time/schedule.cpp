@@ -56,7 +56,7 @@ class Both final : public ScheduleNode {
     const Period a = a_.next(elapsed), b = b_.next(elapsed);
     // A schedule with a memory has to be asked whenever it could be due; otherwise it would be due later than it is.
     if (remembers_) return earliest(a, b);
-    if (detail::is_empty(a) || detail::is_empty(b)) return {};
+    if (a.is_empty() || b.is_empty()) return {};
     return detail::is_steps_alone(a) && detail::is_steps_alone(b) ? at(std::max(*a.steps, *b.steps)) : earliest(a, b);
   }
   Traits traits() const override { return detail::both(a_.traits(), b_.traits()); }
@@ -119,6 +119,7 @@ Schedule operator!(Schedule a) { return detail::make_schedule<Not>(std::move(a))
 Period earliest(const Period& a, const Period& b) {
   return {.steps = detail::earliest(a.steps, b.steps),
           .samples = detail::earliest(a.samples, b.samples),
+          .tokens = detail::earliest(a.tokens, b.tokens),
           .time = detail::earliest(a.time, b.time),
           .date = detail::earliest(a.date, b.date)};
 }
@@ -133,6 +134,7 @@ std::string to_string(const Period& period) {
   };
   add("steps", period.steps);
   add("samples", period.samples);
+  add("tokens", period.tokens);
   add("time", period.time);
   add("date", period.date);
   return "{" + text + "}";

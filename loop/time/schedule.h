@@ -134,13 +134,15 @@ std::string to_string(const Period& period);
 
 // every(n): due at the steps 0, n, 2n, ... Error(invalid_argument) for n < 1.
 Schedule every(std::int64_t steps);
-// Due if any of the given fields is: `steps` as above; `samples` and `time` (seconds since the loop's start) if a whole
-// multiple was passed since the schedule was last asked. Error(invalid_argument) if no field is given or one is not
-// positive, and for a date, since dates do not recur.
+// Due if any of the given fields is: `steps` as above; `samples`, `tokens` and `time` (seconds since the loop's start)
+// if a whole multiple was passed since the schedule was last asked. Error(invalid_argument) if no field is given or one
+// is not positive, and for a date, since dates do not recur; when asked, for tokens if there is no
+// LoopOptions::tokens_per_sample. No batch has to end at a multiple.
 Schedule every(const Period& period);
 
-// Due at the end of the same periods: in the steps that complete a multiple of `steps` or `samples`. every_end(3) is
-// due at 2, 5, 8, ... Error(invalid_argument) if neither is given or one is not positive, and for a time or a date.
+// Due at the end of the same periods: in the steps that complete a multiple of `steps`, `samples` or `tokens`.
+// every_end(3) is due at 2, 5, 8, ... Error(invalid_argument) if none is given or one is not positive, and for a time
+// or a date.
 Schedule every_end(std::int64_t steps);
 Schedule every_end(const Period& period);
 
@@ -153,7 +155,7 @@ Schedule never();
 Schedule last();
 
 // Due from `period` on: after(3), or after({.samples = 1'000}). A loop that continues another one knows only that a
-// period of samples or time was reached, not in which step. Error(invalid_argument) for an empty period.
+// period of samples, tokens or time was reached, not in which step. Error(invalid_argument) for an empty period.
 class After : public Schedule {
  public:
   explicit After(const Period& period);

@@ -27,14 +27,16 @@ struct Wake {
   // and a processor stalls when it reads across smaller values it has just written.
   std::int64_t steps_alone = 1;
 
-  static Wake at(const Period& period, double date_start) {
+  // In the run that `elapsed` belongs to. Error(invalid_argument) if it has no tokens and the period does.
+  static Wake at(const Period& period, const Elapsed& elapsed) {
     Wake wake;
     if (period.steps) wake.steps = *period.steps;
-    wake.steps_alone = !period.samples && !period.time && !period.date ? 1 : 0;
+    wake.steps_alone = !period.samples && !period.tokens && !period.time && !period.date ? 1 : 0;
     if (wake.steps_alone != 0) return wake;
     if (period.samples) wake.samples = *period.samples;
+    if (period.tokens) wake.samples = lowest(wake.samples, elapsed.samples_with(*period.tokens));
     if (period.time) wake.time = *period.time;
-    if (period.date) wake.time = lowest(wake.time, *period.date - date_start);
+    if (period.date) wake.time = lowest(wake.time, *period.date - elapsed.date_start);
     return wake;
   }
   void merge(const Wake& other) {

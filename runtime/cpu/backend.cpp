@@ -6,10 +6,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <new>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -100,6 +103,12 @@ DeviceInfo device_info() {
 }
 
 std::optional<std::size_t> free_memory() {
+  // Linux also knows what caches would give back.
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    unsigned long long kilobytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kilobytes) == 1) return std::size_t{1'024} * kilobytes;
+  }
   const long pages = sysconf(_SC_AVPHYS_PAGES), page_size = sysconf(_SC_PAGE_SIZE);
   if (pages < 0 || page_size < 0) return {};
   return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size);

@@ -96,7 +96,10 @@ void check_names(const Manifest& manifest, const std::string& path) {
 
 }  // namespace
 
-void Manifest::File::persist(Archive& archive) { archive("name", name)("bytes", bytes)("xxh3", xxh3); }
+void Manifest::File::persist(Archive& archive) {
+  archive("name", name)("bytes", bytes)("xxh3", xxh3);
+  if (archive.is_reading() ? archive.contains("parts") : !parts.empty()) archive("parts", parts);
+}
 
 void Manifest::Part::persist(Archive& archive) { archive("bytes", bytes)("xxh3", xxh3); }
 

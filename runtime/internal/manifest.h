@@ -22,17 +22,19 @@ struct Manifest {
   static constexpr int kVersion = 3, kVersionWithoutShards = 2;
   static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // parsing takes a multiple of that much memory
 
-  struct File {
-    std::string name;
+  // Consecutive bytes of a file with their own checksum.
+  struct Part {
     std::uint64_t bytes = 0;
     std::string xxh3;
 
     void persist(Archive& archive);
   };
-  // Consecutive whole lines with their own checksum, so that damage costs only these lines.
-  struct Part {
+  struct File {
+    std::string name;
     std::uint64_t bytes = 0;
     std::string xxh3;
+    // Cover all bytes, so that a process can verify the bytes that it needs alone; small and older files have none.
+    std::vector<Part> parts = {};
 
     void persist(Archive& archive);
   };
@@ -41,7 +43,8 @@ struct Manifest {
     std::string path, name;  // the path in the archive
     std::uint64_t lines = 0, bytes = 0;
     std::string xxh3;
-    std::vector<Part> parts = {};  // cover all bytes; older manifests have none
+    // Whole lines that cover all bytes, so that damage costs only those lines; older manifests have none.
+    std::vector<Part> parts = {};
 
     void persist(Archive& archive);
   };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include <giro/runtime/archive.h>
@@ -29,9 +28,9 @@ struct StoredPiece {
   throw Error(ErrorCode::corrupt_data, fmt::format("shard '{}': {}", path, what));
 }
 
-std::vector<StoredPiece> read_pieces(const Safetensors& file, const std::string& path) {
-  const auto text = file.metadata.find(kPieces);
-  if (text == file.metadata.end()) refuse_shard(path, fmt::format("it has no metadata '{}'", kPieces));
+std::vector<StoredPiece> read_pieces(const safetensors::Layout& layout, const std::string& path) {
+  const auto text = layout.metadata.find(kPieces);
+  if (text == layout.metadata.end()) refuse_shard(path, fmt::format("it has no metadata '{}'", kPieces));
   std::vector<StoredPiece> pieces;
   try {
     Archive archive = Archive::read(text->second);
@@ -69,40 +68,68 @@ std::map<std::string, std::string> piece_metadata(const std::vector<Leaf>& piece
   return {{kPieces, archive.text()}};
 }
 
-void PieceJoiner::add(const Safetensors& file, const std::string& path) {
-  std::map<std::string_view, const Tensor*> tensors;
-  for (const Leaf& leaf : file.tensors) tensors.emplace(leaf.path, &leaf.value);
-  for (const StoredPiece& piece : read_pieces(file, path)) {
+PieceJoiner::Joined& PieceJoiner::begin(const safetensors::Layout::Stored& stored, const Shape& whole, bool in_shards,
+                                        const std::string& path) {
+  const std::uint64_t left = (most_bytes_ - bytes_) / size_of(stored.dtype);
+  if (static_cast<std::uint64_t>(whole.count()) > left) {
+    refuse_shard(path, fmt::format("the files are too small for the leaf {} of shape {}", printable(stored.name),
+                                   to_string(whole)));
+  }
+  bytes_ += static_cast<std::uint64_t>(whole.count()) * size_of(stored.dtype);
+  Joined joined{stored.name, stored.dtype, whole, in_shards, 0, whole.count(), nullptr};
+  if (const auto held = held_.find(stored.name); held != held_.end()) {
+    const auto& [piece, count] = held->second;
+    const bool fits = piece.whole == whole;
+    joined.begin = fits ? piece.begin : 0;
+    joined.end = joined.begin + (fits ? count : 0);
+  }
+  const std::size_t bytes = static_cast<std::size_t>(joined.end - joined.begin) * size_of(stored.dtype);
+  memory_->push_back(std::make_unique_for_overwrite<char[]>(std::max<std::size_t>(bytes, 1)));
+  joined.memory = memory_->back().get();
+  index_.emplace(stored.name, joined_.size());
+  return joined_.emplace_back(std::move(joined));
+}
+
+void PieceJoiner::read_held(Joined& joined, std::int64_t count, std::uint64_t at, const safetensors::ReadBytes& read) {
+  const std::size_t size = size_of(joined.dtype);
+  const std::int64_t first = std::max(joined.next, joined.begin), last = std::min(joined.next + count, joined.end);
+  if (first < last) {
+    read(at + static_cast<std::uint64_t>(first - joined.next) * size, static_cast<std::size_t>(last - first) * size,
+         joined.memory + static_cast<std::size_t>(first - joined.begin) * size);
+  }
+  joined.next += count;
+}
+
+void PieceJoiner::add_wholes(const safetensors::Layout& layout, const safetensors::ReadBytes& read,
+                             const std::string& path) {
+  for (const safetensors::Layout::Stored& stored : layout.tensors) {
+    if (index_.contains(stored.name)) refuse_shard(path, fmt::format("{} is there twice", printable(stored.name)));
+    Joined& joined = begin(stored, stored.shape, /*in_shards=*/false, path);
+    read_held(joined, stored.shape.count(), stored.begin, read);
+  }
+}
+
+void PieceJoiner::add_shard(const safetensors::Layout& layout, const safetensors::ReadBytes& read,
+                            const std::string& path) {
+  std::map<std::string_view, const safetensors::Layout::Stored*> tensors;
+  for (const safetensors::Layout::Stored& stored : layout.tensors) tensors.emplace(stored.name, &stored);
+  for (const StoredPiece& piece : read_pieces(layout, path)) {
     const auto found = tensors.extract(piece.path);
     if (found.empty())
       refuse_shard(path, fmt::format("it has no tensor {}, or two pieces of it", printable(piece.path)));
-    const Tensor& value = *found.mapped();
+    const safetensors::Layout::Stored& stored = *found.mapped();
     const Shape whole = shape_of(piece, path);
-    const auto [at, is_new] = index_.emplace(piece.path, joined_.size());
-    if (is_new) {
-      const std::uint64_t left = (most_bytes_ - bytes_) / size_of(value.dtype());
-      if (static_cast<std::uint64_t>(whole.count()) > left) {
-        refuse_shard(path, fmt::format("the shards are too small for the leaf {} of shape {}", printable(piece.path),
-                                       to_string(whole)));
-      }
-      bytes_ += static_cast<std::uint64_t>(whole.count()) * size_of(value.dtype());
-      joined_.push_back({{piece.path, Tensor(nullptr, value.dtype(), whole, Device::cpu())}});
-    }
-    Joined& joined = joined_[at->second];
-    Tensor& leaf = joined.leaf.value;
-    if (leaf.dtype() != value.dtype() || leaf.shape() != whole || value.shape().rank() != 1 ||
-        piece.begin != joined.next || value.count() > whole.count() - piece.begin) {
+    const auto known = index_.find(piece.path);
+    Joined& joined = known == index_.end() ? begin(stored, whole, /*in_shards=*/true, path) : joined_[known->second];
+    if (!joined.in_shards) refuse_shard(path, fmt::format("{} is there whole and in shards", printable(piece.path)));
+    if (joined.dtype != stored.dtype || joined.whole != whole || stored.shape.rank() != 1 ||
+        piece.begin != joined.next || stored.shape.count() > whole.count() - piece.begin) {
       refuse_shard(
           path, fmt::format("the piece {} of {} from element {} on does not continue the {} elements of {} before it",
-                            to_string(value), printable(piece.path), piece.begin, joined.next, to_string(leaf)));
+                            to_string(Tensor(nullptr, stored.dtype, stored.shape, Device::cpu())),
+                            printable(piece.path), piece.begin, joined.next, to_string(joined.expected())));
     }
-    if (is_new) {
-      memory_->push_back(std::make_unique_for_overwrite<char[]>(std::max<std::size_t>(leaf.bytes(), 1)));
-      leaf = Tensor(memory_->back().get(), leaf.dtype(), whole, Device::cpu());
-    }
-    std::memcpy(static_cast<char*>(leaf.raw()) + static_cast<std::size_t>(joined.next) * size_of(leaf.dtype()),
-                value.raw(), value.bytes());
-    joined.next += value.count();
+    read_held(joined, stored.shape.count(), stored.begin, read);
   }
   if (!tensors.empty())
     refuse_shard(path, fmt::format("it does not say what {} is a piece of", printable(tensors.begin()->first)));
@@ -111,12 +138,19 @@ void PieceJoiner::add(const Safetensors& file, const std::string& path) {
 std::vector<Leaf> PieceJoiner::finish(const std::string& unit) {
   std::vector<Leaf> leaves;
   for (Joined& joined : joined_) {
-    if (joined.next != joined.leaf.value.count()) {
+    if (joined.next != joined.whole.count()) {
       throw Error(ErrorCode::corrupt_data,
                   fmt::format("checkpoint '{}': its shards have {} elements of {}, expected {}", unit, joined.next,
-                              printable(joined.leaf.path), to_string(joined.leaf.value)));
+                              printable(joined.path), to_string(joined.expected())));
     }
-    leaves.push_back(std::move(joined.leaf));
+    Leaf& leaf = leaves.emplace_back();
+    if (held_.contains(joined.path)) {
+      leaf.value = Tensor(joined.memory, joined.dtype, {joined.end - joined.begin}, Device::cpu());
+      leaf.piece = Piece{joined.whole, joined.begin};
+    } else {
+      leaf.value = Tensor(joined.memory, joined.dtype, joined.whole, Device::cpu());
+    }
+    leaf.path = std::move(joined.path);
   }
   return leaves;
 }

@@ -6,13 +6,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <giro/runtime/safetensors.h>
 #include <giro/runtime/state.h>
 
-// The files of a checkpoint that several processes write together. Each file has the pieces of leaves that one process
-// holds, e.g. `state-00001-of-00004.safetensors` the pieces of shard 0 of 4.
+#include "runtime/internal/safetensors_format.h"
+
+// The files of a checkpoint, which several processes may write together. One file has whole leaves. Each other file has
+// the pieces of leaves that one process holds, e.g. `state-00001-of-00004.safetensors` the pieces of shard 0 of 4.
 namespace giro::detail {
 
 // `file` is the name of the file of whole leaves, e.g. "state.safetensors".
@@ -21,26 +23,51 @@ std::string shard_name(std::string_view file, const Shard& shard);
 // Metadata for write_safetensors that says where the pieces belong.
 std::map<std::string, std::string> piece_metadata(const std::vector<Leaf>& pieces);
 
-// Joins pieces to whole leaves.
+// The elements of a leaf that this process holds; none: count 0.
+struct HeldPart {
+  Piece piece;
+  std::int64_t count = 0;
+};
+// By path. Leaves that are not here are held whole.
+using HeldParts = std::map<std::string, HeldPart>;
+
+// Reads what this process holds of leaves from files of whole leaves and of pieces.
 class PieceJoiner {
  public:
   // `most_bytes` is the total size of the files; the leaves cannot be larger.
-  explicit PieceJoiner(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit PieceJoiner(std::uint64_t most_bytes, HeldParts held = {})
+      : most_bytes_(most_bytes), held_(std::move(held)) {}
 
+  // Adds the tensors of a file, all of which are whole leaves. Reads only the bytes that are held here.
+  // Error(corrupt_data), naming `path`, if there is such a leaf already; those of `read`.
+  void add_wholes(const safetensors::Layout& layout, const safetensors::ReadBytes& read, const std::string& path);
   // Adds the shards' files one after the other, in order. Error(corrupt_data), naming `path`, if a file does not say
-  // where its pieces belong, or if they do not continue the pieces before.
-  void add(const Safetensors& file, const std::string& path);
-  // The whole leaves, in the order in which they began. Error(corrupt_data), naming `unit`, if one is incomplete.
+  // where its pieces belong, or if they do not continue the pieces before; those of `read`.
+  void add_shard(const safetensors::Layout& layout, const safetensors::ReadBytes& read, const std::string& path);
+  // The leaves, in the order in which they began: whole, or the piece that is held here. If a leaf has another shape
+  // than the held part says, an empty piece tells the shape. Error(corrupt_data), naming `unit`, if one is incomplete.
   std::vector<Leaf> finish(const std::string& unit);
   // Keeps their memory alive.
   std::shared_ptr<const void> owner() const { return memory_; }
 
  private:
   struct Joined {
-    Leaf leaf;
-    std::int64_t next = 0;  // the next element expected
+    std::string path;
+    DType dtype;
+    Shape whole;
+    bool in_shards;
+    std::int64_t begin, end;  // the elements held here
+    char* memory;             // for them
+    std::int64_t next = 0;    // the next element expected of the files
+
+    Tensor expected() const { return {nullptr, dtype, whole, Device::cpu()}; }
   };
-  std::uint64_t most_bytes_, bytes_ = 0;  // of the leaves
+  Joined& begin(const safetensors::Layout::Stored& stored, const Shape& whole, bool in_shards, const std::string& path);
+  // Reads the elements from joined.next on, of which the file stores `count`.
+  static void read_held(Joined& joined, std::int64_t count, std::uint64_t at, const safetensors::ReadBytes& read);
+
+  std::uint64_t most_bytes_, bytes_ = 0;  // of the whole leaves
+  HeldParts held_;
   std::vector<Joined> joined_;
   std::map<std::string, std::size_t> index_;
   std::shared_ptr<std::vector<std::unique_ptr<char[]>>> memory_ =

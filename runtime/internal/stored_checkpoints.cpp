@@ -13,17 +13,14 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include <giro/runtime/safetensors.h>
 
-#include "runtime/internal/checksum.h"
-#include "runtime/internal/file_bytes.h"
 #include "runtime/internal/line_files.h"
 #include "runtime/internal/manifest.h"
 #include "runtime/internal/shard_files.h"
-#include "runtime/internal/text.h"
+#include "runtime/internal/verified_file.h"
 
 namespace giro {
 namespace detail {
@@ -70,56 +67,8 @@ LoadedCheckpoint load_version_1(FileSystem& files, const std::string& path) {
   return loaded;
 }
 
-Safetensors load_file(FileSystem& files, const std::string& unit, const Manifest::File& file) {
-  const std::string path = path_of(unit, file.name);
-  const auto expect = [&](bool holds, const std::string& what) {
-    if (!holds) throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint file '{}': {}", path, what));
-  };
-  const FileSystem::Status status = files.status(path);
-  if (status.kind == FileSystem::Kind::none) {
-    throw Error(ErrorCode::not_found, fmt::format("checkpoint '{}' has no file '{}'", unit, file.name));
-  }
-  expect(status.kind == FileSystem::Kind::file, "it is not a file");
-  expect(status.bytes == file.bytes, fmt::format("it has {} bytes, expected {}", status.bytes, file.bytes));
-  Checksum checksum;
-  FileBytes bytes = read_bytes(files, path, &checksum, file.bytes);
-  expect(bytes.size == file.bytes && checksum.digits() == file.xxh3,
-         fmt::format("its checksum is {}, expected {}", checksum.digits(), file.xxh3));
-  return parse_safetensors(std::move(bytes), path);
-}
-
-// The leaves of the file of whole leaves, and of shards.
-struct Loaded {
-  explicit Loaded(std::uint64_t most_bytes) : joiner(most_bytes) {}
-
-  void add(Safetensors file, const std::string& path, bool shard) {
-    if (shard) return joiner.add(file, path);
-    leaves = std::move(file.tensors);
-    owner = std::move(file.memory);
-  }
-  void finish(const std::string& unit) {
-    std::vector<Leaf> joined = joiner.finish(unit);
-    if (joined.empty()) return;
-    std::set<std::string_view> paths;
-    for (const Leaf& leaf : leaves) paths.insert(leaf.path);
-    for (Leaf& leaf : joined) {
-      if (paths.contains(leaf.path)) {
-        throw Error(ErrorCode::corrupt_data,
-                    fmt::format("checkpoint '{}': {} is there whole and in shards", unit, printable(leaf.path)));
-      }
-    }
-    std::move(joined.begin(), joined.end(), std::back_inserter(leaves));
-    owner = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(std::move(owner),
-                                                                                                  joiner.owner());
-  }
-
-  std::vector<Leaf> leaves;
-  std::shared_ptr<const void> owner;
-  PieceJoiner joiner;
-};
-
 // Leaves out what is damaged and not needed.
-LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, Needed needed) {
+LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const LoadRequest& request) {
   const Manifest manifest = read_manifest(files, unit);
   std::vector<std::string> skipped;
   const auto unless_needed = [&](bool is_needed, const auto& load, const auto& leave_out) {
@@ -133,23 +82,26 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, Needed ne
   };
   std::uint64_t bytes = 0;
   for (const Manifest::File& file : manifest.files) bytes += file.bytes;
-  Loaded state(bytes), memory(bytes);
-  const auto load_files = [&](Loaded& loaded, bool of_memory) {
+  const auto load_files = [&](PieceJoiner& joiner, bool of_memory) {
     for (const Manifest::File& file : manifest.files) {
-      if (is_memory(file) == of_memory)
-        loaded.add(load_file(files, unit, file), path_of(unit, file.name), is_shard(file));
+      if (is_memory(file) != of_memory) continue;
+      VerifiedFile opened(files, unit, file);
+      const auto read = [&](std::uint64_t begin, std::size_t size, void* data) { opened.read(begin, size, data); };
+      const safetensors::Layout layout = safetensors::read_layout(read, opened.bytes(), opened.path());
+      is_shard(file) ? joiner.add_shard(layout, read, opened.path()) : joiner.add_wholes(layout, read, opened.path());
     }
-    loaded.finish(unit);
+    return joiner.finish(unit);
   };
-  load_files(state, /*of_memory=*/false);
+  PieceJoiner state(bytes, request.held), memory(bytes);
+  std::vector<Leaf> leaves = load_files(state, /*of_memory=*/false), arrays;
   unless_needed(
-      needed != Needed::state, [&] { load_files(memory, /*of_memory=*/true); }, [&] { memory = Loaded(bytes); });
+      request.needed != Needed::state, [&] { arrays = load_files(memory, /*of_memory=*/true); }, [] {});
 
   std::map<std::string, Archive::Lines> lines;
   const std::string dir = (std::filesystem::path(unit) / "..").lexically_normal().string();
   for (const Manifest::Lines& of_path : manifest.lines) {
     unless_needed(
-        needed == Needed::all, [&] { lines.emplace(of_path.path, read_lines(files, dir, of_path)); },
+        request.needed == Needed::all, [&] { lines.emplace(of_path.path, read_lines(files, dir, of_path)); },
         [&] {
           Archive::Lines good = read_good_lines(files, dir, of_path);
           const auto count = std::count(good.text.begin(), good.text.end(), '\n');
@@ -157,8 +109,8 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, Needed ne
           lines.emplace(of_path.path, std::move(good));
         });
   }
-  LoadedCheckpoint loaded{unit, manifest.version, manifest.record, std::move(state.leaves), std::move(state.owner)};
-  loaded.archive = Archive::read(manifest.memory, std::move(memory.leaves), std::move(memory.owner), std::move(lines));
+  LoadedCheckpoint loaded{unit, manifest.version, manifest.record, std::move(leaves), state.owner()};
+  loaded.archive = Archive::read(manifest.memory, std::move(arrays), memory.owner(), std::move(lines));
   loaded.skipped = std::move(skipped);
   return loaded;
 }
@@ -177,11 +129,12 @@ void check_is(FileSystem& files, const StoreEntry& entry, const std::string& pat
               fmt::format("checkpoint '{}' is not a {}", path, is_file ? "file" : "directory"));
 }
 
-LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry, Needed needed) {
+LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry,
+                            const LoadRequest& request) {
   const std::string path = path_of(dir, entry.name);
   check_is(files, entry, path);
   LoadedCheckpoint loaded =
-      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path, needed);
+      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path, request);
   check_steps(entry, path, loaded.record);
   return loaded;
 }
@@ -252,7 +205,17 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) 
   }
 }
 
-LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Needed needed) {
+HeldParts held_parts(const State& state) {
+  HeldParts held;
+  for (const auto& collection : state.collections()) {
+    if (!collection->is_sharded()) continue;
+    for (const LeafSpec& spec : collection->specs()) held[collection->path_of(spec)] = {{spec.shape, 0}, 0};
+    for (const Leaf& leaf : collection->leaves()) held[leaf.path] = {*leaf.piece, leaf.value.count()};
+  }
+  return held;
+}
+
+LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request) {
   std::vector<std::string> names;
   try {
     names = files.list(path);
@@ -261,16 +224,19 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
   }
   // A checkpoint that the caller names may have been moved away from the lines it refers to.
   const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();
-  if (is_unit) return load_unit(files, path, std::max(needed, Needed::all_but_lines));
+  LoadRequest without_lines = request;
+  without_lines.needed = std::max(request.needed, Needed::all_but_lines);
+  if (is_unit) return load_unit(files, path, without_lines);
 
   std::vector<std::string> skipped;
   std::exception_ptr newest;
   // The newest that has what is needed.
-  const auto load_any = [&](const std::vector<StoreEntry>& entries, Needed needed) -> std::optional<LoadedCheckpoint> {
+  const auto load_any = [&](const std::vector<StoreEntry>& entries,
+                            const LoadRequest& request) -> std::optional<LoadedCheckpoint> {
     skipped.clear();
     for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
       try {
-        LoadedCheckpoint loaded = load_entry(files, path, *it, needed);
+        LoadedCheckpoint loaded = load_entry(files, path, *it, request);
         loaded.skipped.insert(loaded.skipped.begin(), skipped.begin(), skipped.end());
         return loaded;
       } catch (const Error& error) {
@@ -281,13 +247,18 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
     }
     return std::nullopt;
   };
-  std::vector<StoreEntry> entries = candidates(files, path);
+  const auto usable = [&] {
+    std::vector<StoreEntry> entries = candidates(files, path);
+    std::erase_if(entries, [&](const StoreEntry& entry) { return entry.steps > request.most_steps; });
+    return entries;
+  };
+  std::vector<StoreEntry> entries = usable();
   std::string latest_error;
   for (int alike = 0;;) {
-    if (auto loaded = load_any(entries, needed)) return std::move(*loaded);
+    if (auto loaded = load_any(entries, request)) return std::move(*loaded);
     // A writer may have replaced them all meanwhile, also by checkpoints of the same names. A damaged checkpoint,
     // unlike a replaced one, fails in the same way each time.
-    std::vector<StoreEntry> now = candidates(files, path);
+    std::vector<StoreEntry> now = usable();
     if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
     const bool same = same_names(entries, now) && !skipped.empty() && skipped.front() == latest_error;
     alike = same ? alike + 1 : 0;
@@ -295,8 +266,8 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
     entries = std::move(now);
     if (alike < 2) continue;
     const std::exception_ptr error = newest;
-    if (needed == Needed::all) {  // a checkpoint with damaged lines is better than none
-      if (auto loaded = load_any(entries, Needed::all_but_lines)) return std::move(*loaded);
+    if (request.needed == Needed::all) {  // a checkpoint with damaged lines is better than none
+      if (auto loaded = load_any(entries, without_lines)) return std::move(*loaded);
     }
     std::rethrow_exception(error);
   }
@@ -344,7 +315,7 @@ std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoi
 }  // namespace detail
 
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
-  return detail::load_checkpoint(files, path, detail::Needed::all);
+  return detail::load_checkpoint(files, path, detail::LoadRequest());
 }
 
 }  // namespace giro

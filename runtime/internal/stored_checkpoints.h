@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/file_system.h>
 
+#include "runtime/internal/shard_files.h"
 #include "runtime/internal/store_names.h"
 
 namespace giro::detail {
@@ -26,8 +28,17 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
 
 // What must be undamaged for a checkpoint to be loaded. LoadedCheckpoint::skipped lists other damage.
 enum class Needed { all, all_but_lines, state };
+struct LoadRequest {
+  Needed needed = Needed::all;
+  // Of the state's leaves only what this process holds is read and verified. The leaves come as these pieces.
+  HeldParts held = {};
+  // From a directory only checkpoints of at most so many steps are taken.
+  std::int64_t most_steps = std::numeric_limits<std::int64_t>::max();
+};
 // Like the public load_checkpoint; from a directory it takes the newest that has what is needed.
-LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Needed needed);
+LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request);
+// What a state's sharded collections hold of their leaves.
+HeldParts held_parts(const State& state);
 
 // Whether `a` has a better value for a log entry than `b`, or has one while `b` has none. NaN counts as none.
 bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,

@@ -1,6 +1,7 @@
 #include "runtime/internal/unit_files.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <string_view>
@@ -8,7 +9,7 @@
 
 #include <giro/runtime/safetensors.h>
 
-#include "runtime/internal/checksum.h"
+#include "runtime/internal/checksum_writer.h"
 #include "runtime/internal/shard_files.h"
 #include "runtime/internal/store_names.h"
 
@@ -23,12 +24,14 @@ std::vector<Leaf> chosen(const std::vector<Leaf>& leaves, bool pieces) {
 }
 
 Manifest::File write_file(FileSystem& files, const std::string& unit, std::string_view name,
-                          const std::vector<Leaf>& leaves, const std::map<std::string, std::string>& metadata = {}) {
-  ChecksumWriter writer(files.create(path_of(unit, name)));
+                          const std::vector<Leaf>& leaves, const std::map<std::string, std::string>& metadata = {},
+                          int shards = 1) {
+  constexpr std::uint64_t kPartsOfFiles = 256;  // over all shards, because one manifest lists the parts of all
+  ChecksumWriter writer(files.create(path_of(unit, name)), kPartsOfFiles / static_cast<std::uint64_t>(shards));
   write_safetensors(writer, leaves, metadata);
   writer.sync();
   writer.close();
-  return {std::string(name), writer.bytes(), writer.digits()};
+  return {std::string(name), writer.bytes(), writer.digits(), writer.parts()};
 }
 
 }  // namespace
@@ -44,7 +47,7 @@ std::vector<Manifest::File> write_wholes(FileSystem& files, const std::string& u
 std::vector<Manifest::File> write_shard(FileSystem& files, const std::string& unit, const Shard& shard,
                                         const std::vector<Leaf>& leaves, const std::vector<Leaf>& arrays) {
   const auto write = [&](std::string_view name, const std::vector<Leaf>& pieces) {
-    return write_file(files, unit, shard_name(name, shard), pieces, piece_metadata(pieces));
+    return write_file(files, unit, shard_name(name, shard), pieces, piece_metadata(pieces), shard.count);
   };
   std::vector<Manifest::File> written{write(kStateName, chosen(leaves, /*pieces=*/true))};
   const std::vector<Leaf> memory = chosen(arrays, /*pieces=*/true);

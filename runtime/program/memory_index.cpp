@@ -12,21 +12,34 @@ namespace {
 
 std::uintptr_t begin_of(const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.raw()); }
 
+// f(tensor, whether it is written).
 template <class F>
 void for_each_part(const detail::HeldOp& op, F&& f) {
   for (const auto* tensors : {&op.node.reads, &op.node.writes}) {
     for (const Tensor& tensor : *tensors) {
-      if (tensor && tensor.bytes() > 0) f(tensor);
+      if (tensor && tensor.bytes() > 0) f(tensor, tensors == &op.node.writes);
     }
   }
+}
+
+const std::vector<std::size_t> kNone;
+
+void insert(std::vector<std::size_t>& ops, std::size_t i) {
+  const auto place = std::lower_bound(ops.begin(), ops.end(), i);
+  if (place == ops.end() || *place != i) ops.insert(place, i);
+}
+
+void erase(std::vector<std::size_t>& ops, std::size_t i) {
+  const auto place = std::lower_bound(ops.begin(), ops.end(), i);
+  if (place != ops.end() && *place == i) ops.erase(place);
 }
 
 }  // namespace
 
 MemoryIndex::MemoryIndex(const std::vector<detail::HeldOp>& ops) {
   for (const detail::HeldOp& op : ops) {
-    for_each_part(op, [&](const Tensor& tensor) {
-      regions_.push_back({begin_of(tensor), begin_of(tensor) + tensor.bytes(), {}});
+    for_each_part(op, [&](const Tensor& tensor, bool) {
+      regions_.push_back({begin_of(tensor), begin_of(tensor) + tensor.bytes(), {}, {}});
     });
   }
   std::sort(regions_.begin(), regions_.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
@@ -51,28 +64,32 @@ const MemoryIndex::Region* MemoryIndex::at(const Tensor& tensor) const {
 }
 
 const std::vector<std::size_t>& MemoryIndex::ops_at(const Tensor& tensor) const {
-  static const std::vector<std::size_t> none;
   const Region* const region = at(tensor);
-  return region != nullptr ? region->ops : none;
+  return region != nullptr ? region->ops : kNone;
+}
+
+const std::vector<std::size_t>& MemoryIndex::writers_at(const Tensor& tensor) const {
+  const Region* const region = at(tensor);
+  return region != nullptr ? region->writers : kNone;
 }
 
 void MemoryIndex::add(std::size_t i, const detail::HeldOp& op) {
-  for_each_part(op, [&](const Tensor& tensor) {
+  for_each_part(op, [&](const Tensor& tensor, bool is_written) {
     Region* const region = at(tensor);
     if (region == nullptr) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: a rule has it touch memory that no op of the program touched before", op.node.op));
     }
-    const auto place = std::lower_bound(region->ops.begin(), region->ops.end(), i);
-    if (place == region->ops.end() || *place != i) region->ops.insert(place, i);
+    insert(region->ops, i);
+    if (is_written) insert(region->writers, i);
   });
 }
 
 void MemoryIndex::remove(std::size_t i, const detail::HeldOp& op) {
-  for_each_part(op, [&](const Tensor& tensor) {
-    std::vector<std::size_t>& ops = at(tensor)->ops;
-    const auto place = std::lower_bound(ops.begin(), ops.end(), i);
-    if (place != ops.end() && *place == i) ops.erase(place);
+  for_each_part(op, [&](const Tensor& tensor, bool) {
+    Region* const region = at(tensor);
+    erase(region->ops, i);
+    erase(region->writers, i);
   });
 }
 

@@ -17,6 +17,8 @@ class MemoryIndex {
 
   // In program order. Empty for memory that no op touched when the index was made.
   const std::vector<std::size_t>& ops_at(const Tensor& tensor) const;
+  // Those of them that write: few, where many ops read parts of one array.
+  const std::vector<std::size_t>& writers_at(const Tensor& tensor) const;
 
   // Adds or removes op `i` for the memory that `op` touches. Errors: invalid_argument, for memory in none of the
   // regions.
@@ -26,7 +28,7 @@ class MemoryIndex {
  private:
   struct Region {
     std::uintptr_t begin, end;
-    std::vector<std::size_t> ops;
+    std::vector<std::size_t> ops, writers;
   };
   const Region* at(const Tensor& tensor) const;
   Region* at(const Tensor& tensor) { return const_cast<Region*>(std::as_const(*this).at(tensor)); }

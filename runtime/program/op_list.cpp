@@ -41,7 +41,7 @@ bool OpList::depends_on_any(std::size_t i, std::size_t begin, std::size_t end,
                             const std::vector<std::size_t>& but) const {
   const auto meets = [&](const std::vector<Tensor>& tensors, bool is_read) {
     for (const Tensor& tensor : tensors) {
-      const std::vector<std::size_t>& ops = near(tensor);
+      const std::vector<std::size_t>& ops = is_read ? index_.writers_at(tensor) : near(tensor);
       for (auto k = std::lower_bound(ops.begin(), ops.end(), begin); k != ops.end() && *k < end; ++k) {
         const Program::Node& node = ops_[*k].node;
         if (*k == i || std::find(but.begin(), but.end(), *k) != but.end()) continue;
@@ -62,7 +62,7 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 }
 
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
-  for (const std::size_t other : near(value)) {
+  for (const std::size_t other : index_.writers_at(value)) {
     const bool may_come_before = other > i && (other < k || ops_[other].stream != ops_[k].stream);
     if (may_come_before && any_overlap(ops_[other].node.writes, value)) return false;
   }

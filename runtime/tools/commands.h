@@ -1,6 +1,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include <giro/runtime/dtype.h>
 
 namespace giro::tools {
 
@@ -24,5 +27,9 @@ int diff(const std::string& a, const std::string& b);
 // Writes the tensors of CONTENTS as NumPy's NPZ. NPY has no bf16: Error(unsupported), unless `widen` converts it to
 // f32, which represents all of its values.
 int export_npz(const std::string& contents, const std::string& out, bool widen);
+// Writes the tensors of CONTENTS, or those that a pattern of `only` matches (LoadOptions), to a safetensors file, with
+// floating ones in `dtype` and the others as they are. Errors: those of save; not_found for a pattern that matches
+// nothing.
+int convert(const std::string& contents, const std::string& out, DType dtype, const std::vector<std::string>& only);
 
 }  // namespace giro::tools

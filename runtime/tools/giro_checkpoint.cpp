@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "runtime/tools/commands.h"
 
@@ -20,6 +22,8 @@ int main(int argc, char** argv) {
       "giro-checkpoint");
   app.require_subcommand(1);
   std::string file, other;
+  std::vector<std::string> only;
+  auto dtype = giro::DType::f32;
   bool widen = false;
   std::function<int()> command;
 
@@ -47,6 +51,16 @@ int main(int argc, char** argv) {
   export_npz->add_option("OUT", other, "the .npz file, which is replaced")->required();
   export_npz->add_flag("--widen", widen, "write bf16, which NumPy does not have, as f32");
   export_npz->callback([&] { command = [&] { return tools::export_npz(file, other, widen); }; });
+
+  const std::map<std::string, giro::DType> precisions{
+      {"f32", giro::DType::f32}, {"bf16", giro::DType::bf16}, {"f16", giro::DType::f16}};
+  CLI::App* const convert =
+      app.add_subcommand("convert", "Write the tensors as a safetensors file of another precision; integers stay");
+  convert->add_option("CONTENTS", file)->required();
+  convert->add_option("OUT", other, "the safetensors file, which is replaced")->required();
+  convert->add_option("--dtype", dtype, "f32, bf16 or f16")->required()->transform(CLI::CheckedTransformer(precisions));
+  convert->add_option("--only", only, "paths or patterns of the tensors to write, e.g. params; default: all");
+  convert->callback([&] { command = [&] { return tools::convert(file, other, dtype, only); }; });
 
   try {
     app.parse(argc, argv);

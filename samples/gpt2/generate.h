@@ -20,6 +20,7 @@ class Generator {
         {.inputs = {{"tokens", giro::DType::i32, {1, 1}}}, .context = context, .precision = precision}));
   }
 
+  giro::TrainState& state() { return *state_; }
   void set_params(const giro::TrainState& trained) {
     trained.stream().synchronize();
     giro::load_into(*state_, trained.flatten("params"), {.only = {"params"}});

@@ -1,52 +1,57 @@
 // Trains GPT-2 on text or on files of tokens, and generates. Run it with samples/gpt2.sh.
 
 #include <giro/giro.h>
+#include <giro/kernels/device_speed.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "../sample.h"
 #include "generate.h"
 #include "hugging_face.h"
 #include "model.h"
-#include "speed.h"
 
 namespace nn = giro::nn;
 
 namespace {
 
-struct Arguments {
+struct Arguments : sample::Options {
   Gpt2 model{.vocabulary = 256};
   std::vector<std::string> data;
   int bytes_per_token = 1, accumulate = 1;
-  std::string dtype = "f32", device = "auto", partition = "auto", logdir, load, save, prompt = "\n";
-  std::int64_t batch = 4, steps = 1'000, warmup = 100, log_every = 10, validate_every = 250, sample_every = 250,
-               checkpoint_every = 250, generate = 0;
+  std::string load, save, prompt = "\n";
+  std::vector<std::int32_t> prompt_ids;
+  std::int64_t batch = 4, warmup = 100, log_every = 10, validate_every = 250, sample_every = 250, generate = 0;
   double learning_rate = 6e-4, weight_decay = 0.1, temperature = 0.8;
-  std::uint64_t seed = 0;
-  bool resume = false, program = false;
+  bool program = false;
+
+  bool are_bytes() const { return bytes_per_token == 1 && model.vocabulary <= 256; }
 };
 
-giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
+[[noreturn]] void refuse(const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); }
 
-// The bytes of the prompt as ids, of which a text of `count` tokens more has to fit the model's context.
+// The ids of the prompt, of which a text of `count` tokens more has to fit the model's context.
 std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
-  const auto refuse = [](const std::string& what) {
-    throw giro::Error(giro::ErrorCode::invalid_argument, "--prompt: " + what);
-  };
-  std::vector<std::int32_t> ids;
-  for (const char c : args.prompt) ids.push_back(static_cast<unsigned char>(c));
-  if (ids.empty()) refuse("it is empty, expected at least one byte");
-  const std::int32_t largest = *std::max_element(ids.begin(), ids.end());
-  if (largest >= args.model.vocabulary) {
-    refuse("its byte " + std::to_string(largest) + " is no id of a vocabulary of " +
+  const bool is_text = args.prompt_ids.empty();
+  if (is_text && !args.are_bytes()) {
+    refuse("--prompt: a text is no prompt for a vocabulary of " + std::to_string(args.model.vocabulary) +
+           " and tokens of " + std::to_string(args.bytes_per_token) + " bytes, expected --prompt-ids");
+  }
+  const std::string option = is_text ? "--prompt: " : "--prompt-ids: ";
+  std::vector<std::int32_t> ids = args.prompt_ids;
+  if (is_text) ids.assign(args.prompt.begin(), args.prompt.end());
+  if (ids.empty()) refuse(option + "it is empty, expected at least one byte");
+  for (std::int32_t& id : ids) {
+    if (is_text) id &= 0xFF;  // a char may have a sign
+    if (id >= 0 && id < args.model.vocabulary) continue;
+    refuse(option + (is_text ? "its byte " : "") + std::to_string(id) + " is no id of a vocabulary of " +
            std::to_string(args.model.vocabulary));
   }
   const std::int64_t length = static_cast<std::int64_t>(ids.size()) + count;
   if (length > args.model.context) {
-    refuse("with " + std::to_string(count) + " tokens to generate it has " + std::to_string(length) +
+    refuse(option + "with " + std::to_string(count) + " tokens to generate it has " + std::to_string(length) +
            ", expected at most " + std::to_string(args.model.context) + ", the context");
   }
   return ids;
@@ -85,30 +90,40 @@ double megabytes(const giro::TrainState& state, const std::string& collection) {
   return bytes / 1e6;
 }
 
+// Generates with the weights of a file or of a run, and writes them as Hugging Face's.
+int use_weights(const Arguments& args, const sample::Place& place) {
+  if (args.load.empty() != args.resume)
+    refuse("--steps 0: the weights are those of --load, or those of a run, --resume");
+  if (args.generate == 0 && args.save.empty()) refuse("--steps 0: nothing to do, expected --generate or --save");
+  const std::vector<std::int32_t> prompt = ids_of_prompt(args, args.generate);
+  if (!place.world.is_primary()) return 0;
+  Generator generator(args.model, place.context, giro::parse_precision(args.dtype));
+  if (args.resume) {
+    const std::string run = args.logdir.empty() ? giro::run_directory("", {.resume = true}) : args.logdir;
+    const giro::LoadedCheckpoint checkpoint = giro::load_checkpoint(run + "/model");
+    hugging_face::load_params(generator.state(), checkpoint.leaves, checkpoint.path);
+  } else {
+    hugging_face::load(args.load, generator.state());
+  }
+  if (!args.save.empty()) hugging_face::save(args.save, generator.state());
+  if (args.generate > 0) print_tokens(generator(prompt, args.generate, args.temperature, args.seed), args.are_bytes());
+  return 0;
+}
+
 // Returns the exit code.
 int run(const Arguments& args) {
-  giro::World world;
-  const giro::Discovery discovery = giro::discover_devices();
-  const giro::DeviceContext context =
-      args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);
-  const giro::Device device = context.device();
-  if (args.device == "auto" && device.is_cpu() && world.is_primary()) {
-    std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
-  }
+  sample::Place place(args);
+  if (args.steps == 0) return use_weights(args, place);
+  if (args.data.empty()) refuse("--data is required, except with --steps 0");
+  const auto& [world, context, partitioner] = place;
   const giro::Precision precision = giro::parse_precision(args.dtype);
-  const auto partitioner = sample::make_partitioner(args.partition, world, device);
   const Gpt2& model = args.model;
   std::vector<std::int32_t> prompt;
   if (args.generate > 0 || args.sample_every > 0) prompt = ids_of_prompt(args, args.generate);
 
-  // 1. Windows of the files, which stay on disk: a thread reads the next batches.
-  auto train_data =
-      windows(args, 0, 0.95).shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).prefetch(2);
-  auto held_out = windows(args, 0.95, 1);
-  const std::int64_t ranks = world.size();
-  const std::int64_t held_out_batch = std::min(args.batch, held_out.num_rows() / ranks * ranks);
-  if (held_out_batch == 0) throw giro::Error(giro::ErrorCode::invalid_argument, "too little text to validate with");
-  auto valid_data = held_out.batch(held_out_batch, true).partition(partitioner);
+  // 1. Windows of the files, which stay on disk.
+  const giro::Dataset train_windows = windows(args, 0, 0.95).shuffle(args.seed).repeat();
+  const giro::Dataset held_out = windows(args, 0.95, 1);
 
   // 2. The state. Matrices decay, biases and scales do not.
   const auto optimizer = giro::optim::accumulate(args.accumulate,
@@ -121,7 +136,7 @@ int run(const Arguments& args) {
                   }})));
   auto state = giro::TrainState::create([&](nn::Scope s, const giro::Batch& batch) { return loss_of(model, s, batch); },
       optimizer,
-      {.inputs = train_data.spec(),
+      {.inputs = train_windows.spec(),
           .seed = args.seed,
           .context = context,
           .partitioner = partitioner,
@@ -145,22 +160,32 @@ int run(const Arguments& args) {
     return giro::logs().add_metric("loss", loss_of(model, state.params(), batch));
   });
 
+  // 4. The batches, which a thread reads ahead.
+  if (args.batch == 0 && args.resume) refuse("--batch auto: to resume, give the size that the run began with");
+  const std::int64_t batch = args.batch > 0 ? args.batch : giro::find_batch_size(train_step, state, train_windows);
+  auto train_data = train_windows.batch(batch).partition(partitioner).prefetch(2);
+  const std::int64_t ranks = world.size();
+  const std::int64_t held_out_batch = std::min(batch, held_out.num_rows() / ranks * ranks);
+  if (held_out_batch == 0) refuse("too little text to validate with");
+  auto valid_data = held_out.batch(held_out_batch, true).partition(partitioner);
+
   std::optional<Generator> generator;
   const auto generate = [&](const giro::TrainState& state, std::int64_t count) {
     if (!generator) generator.emplace(model, context, precision);
     generator->set_params(state);
-    print_tokens((*generator)(prompt, count, args.temperature, args.seed), args.bytes_per_token == 1);
+    print_tokens((*generator)(prompt, count, args.temperature, args.seed), args.are_bytes());
   };
 
-  // 4. What it takes.
+  // 5. What it takes.
   std::int64_t parameters = 0;
   for (const giro::Leaf& leaf : state.flatten("params")) parameters += leaf.value.count();
-  const std::int64_t tokens = args.batch * model.context;
+  const std::int64_t tokens = batch * model.context;
   // Kaplan et al., "Scaling laws for neural language models", 2020, with the products of attention.
   const double flops_of_token = 6.0 * static_cast<double>(parameters - model.context * model.width) +
                                 12.0 * static_cast<double>(model.layers * model.width * model.context);
-  const double peak = product_speed(context, precision) * world.size();
-  const std::size_t temporaries = train_step.program(state, *train_data.begin()).memory();  // on all ranks
+  const double peak =
+      giro::product_speed(context.stream(), giro::compute_dtype(precision), giro::math_of(precision)) * world.size();
+  const std::size_t temporaries = train_step.memory(state, *train_data.begin()).temporaries;  // on all ranks
   if (world.is_primary()) {
     std::printf(
         "%lld parameters; %lld tokens a step; on each rank parameters of %.0f MB, gradients %.0f MB, the "
@@ -174,45 +199,52 @@ int run(const Arguments& args) {
     return 0;
   }
 
-  // 5. The loop.
+  // 6. The loop.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
-  const giro::Schedule logging = every_or_never(args.log_every) | giro::last();
-  const giro::Schedule saving =
-      args.checkpoint_every == 0 ? giro::never() : giro::every(args.checkpoint_every) | giro::last();
+  const giro::Schedule logging = giro::every(args.log_every == 0 ? args.steps : args.log_every) | giro::last();
+  const giro::Schedule validating = sample::every_or_never(args.validate_every);
+  const giro::Schedule sampling = args.sample_every == 0 ? giro::never() : giro::every_end(args.sample_every);
+  sample::Stopwatch stopwatch(logdir + "/model");
+  const giro::Schedule others = validating | args.saving() | sampling | stopwatch.begins() | giro::last();
   auto validate = giro::inner_loop("valid",
       [&](giro::TrainState& state) {
         return giro::loop(std::move(state), valid_data, {{giro::every(1), valid_step}}, {.stop = giro::at(50)});
       },
       {.aggregation = "mean"});
-  std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
-      {logging, train_step},
-      {!logging, silent_step},
-      {every_or_never(args.validate_every), validate.leaves_state_alone()},
-      {saving, giro::backup_and_restore(logdir + "/model")},
-      {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
-      {args.sample_every == 0 ? giro::never() : giro::every_end(args.sample_every),
-          [&](const giro::TrainState& state) {
-            if (!world.is_primary()) return;
-            std::printf("\n");
-            generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
-          }},
-  };
-  auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
-  if (trained.interrupted != 0) return sample::stopped(trained, world, logdir, args.checkpoint_every > 0);
-  const double seconds = trained.elapsed.time();
+  auto trained = giro::loop(std::move(state), train_data,
+      {
+          {logging, train_step},
+          {!logging, silent_step},
+          {others, stopwatch.pause()},
+          {validating, validate.leaves_state_alone()},
+          {args.saving(), giro::backup_and_restore(logdir + "/model")},
+          {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
+          {sampling,
+              [&](const giro::TrainState& state) {
+                if (!world.is_primary()) return;
+                std::printf("\n");
+                generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
+              }},
+          {others, stopwatch.go_on()},
+      },
+      {.stop = giro::at(args.steps)});
+  if (trained.interrupted != 0) {
+    return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
+  }
 
-  // 6. The files and the result.
+  // 7. The files and the result.
   if (!world.is_primary()) return 0;
   if (!args.save.empty()) hugging_face::save(args.save, trained.state);
   if (args.generate > 0) generate(trained.state, args.generate);
   trained.history.write_csv(logdir + "/history.csv");
   giro::write_curves(trained.history, {"loss"}, logdir + "/curves.svg");
   const auto [losses] = trained.history.collect("loss");
-  const double tokens_per_second = static_cast<double>(trained.elapsed.steps * tokens) / seconds;
-  const nlohmann::ordered_json result{{"parameters", parameters}, {"dtype", args.dtype}, {"device", to_string(device)},
-      {"ranks", world.size()}, {"logdir", logdir}, {"steps", trained.elapsed.steps},
-      {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()}, {"train_seconds", seconds},
-      {"tokens_per_second", tokens_per_second}, {"share_of_peak", tokens_per_second * flops_of_token / peak}};
+  const double tokens_per_second = stopwatch.steps_per_second() * static_cast<double>(tokens);
+  const nlohmann::ordered_json result{{"parameters", parameters}, {"dtype", args.dtype},
+      {"device", to_string(context.device())}, {"ranks", world.size()}, {"logdir", logdir},
+      {"steps", trained.elapsed.steps}, {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()},
+      {"train_seconds", trained.elapsed.time()}, {"tokens_per_second", tokens_per_second},
+      {"share_of_peak", tokens_per_second * flops_of_token / peak}};
   std::printf("result: %s\n", result.dump().c_str());
   return 0;
 }
@@ -221,9 +253,10 @@ int run(const Arguments& args) {
 
 int main(int argc, char** argv) {
   Arguments args;
-  CLI::App app("Trains GPT-2 on text or on files of tokens, and generates.");
-  const auto count = CLI::Range(1, 1'000'000'000), at_least_0 = CLI::Range(0, 1'000'000'000);
-  app.add_option("--data", args.data, "files of text, or of tokens")->required();
+  CLI::App app("Trains GPT-2 on text or on files of tokens, and generates.", "gpt2");
+  const auto &count = sample::kCount, &at_least_0 = sample::kAtLeast0;
+  args.add_to(app, at_least_0);
+  app.add_option("--data", args.data, "files of text, or of tokens; not needed with --steps 0");
   app.add_option("--bytes-per-token", args.bytes_per_token, "1: the files hold text; 2 or 4: ids, little-endian")
       ->check(CLI::IsMember({1, 2, 4}))
       ->capture_default_str();
@@ -238,49 +271,33 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--dropout", args.model.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
   app.add_flag("--remat", args.model.remat, "compute each block again in the backward pass, to save memory");
-  app.add_option("--batch", args.batch, "windows a step, of all ranks together")->check(count)->capture_default_str();
+  app.add_option("--batch", args.batch, "windows a step, of all ranks together; auto: a power of two, as many as fit")
+      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
+      ->check(at_least_0)
+      ->capture_default_str();
   app.add_option("--accumulate", args.accumulate, "steps for each update of the parameters")
       ->check(count)
       ->capture_default_str();
-  app.add_option("--steps", args.steps, "steps to train")->check(count)->capture_default_str();
   app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
   app.add_option("--warmup", args.warmup, "updates in which it rises")->check(count)->capture_default_str();
   app.add_option("--weight-decay", args.weight_decay, "of matrices")->capture_default_str();
-  app.add_option("--dtype", args.dtype, "what the model is computed in, with f32 parameters")
-      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
+  app.add_option("--log-every", args.log_every, "steps between two losses; 0: the first and the last only")
+      ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
-  app.add_option("--partition", args.partition,
-         "data: each rank has an even part of each batch; zero: also divides the optimizer's moments; single; auto")
-      ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
-      ->capture_default_str();
-  app.add_option("--log-every", args.log_every, "steps between two losses")->check(at_least_0)->capture_default_str();
   app.add_option("--validate-every", args.validate_every, "steps between two losses of the last 5 % of each file")
       ->check(at_least_0)
       ->capture_default_str();
   app.add_option("--sample-every", args.sample_every, "steps between two generated texts")
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--checkpoint-every", args.checkpoint_every, "steps between two checkpoints; 0: none")
-      ->check(at_least_0)
-      ->capture_default_str();
-  app.add_option("--generate", args.generate, "tokens to generate at the end")->check(at_least_0);
-  app.add_option("--prompt", args.prompt, "text that generated texts continue, for text as data");
+  app.add_option("--generate", args.generate, "tokens to generate at the end; with --steps 0, without a training")
+      ->check(at_least_0);
+  auto* const prompt = app.add_option("--prompt", args.prompt, "text that generated texts continue, for text as data");
+  app.add_option("--prompt-ids", args.prompt_ids, "ids that they continue, such as 15496 995")->excludes(prompt);
   app.add_option("--temperature", args.temperature, "of generated texts; 0: always the likeliest token")
       ->capture_default_str();
   app.add_option("--load", args.load, "weights to begin with: Hugging Face's model.safetensors of GPT-2");
   app.add_option("--save", args.save, "where to write the weights, as Hugging Face's");
-  app.add_option("--seed", args.seed, "of initial parameters and the order of windows")->capture_default_str();
-  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
-  app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
   app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
-  try {
-    app.parse(argc, argv);
-    return run(args);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "gpt2: %s\n", error.what());
-    return 2;
-  }
+  return sample::run(app, argc, argv, [&] { return run(args); });
 }

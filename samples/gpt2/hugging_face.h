@@ -4,6 +4,7 @@
 
 #include <giro/giro.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,33 +31,43 @@ inline const std::vector<std::pair<std::string, std::string>> kNames{
     {"ln_f.bias", "params/layer_norm0/bias"},
 };
 
+inline void load_params(giro::TrainState& state, const std::vector<giro::Leaf>& leaves, const std::string& path,
+    giro::LoadOptions options = {}) {
+  options.only = {"params"};
+  try {
+    giro::load_into(state, leaves, options);
+  } catch (const giro::Error& error) {
+    throw giro::Error(error.code(), path + ": " + error.what());
+  }
+}
+
+// The tensor of that name, with or without a prefix; an empty one if there is none.
+inline giro::Tensor find(const giro::Safetensors& file, const std::string& name) {
+  for (const giro::Leaf& leaf : file.tensors) {
+    if (leaf.path == name || leaf.path == "transformer." + name) return leaf.value;
+  }
+  return {};
+}
+
 inline void load(const std::string& path, giro::TrainState& state) {
   const giro::Safetensors file = giro::load(path);
-  giro::LoadOptions options{.only = {"params"}, .rename = kNames};
+  giro::LoadOptions options{.rename = kNames};
   // Files of a model with a head have a prefix, and some the causal mask and the head, which is the embedding again.
   for (const auto& [theirs, ours] : kNames) options.rename.emplace_back("transformer." + theirs, ours);
-  options.optional = {"**.attn.bias", "**.attn.masked_bias", "lm_head.weight", "h.*.attn.bias"};
-  giro::load_into(state, file.tensors, options);
+  options.rename.emplace_back("**", "params/**");  // no other name is passed over
+  options.optional = {"**.attn.bias", "**.attn.masked_bias", "params/lm_head.weight"};
+  const giro::Tensor head = find(file, "lm_head.weight"), table = find(file, "wte.weight");
+  if (head && table && (head.bytes() != table.bytes() || std::memcmp(head.raw(), table.raw(), head.bytes()) != 0)) {
+    throw giro::Error(giro::ErrorCode::invalid_argument,
+        path + ": lm_head.weight differs from wte.weight, expected a model whose head is its embedding");
+  }
+  load_params(state, file.tensors, path, options);
 }
 
 inline void save(const std::string& path, const giro::TrainState& state) {
-  std::vector<giro::Leaf> leaves = state.flatten("params");
-  for (giro::Leaf& leaf : leaves) {
-    for (const auto& [theirs, ours] : kNames) {
-      const std::size_t star = ours.find('*');
-      if (star == std::string::npos) {
-        if (leaf.path == ours) leaf.path = theirs;
-        continue;
-      }
-      const std::string before = ours.substr(0, star), after = ours.substr(star + 1);
-      if (!leaf.path.starts_with(before) || !leaf.path.ends_with(after)) continue;
-      const std::string number = leaf.path.substr(star, leaf.path.size() - before.size() - after.size());
-      leaf.path = theirs;
-      leaf.path.replace(theirs.find('*'), 1, number);
-      break;
-    }
-  }
-  giro::save(path, leaves, *giro::posix_file_system(), {{"format", "pt"}});
+  giro::SaveOptions options{.metadata = {{"format", "pt"}}};
+  for (const auto& [theirs, ours] : kNames) options.rename.emplace_back(ours, theirs);
+  giro::save(path, state.flatten("params"), options);
 }
 
 }  // namespace hugging_face

@@ -3,7 +3,6 @@
 
 #include <giro/giro.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -15,15 +14,17 @@ namespace nn = giro::nn;
 
 namespace {
 
-struct Arguments {
-  std::string data, dtype = "f32", device = "auto", partition = "auto", logdir;
-  std::int64_t batch = 128, steps = 2'000, features = 64, evaluate_every = 500, checkpoint_every = 500;
+struct Arguments : sample::Options {
+  std::string data;
+  std::int64_t batch = 128, features = 64, evaluate_every = 500;
   double learning_rate = 0.1, ema = 0.99;
-  std::uint64_t seed = 0;
-  bool resume = false;
-};
+  bool eager = false, program = false;
 
-giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every_end(steps); }
+  Arguments() {
+    steps = 2'000;
+    checkpoint_every = 500;
+  }
+};
 
 // Random pixels, in images of CIFAR-10's shape.
 giro::Dataset random_images(std::int64_t count, std::uint64_t seed) {
@@ -41,20 +42,15 @@ giro::Dataset images(const Arguments& args, const std::string& split) {
 
 // Returns the exit code.
 int train(const Arguments& args) {
-  giro::World world;
-  const giro::Discovery discovery = giro::discover_devices();
-  const giro::Device device = args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);
-  if (args.device == "auto" && device.is_cpu() && world.is_primary()) {
-    std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
-  }
+  const sample::Place place(args);
+  const auto& [world, context, partitioner] = place;
   if (args.data.empty() && world.is_primary()) std::printf("random images: name CIFAR-10's folder with --data\n");
-  const auto partitioner = sample::make_partitioner(args.partition, world, device);
 
   auto train_data =
-      images(args, "train").shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).to(device);
+      images(args, "train").shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).to(context.device());
   auto test_rows = images(args, "test");
   const std::int64_t test_batch = std::min<std::int64_t>(500, test_rows.num_rows()) / world.size() * world.size();
-  auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
+  auto test_data = test_rows.batch(test_batch).partition(partitioner).to(context.device());
 
   const ResNet18 network{.features = args.features, .synchronized = partitioner != nullptr};
   const auto model = [&](nn::Scope s, const nn::Var& image) {
@@ -70,18 +66,24 @@ int train(const Arguments& args) {
   auto state = giro::TrainState::create(model, optimizer,
       {.inputs = train_data.spec(),
           .seed = args.seed,
-          .context = device,
+          .context = context,
           .partitioner = partitioner,
           .precision = giro::parse_precision(args.dtype)});
 
-  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+  const auto update = [&](giro::TrainState& state, const giro::Batch& batch) {
     auto [loss, logits] = state.value_and_grad([&](auto& params) {
       auto logits = model(params, batch["image"]);
       return std::pair{mean(softmax_cross_entropy(logits, batch["label"])), logits};
     });
     state.apply_gradients();
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
-  });
+  };
+  const auto train_step = args.eager ? giro::eager(update) : giro::jit(update);
+  if (args.program) {
+    const giro::Program program = train_step.profile(state, *train_data.begin());
+    if (world.is_primary()) std::fputs(program.text().c_str(), stdout);
+    return 0;
+  }
   auto test_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
     auto logits = model(state.ema_params(), batch["image"]);
     return giro::logs()
@@ -93,30 +95,34 @@ int train(const Arguments& args) {
   };
 
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
-  const giro::Schedule saving =
-      args.checkpoint_every == 0 ? giro::never() : giro::every(args.checkpoint_every) | giro::last();
+  const giro::Schedule evaluating = args.evaluate_every == 0 ? giro::never() : giro::every_end(args.evaluate_every);
+  sample::Stopwatch stopwatch(logdir + "/model");
+  const giro::Schedule others = evaluating | args.saving() | stopwatch.begins() | giro::last();
   auto trained = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
-          {every_or_never(args.evaluate_every),
-              giro::inner_loop("test", test, {.aggregation = "mean"}).leaves_state_alone()},
-          {saving, giro::backup_and_restore(logdir + "/model")},
+          {others, stopwatch.pause()},
+          {evaluating, giro::inner_loop("test", test, {.aggregation = "mean"}).leaves_state_alone()},
+          {args.saving(), giro::backup_and_restore(logdir + "/model")},
           {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
+          {others, stopwatch.go_on()},
       },
       {.stop = giro::at(args.steps)});
-  if (trained.interrupted != 0) return sample::stopped(trained, world, logdir, args.checkpoint_every > 0);
-  const double seconds = trained.elapsed.time();
+  if (trained.interrupted != 0) {
+    return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
+  }
   const auto tested = giro::aggregate(test(trained.state).history, "mean");
 
   if (!world.is_primary()) return 0;
   trained.history.write_csv(logdir + "/history.csv");
   giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
   const auto [losses] = trained.history.collect("loss");
-  const nlohmann::ordered_json result{{"dtype", args.dtype}, {"device", to_string(device)}, {"ranks", world.size()},
-      {"logdir", logdir}, {"steps", trained.elapsed.steps}, {"train_loss_first", losses.front()},
-      {"train_loss_last", losses.back()}, {"test_loss", tested.entry_value("loss")},
-      {"test_accuracy", tested.entry_value("accuracy")}, {"train_seconds", seconds},
-      {"images_per_second", static_cast<double>(trained.elapsed.steps * args.batch) / seconds}};
+  const nlohmann::ordered_json result{{"dtype", args.dtype}, {"device", to_string(context.device())},
+      {"ranks", world.size()}, {"logdir", logdir}, {"steps", trained.elapsed.steps},
+      {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()},
+      {"test_loss", tested.entry_value("loss")}, {"test_accuracy", tested.entry_value("accuracy")},
+      {"train_seconds", trained.elapsed.time()},
+      {"images_per_second", stopwatch.steps_per_second() * static_cast<double>(args.batch)}};
   std::printf("result: %s\n", result.dump().c_str());
   return 0;
 }
@@ -125,37 +131,19 @@ int train(const Arguments& args) {
 
 int main(int argc, char** argv) {
   Arguments args;
-  CLI::App app("Trains a ResNet-18 on CIFAR-10.");
-  const auto count = CLI::Range(1, 1'000'000'000), at_least_0 = CLI::Range(0, 1'000'000'000);
+  CLI::App app("Trains a ResNet-18 on CIFAR-10.", "resnet");
+  args.add_to(app);
   app.add_option("--data", args.data, "folder with CIFAR-10's binary version; without it, random images");
-  app.add_option("--features", args.features, "of the first stage")->check(count)->capture_default_str();
-  app.add_option("--batch", args.batch, "images a step, of all ranks together")->check(count)->capture_default_str();
-  app.add_option("--steps", args.steps, "steps to train")->check(count)->capture_default_str();
+  app.add_option("--features", args.features, "of the first stage")->check(sample::kCount)->capture_default_str();
+  app.add_option("--batch", args.batch, "images a step, of all ranks together")
+      ->check(sample::kCount)
+      ->capture_default_str();
   app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
   app.add_option("--ema", args.ema, "what the average of the weights keeps in each step")->capture_default_str();
-  app.add_option("--dtype", args.dtype, "what the model is computed in, with f32 parameters")
-      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
-      ->capture_default_str();
-  app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
-  app.add_option("--partition", args.partition, "data: each rank has an even part of each batch; single; auto")
-      ->check(CLI::IsMember({"auto", "data", "single"}))
-      ->capture_default_str();
   app.add_option("--evaluate-every", args.evaluate_every, "steps between two tests of the average; 0: at the end only")
-      ->check(at_least_0)
+      ->check(sample::kAtLeast0)
       ->capture_default_str();
-  app.add_option("--checkpoint-every", args.checkpoint_every, "steps between two checkpoints; 0: none")
-      ->check(at_least_0)
-      ->capture_default_str();
-  app.add_option("--seed", args.seed, "of initial parameters, batch order and augmentation")->capture_default_str();
-  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
-  app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
-  try {
-    app.parse(argc, argv);
-    return train(args);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "resnet: %s\n", error.what());
-    return 2;
-  }
+  app.add_flag("--eager", args.eager, "run each op as it is called, without a recording: to look for errors");
+  app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
+  return sample::run(app, argc, argv, [&] { return train(args); });
 }

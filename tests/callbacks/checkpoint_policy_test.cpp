@@ -502,11 +502,10 @@ TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) 
   };
   EXPECT_EQ(value_of(run(3).state), 4);
   EXPECT_EQ(value_of(run(3).state), 4);  // the run is over
-  expect_error(ErrorCode::invalid_argument, {"batch_size is 4", "saved with one whose batch_size is 3"},
+  expect_error(ErrorCode::invalid_argument, {"dataset is not that of the saved run", "batch_size: found 4, expected 3"},
                [&] { (void)run(4); });
   first_row = 1;
-  expect_error(ErrorCode::invalid_argument, {"dataset's checksums is x: ", "saved with one whose checksums is x: "},
-               [&] { (void)run(3); });
+  expect_error(ErrorCode::invalid_argument, {"checksums: found x: ", "expected x: "}, [&] { (void)run(3); });
 }
 
 struct Counts {

@@ -83,7 +83,12 @@ TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
     with.file_interval = 0;
     KerasBar bar(with);
     for (int step = 0; step < steps; ++step) {
-      bar({.steps = step, .samples = 32 * step, .date = 1000.0 + 2 * step, .date_start = 1000, .step_samples = 32},
+      bar({.steps = step,
+           .samples = 32 * step,
+           .date = 1000.0 + 2 * step,
+           .date_start = 1000,
+           .step_samples = 32,
+           .tokens_per_sample = 10},
           logs());
     }
     return lines().back();
@@ -92,6 +97,7 @@ TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
   EXPECT_EQ(last_line(at({.samples = 320}), 3), " 96/320 [==>.......] - ETA: 14s");
   EXPECT_EQ(last_line(at({.samples = 300}), 10), "300/300 [==========] - 20s 2s/step");
   EXPECT_EQ(last_line(at({.samples = 300}), 12), "300/300 [==========] - 20s 2s/step");
+  EXPECT_EQ(last_line(at({.tokens = 3'200}), 3), " 960/3200 [==>.......] - ETA: 14s");
   EXPECT_EQ(last_line(at({.time = 20.0}), 6), "10s/20s [====>.....] - ETA: 10s");
   EXPECT_EQ(last_line(at({.time = 20.0}), 20), "20s/20s [==========] - 22s 2s/step");
   EXPECT_EQ(last_line(at({.date = 1020.0}), 6), "10s/20s [====>.....] - ETA: 10s");

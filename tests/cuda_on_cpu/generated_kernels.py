@@ -3,10 +3,10 @@
 registers, spills, stack, and how many accesses to global memory are of 128 bits. Fails where a kernel spills, where one
 has a stack for no known reason, and where there are no kernels.
 
-usage: generated_kernels.py NVRTC SOURCES TABLE
+usage: generated_kernels.py NVRTC SOURCES TABLE [ARCHITECTURE...]
 
 NVRTC: the library. SOURCES: the folder in which the emulation keeps the programs. TABLE: the file to write, from which
-the next call takes the kernels that it knows.
+the next call takes the kernels that it knows. ARCHITECTURE: a compute capability, as 80 or 100; 90 by default.
 """
 
 import collections
@@ -20,7 +20,6 @@ import sys
 import time
 import zlib
 
-ARCHITECTURES = (80, 90, 100)
 # sin, cos and tan take large arguments modulo pi/2 by a table (f32) or a function (f64) of CUDA's, with a stack.
 SLOW_PATH, SLOW_STACK = re.compile("__cudart_i2opi_f|__internal_trig_reduction_slowpathd"), 40
 TOGETHER = 32  # sources that NVRTC compiles as one program, in a fraction of the time
@@ -32,8 +31,7 @@ FIGURES = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack fram
                      r"(\d+) bytes spill loads.*?Used (\d+) registers", re.S)
 ENTRY = re.compile(r"\.entry (\w+)\(.*?^}", re.S | re.M)
 ACCESS = re.compile(r"\b(?:ld|st)(?:\.\w+)*?\.global(?:\.[a-zA-Z]\w*)*?(?:\.v([248]))?\.[busf](\d+)\b")
-COLUMNS = ("kernel", "kind", *(f"registers_{a}" for a in ARCHITECTURES), "spills", "stack", "slow_path", "packs",
-           "accesses")
+COLUMNS = ("kernel", "kind", "registers", "spills", "stack", "slow_path", "packs", "accesses")
 
 Kernel = collections.namedtuple("Kernel", "registers spills stack slow_path packs accesses")
 
@@ -113,21 +111,21 @@ def known_rows(table, head):
     return {row[0]: row for row in rows[1:] if len(row) == len(COLUMNS)} if lines[:1] == [head] else {}
 
 
-def new_rows(library, options, sources):
+def new_rows(library, options, architectures, sources):
     names = sorted(sources)
     chunks = [names[i:i + TOGETHER] for i in range(0, len(names), TOGETHER)]
     jobs = [(library, options, architecture, [sources[name] for name in chunk])
-            for chunk, architecture in itertools.product(chunks, ARCHITECTURES)]
-    found = {architecture: {} for architecture in ARCHITECTURES}
+            for chunk, architecture in itertools.product(chunks, architectures)]
+    found = {architecture: {} for architecture in architectures}
     with multiprocessing.Pool() as pool:
         for architecture, kernels in pool.imap_unordered(measure, jobs):
             found[architecture].update(kernels)
     for kernels, text in sources.items():
         for name in kernels:
-            each = [found[architecture][name] for architecture in ARCHITECTURES]
+            each = [found[architecture][name] for architecture in architectures]
             first = each[0]
-            yield name, [name, "rows" if REDUCTIONS in text else "elements", *(str(k.registers) for k in each),
-                         *(str(max(k[i] for k in each)) for i in range(1, 4)), str(first.packs), str(first.accesses)]
+            yield name, [name, "rows" if REDUCTIONS in text else "elements",
+                         *(str(max(k[i] for k in each)) for i in range(4)), str(first.packs), str(first.accesses)]
 
 
 def complaints(rows):
@@ -141,8 +139,8 @@ def complaints(rows):
 
 def summary(rows, seconds, compiled):
     column = {name: [int(row[i]) if i > 1 else row[i] for row in rows] for i, name in enumerate(COLUMNS)}
-    most = ", ".join(f"{max(column[f'registers_{a}'])} for sm_{a}" for a in ARCHITECTURES)
-    yield f"{len(rows)} generated kernels, {compiled} of them compiled in {seconds:.0f} s; at most registers: {most}"
+    yield (f"{len(rows)} generated kernels, {compiled} of them compiled in {seconds:.0f} s; "
+           f"at most {max(column['registers'])} registers")
     spills = [name.rpartition("_")[0] for name, n in zip(column["kernel"], column["spills"]) if n > 0]
     yield f"{len(spills)} spill{': ' if spills else ''}{', '.join(spills)}"
     yield (f"{sum(n > 0 for n in column['stack'])} have a stack, of up to {max(column['stack'])} bytes; "
@@ -155,15 +153,17 @@ def summary(rows, seconds, compiled):
                "accesses, where an array's last elements are moved one by one")
 
 
-def main(library, folder, table):
+def main(library, folder, table, *architectures):
+    architectures = architectures or ("90",)
     begin = time.monotonic()
     sources, options = read_sources(folder)
     with open(__file__, "rb") as file:
-        head = f"# NVRTC {Nvrtc(library).version()} {' '.join(options)}, {zlib.crc32(file.read()):08x}"
+        head = (f"# NVRTC {Nvrtc(library).version()} {' '.join(options)} for sm_{', sm_'.join(architectures)}, "
+                f"{zlib.crc32(file.read()):08x}")
     rows = known_rows(table, head)
     names = {name for kernels in sources for name in kernels}
     missing = {kernels: text for kernels, text in sources.items() if not rows.keys() >= set(kernels)}
-    rows.update(new_rows(library, options, missing))
+    rows.update(new_rows(library, options, architectures, missing))
     rows = [rows[name] for name in sorted(names)]
     lines = list(summary(rows, time.monotonic() - begin, sum(map(len, missing))))
     with open(table + ".new", "w", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 seconds=${1:-60}
 shift $(($# > 0 ? 1 : 0))
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(safetensors safetensors_header manifest lines idx gz)
+[ ${#targets[@]} -gt 0 ] || targets=(safetensors safetensors_header manifest lines idx gz npy csv)
 
 mkdir -p "$root/build-fuzz"
 : >"$root/build-fuzz/failures"
@@ -47,6 +47,11 @@ END
 END
       ;;
     idx) printf '\0\0\x08\x02\0\0\0\x02\0\0\0\x03abcdef' ;;
+    npy)
+      local dictionary="{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }"
+      printf '\x93NUMPY\1\0'"\\x$(printf %x ${#dictionary})"'\0%s12345678' "$dictionary"
+      ;;
+    csv) printf 'a,b\r\n1,"2"\r\n-3e4,"5"\r\n' ;;
     gz) printf '\x08\x0a\0\0\x08\x02\0\0\0\x02\0\0\0\x03abcdef' ;;
   esac
 }

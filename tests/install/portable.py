@@ -13,7 +13,7 @@ import sys
 NEWER = re.compile(r"\t(v[a-z0-9]+|k(mov|or|and|xor|not)[bwdq]+) .*%([xyz]mm|k[0-7])")
 
 # narrow::can_run (kernels/cpu/narrow_dense.h) and pointwise::instruction_set ask the CPU before any of these is called.
-GUARDED = re.compile(r"<_ZN4giro(3cpu6narrow12_GLOBAL__N_1|3cpu12_GLOBAL__N_1(4avx2|6avx512)|"
+GUARDED = re.compile(r"<_ZN4giro(3cpu6narrow12_GLOBAL__N_1|3cpu(8winograd)?12_GLOBAL__N_1(4avx2|6avx512)|"
                      r"9pointwise8CompiledI.*(4avx2|6avx512)E)")
 
 

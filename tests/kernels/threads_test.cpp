@@ -67,33 +67,41 @@ class ThreadsTest : public ::testing::Test {
   std::vector<Buffer> buffers_;
 };
 
+// 32 channels take Winograd's algorithm, 24 oneDNN.
 TEST_F(ThreadsTest, Convolution) {
   const Conv2dOptions options = same_padding(14, 14, {3, 3}, {1, 1});
-  const Tensor x = values({32, 14, 14, 32}), w = values({64, 3, 3, 32}), b = values({64}),
-               dz = values({32, 14, 14, 64});
-  const Tensor y = tensor(dz.shape()), dx = tensor(x.shape());
-  expect_same_bits("y", y, [&] { conv2d(y, x, w, b, options, stream_); });
-  expect_same_bits("dx", dx, [&] { conv2d_backward(dx, {}, {}, dz, x, w, options, stream_); });
-  const Tensor db = tensor(b.shape());
-  expect_same_bits("db", db, [&] { conv2d_backward({}, {}, db, dz, x, w, options, stream_); });
+  for (const std::int64_t channels : {24, 32}) {
+    const Tensor x = values({32, 14, 14, channels}), w = values({64, 3, 3, channels}), b = values({64}),
+                 dz = values({32, 14, 14, 64});
+    const Tensor y = tensor(dz.shape()), dx = tensor(x.shape());
+    expect_same_bits("y", y, [&] { conv2d(y, x, w, b, options, stream_); });
+    expect_same_bits("dx", dx, [&] { conv2d_backward(dx, {}, {}, dz, x, w, options, stream_); });
+    const Tensor db = tensor(b.shape());
+    expect_same_bits("db", db, [&] { conv2d_backward({}, {}, db, dz, x, w, options, stream_); });
+  }
 }
 
 TEST_F(ThreadsTest, ConvolutionsFilter) {
   const Conv2dOptions options = same_padding(14, 14, {3, 3}, {1, 1});
-  for (const std::int64_t images : {2, 31, 32}) {  // one part, several with a smaller last one, several even ones
-    const Tensor x = values({images, 14, 14, 32}), w = values({64, 3, 3, 32}), dz = values({images, 14, 14, 64});
-    const Tensor dw = tensor(w.shape()), db = tensor({64});
-    expect_same_bits("dw", dw, [&] { conv2d_backward({}, dw, db, dz, x, w, options, stream_); });
-    expect_same_bits("db", db, [&] { conv2d_backward({}, dw, db, dz, x, w, options, stream_); });
+  for (const std::int64_t channels : {24, 32}) {
+    for (const std::int64_t images : {2, 31, 32}) {  // one part, several with a smaller last one, several even ones
+      const Tensor x = values({images, 14, 14, channels}), w = values({64, 3, 3, channels}),
+                   dz = values({images, 14, 14, 64});
+      const Tensor dw = tensor(w.shape()), db = tensor({64});
+      expect_same_bits("dw", dw, [&] { conv2d_backward({}, dw, db, dz, x, w, options, stream_); });
+      expect_same_bits("db", db, [&] { conv2d_backward({}, dw, db, dz, x, w, options, stream_); });
+    }
   }
 }
 
 TEST_F(ThreadsTest, Replay) {
   const Conv2dOptions options = same_padding(14, 14, {3, 3}, {1, 1});
-  const Tensor x = values({32, 14, 14, 32}), w = values({64, 3, 3, 32}), dz = values({32, 14, 14, 64});
-  const Tensor dw = tensor(w.shape());
-  const Graph graph = Graph::record(stream_, [&] { conv2d_backward({}, dw, {}, dz, x, w, options, stream_); });
-  expect_same_bits("dw", dw, [&] { graph.replay(stream_); });
+  for (const std::int64_t channels : {24, 32}) {
+    const Tensor x = values({32, 14, 14, channels}), w = values({64, 3, 3, channels}), dz = values({32, 14, 14, 64});
+    const Tensor dw = tensor(w.shape());
+    const Graph graph = Graph::record(stream_, [&] { conv2d_backward({}, dw, {}, dz, x, w, options, stream_); });
+    expect_same_bits("dw", dw, [&] { graph.replay(stream_); });
+  }
 }
 
 TEST_F(ThreadsTest, Dense) {

@@ -31,12 +31,12 @@ struct Asked {
 };
 
 TEST(Agenda, TasksAreDueInTheirOrder) {
-  Agenda agenda({every(2), every(3), always()}, 0);
+  Agenda agenda({every(2), every(3), always()});
   EXPECT_EQ(Asked(agenda, 4).due, (Due{{0, 0}, {0, 1}, {0, 2}, {1, 2}, {2, 0}, {2, 2}, {3, 1}, {3, 2}}));
 }
 
 TEST(Agenda, QuietStepsAreNotLookedAt) {
-  Agenda agenda({every(100), every(250) | last(), never()}, 0);
+  Agenda agenda({every(100), every(250) | last(), never()});
   const Asked asked(agenda, 1'000);
   EXPECT_EQ(asked.due, (Due{{0, 0},
                             {0, 1},
@@ -57,14 +57,14 @@ TEST(Agenda, QuietStepsAreNotLookedAt) {
 }
 
 TEST(Agenda, KnowsWhatItsTasksWaitFor) {
-  EXPECT_FALSE(Agenda({every(2)}, 0).awaits_end());
-  EXPECT_TRUE(Agenda({every(2), every(3) | last()}, 0).awaits_end());
-  EXPECT_FALSE(Agenda({every(2)}, 0).reads_clock());
-  EXPECT_TRUE(Agenda({every({.time = 2.0})}, 0).reads_clock());
+  EXPECT_FALSE(Agenda({every(2)}).awaits_end());
+  EXPECT_TRUE(Agenda({every(2), every(3) | last()}).awaits_end());
+  EXPECT_FALSE(Agenda({every(2)}).reads_clock());
+  EXPECT_TRUE(Agenda({every({.time = 2.0})}).reads_clock());
 }
 
 TEST(Agenda, BeforeItAsksItSaysWhatForm) {
-  Agenda agenda({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})}, 0);
+  Agenda agenda({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})});
   int users = 0, clocks = 0;
   agenda.ask(
       Elapsed{},
@@ -79,7 +79,7 @@ TEST(Agenda, BeforeItAsksItSaysWhatForm) {
 
 // A step turns out to be the last after its schedules were asked.
 TEST(Agenda, AsksAgainAtTheEnd) {
-  Agenda agenda({every({.samples = 3}) & last(), every(4), last(), every(2) | last()}, 0);
+  Agenda agenda({every({.samples = 3}) & last(), every(4), last(), every(2) | last()});
   Elapsed elapsed;
   std::vector<std::size_t> due;
   const auto note = [&](std::size_t task) { due.push_back(task); };
@@ -96,7 +96,7 @@ TEST(Agenda, AsksAgainAtTheEnd) {
 }
 
 TEST(Agenda, NamesTheScheduleThatFails) {
-  Agenda agenda({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }}, 0);
+  Agenda agenda({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }});
   EXPECT_EQ(agenda.asking(), 2u);
   EXPECT_THROW(agenda.ask(
                    Elapsed{}, [](const auto&) {}, [](std::size_t) {}),

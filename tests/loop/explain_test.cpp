@@ -32,8 +32,8 @@ TEST(Explain, SaysWhatKindEachTaskIsAndWhenItNeedsTheHost) {
             "The device may run up to 1000 steps alone.\n");
 }
 
-std::string alone(const Tasks& tasks, std::int64_t batch_size = 1) {
-  const std::string text = explain(tasks, batch_size);
+std::string alone(const Tasks& tasks, std::int64_t batch_size = 1, std::int64_t tokens_per_sample = 1) {
+  const std::string text = explain(tasks, batch_size, tokens_per_sample);
   return text.substr(text.rfind('\n', text.size() - 2) + 1);
 }
 
@@ -42,6 +42,8 @@ TEST(Explain, HowManyStepsTheDeviceMayRunAlone) {
   EXPECT_EQ(alone({{every(1), step}, {every(1), Bar()}}), "The device may run all of its steps alone.\n");
   EXPECT_EQ(alone({{every(1), step}, {every(1), Save()}}), "The device may run up to 1 step alone.\n");
   EXPECT_EQ(alone({{every(1), step}, {every({.samples = 320}), Save()}}, 32),
+            "The device may run up to 10 steps alone.\n");
+  EXPECT_EQ(alone({{every(1), step}, {every({.tokens = 32'000}), Save()}}, 32, 100),
             "The device may run up to 10 steps alone.\n");
   EXPECT_EQ(alone({{every(1), Save()}}), "No task is a device step: the host runs every step.\n");
   EXPECT_EQ(alone({{every(1), step}, {[](const Elapsed&) { return false; }, Save()}}),

@@ -44,7 +44,7 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
   constexpr int kSteps = 120, kTasks = 5;
   for (unsigned seed = 0; seed < test::cases(300); ++seed) {
     SCOPED_TRACE(seed);
-    Draw draw(seed, {.resumable = true});
+    Draw draw(seed, {.resumable = true, .tokens = true});
     const int cut = 1 + draw.below(kSteps - 2);
     // A throwing task comes first, so that nothing of its step has been done; a stopping task comes last, so that it
     // skips nothing.
@@ -80,9 +80,12 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
     using Callback = Callback<int, int>;
     tasks.emplace(tasks.begin() + position, every(1), GetParam() == Cut::observer ? Callback(observe) : Callback(look));
     const auto run = [&](int state, int first, int stop, const Elapsed& elapsed, History history) {
-      return loop(
-          state, std::views::iota(first, kSteps), tasks,
-          {.stop = at(stop), .elapsed = elapsed, .history = std::move(history), .batch_size_fn = size_of_batch});
+      return loop(state, std::views::iota(first, kSteps), tasks,
+                  {.stop = at(stop),
+                   .elapsed = elapsed,
+                   .history = std::move(history),
+                   .batch_size_fn = size_of_batch,
+                   .tokens_per_sample = 3});
     };
 
     const auto whole = run(0, 0, kSteps, {}, {});
@@ -127,7 +130,7 @@ TEST(RunProperty, AdvancesInAnyPieces) {
   constexpr int kSteps = 60, kTasks = 5;
   for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {
     SCOPED_TRACE(seed);
-    Draw draw(seed, {.last = true});
+    Draw draw(seed, {.last = true, .tokens = true});
     Calls calls;
     std::vector<Task<int, int>> tasks;
     for (int task = 0; task < kTasks; ++task) {
@@ -155,15 +158,16 @@ TEST(RunProperty, AdvancesInAnyPieces) {
       });
     }
     auto data = std::views::iota(0, kSteps);
-    const LoopOptions<int, int> options{.stop = at(stop_at), .batch_size_fn = size_of_batch};
+    const LoopOptions<int, int> options{.stop = at(stop_at), .batch_size_fn = size_of_batch, .tokens_per_sample = 3};
     const auto whole = loop(0, data, tasks, options);
     const Calls expected = std::exchange(calls, {});
 
     giro::Run run(0, data, tasks, options);
     for (Advanced why = Advanced::reached; why == Advanced::reached;) {
       const std::int64_t further = draw.below(15);
-      why = run.advance(draw.below(2) == 0 ? at(run.elapsed().steps + further)
-                                           : at({.samples = run.elapsed().samples + 3 * further}));
+      const Period aims[] = {at(run.elapsed().steps + further), at({.samples = run.elapsed().samples + 3 * further}),
+                             at({.tokens = run.elapsed().tokens() + 8 * further})};
+      why = run.advance(aims[draw.below(3)]);
       EXPECT_GE(run.history().size() + 1, run.outputs().size());
     }
     const auto found = run.finish();

@@ -290,6 +290,37 @@ TEST(Loop, StopsAtSamplesAndTime) {
   EXPECT_LT(timed.elapsed.time(), 5.0);
 }
 
+TEST(Loop, TokensEndItAndAreDue) {
+  // 6 tokens a batch: 20 are reached at the end of the fourth.
+  const std::vector<Ints> data(9, Ints{1, 2});
+  std::vector<std::int64_t> due;
+  const std::vector<Task<int, Ints>> tasks{
+      {every({.tokens = 10}) | last(), [&](const Elapsed& elapsed, int&) { due.push_back(elapsed.tokens()); }}};
+  const auto first = loop(0, data, tasks, {.stop = at({.tokens = 20}), .tokens_per_sample = 3});
+  EXPECT_EQ(first.elapsed.steps, 4);
+  EXPECT_EQ(due, (std::vector<std::int64_t>{12, 18}));
+  // A loop that continues it knows how many a sample has.
+  due.clear();
+  EXPECT_EQ(loop(0, data, tasks, {.stop = at({.tokens = 40}), .elapsed = first.elapsed}).elapsed.steps, 7);
+  EXPECT_EQ(due, (std::vector<std::int64_t>{24, 30, 36}));
+}
+
+TEST(Loop, TokensThatAreNotKnownAreAnError) {
+  const std::vector<Ints> data(2, Ints{1, 2});
+  test::expect_error(ErrorCode::invalid_argument, {"tokens_per_sample is 0"},
+                     [&] { (void)loop(0, data, {}, {.stop = at({.tokens = 20})}); });
+  test::expect_error(ErrorCode::invalid_argument,
+                     {"task 1, every({.tokens = 9}): its schedule, at step 0", "tokens_per_sample is 0"}, [&] {
+                       (void)loop(0, data, {{every({.tokens = 9}), [](int&) {}}});
+                     });
+  test::expect_error(ErrorCode::invalid_argument, {"LoopOptions::tokens_per_sample is -1, expected at least 0"},
+                     [&] { (void)loop(0, data, {}, {.tokens_per_sample = -1}); });
+  const auto first = loop(0, data, {}, {.tokens_per_sample = 3});
+  test::expect_error(ErrorCode::invalid_argument,
+                     {"LoopOptions::tokens_per_sample is 4, expected 3, as in the 2 steps before"},
+                     [&] { (void)loop(0, data, {}, {.elapsed = first.elapsed, .tokens_per_sample = 4}); });
+}
+
 TEST(Loop, TheFirstStepIsStepZero) {
   (void)loop(0, iota(1), {{every(1), [](const Elapsed& e, int&) {
                              EXPECT_EQ(e.steps, 0);

@@ -287,7 +287,7 @@ TEST(TrainLoop, Errors) {
   });
   expect_error(ErrorCode::invalid_argument, {"found 0"},
                [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at(0)}); });
-  expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"},
+  expect_error(ErrorCode::invalid_argument, {"expected steps, samples or tokens", "{.time = 1}"},
                [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at({.time = 1.0})}); });
   // Nothing would run in the steps: observers and callbacks that only manage the loop do not count.
   const auto observer = [](const Elapsed&) {};

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/loop/data/batch.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>
 
@@ -68,6 +69,29 @@ TEST(LoopOfRanks, SoDoesItAtEventsAndBeforeAndAfter) {
                {.on_start = {Printer{out}}, .on_end = {Printer{out}}});
     EXPECT_EQ(*out, rank == 0 ? "0 2 " : "") << "rank " << rank;
   }
+}
+
+// However many ranks share the batches, the same steps are due and the same one is the last.
+TEST(LoopOfRanks, SamplesAndTokensAreThoseOfAllRanks) {
+  const auto due = [](int ranks) {
+    std::vector<float> rows(12);
+    Batch part(Batch::Features{{"x", Tensor(rows.data(), DType::f32, {12 / ranks}, Device::cpu())}});
+    part.set_part(BatchPart{.ranks = ranks, .samples = 12, .rows = 12 / ranks});
+    std::vector<std::int64_t> steps;
+    const auto note = [&](Shared&, const Elapsed& elapsed) { steps.push_back(elapsed.steps); };
+    const auto result =
+        loop(on_rank(0, ranks), std::vector(30, part), {{every({.tokens = 100}), note}, {every({.samples = 50}), note}},
+             {.stop = at({.tokens = 1'000}), .tokens_per_sample = 5, .catch_signals = false});
+    steps.push_back(result.elapsed.steps);
+    return steps;
+  };
+  // 60 tokens a step: 100, 200, ... are first passed at 120, 240, 300, 420, ...
+  const std::vector<std::int64_t> expected = due(1);
+  EXPECT_EQ((std::vector<std::int64_t>(expected.begin(), expected.begin() + 6)),
+            (std::vector<std::int64_t>{2, 4, 5, 5, 7, 9}));
+  EXPECT_EQ(expected.back(), 17);
+  EXPECT_EQ(due(2), expected);
+  EXPECT_EQ(due(4), expected);
 }
 
 // All ranks alike ask whether to stop after each callback that may have requested it.

@@ -103,7 +103,7 @@ TEST(ResumeProperty, AnywhereInAnyRun) {
   int resumed = 0;
   for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {
     SCOPED_TRACE(seed);
-    Draw draw(seed, {.last = true});
+    Draw draw(seed, {.last = true, .tokens = true});
     Calls calls;
     std::vector<Task<int, int>> tasks;
     for (int task = 0; task < kTasks; ++task) {
@@ -133,7 +133,8 @@ TEST(ResumeProperty, AnywhereInAnyRun) {
     }
     auto data = std::views::iota(0, kSteps);
     const LoopOptions<int, int> options{.stop = at(draw.below(2) == 0 ? kSteps - draw.below(10) : 10 * kSteps),
-                                        .batch_size_fn = uneven_batch};
+                                        .batch_size_fn = uneven_batch,
+                                        .tokens_per_sample = 3};
     const int cut = draw.below(kSteps);
     Saved saved;
     Calls before;

@@ -194,7 +194,7 @@ TEST_F(CheckpointDamage, AFlippedBitCostsWhatItIsInAndNothingElse) {
       content[byte] = static_cast<char>(before ^ (1 << random_() % 8));
       const std::string what = fmt::format("byte {} of '{}'", byte, damage.file);
       EXPECT_EQ(outcome([&] { return load_checkpoint("/model", *files_); }), damage.run) << what;
-      EXPECT_EQ(outcome([&] { return detail::load_checkpoint(*files_, "/model", detail::Needed::state); }),
+      EXPECT_EQ(outcome([&] { return detail::load_checkpoint(*files_, "/model", {detail::Needed::state}); }),
                 damage.state)
           << what;
       EXPECT_EQ(outcome([&] { return load_checkpoint(kUnit, *files_); }), damage.named) << what;

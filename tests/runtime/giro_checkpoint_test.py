@@ -153,6 +153,38 @@ class GiroCheckpoint(unittest.TestCase):
         with zipfile.ZipFile(out) as archive:
             self.assertEqual(npy(archive.read("w.npy")), ("<f4", (3,), struct.pack("<3f", 1, -2, float("inf"))))
 
+    def test_convert(self):
+        nan, out = float("nan"), self.folder / "out.safetensors"
+        path = self.file({
+            "params/w": ("F32", [2, 2], [1, -2.5, 1.00390625, nan]), "params/h": ("F16", [1], [0.5]),
+            "step": ("I64", [], [7]), "moments/w": ("F32", [1], [1e30]),
+        }, metadata={"format": "pt"})  # fmt: skip
+        self.assertEqual(
+            self.run_it(0, "convert", path, out, "--dtype", "bf16"),
+            f"{out}: 4 tensors of {path}, 3 of them converted to bf16\n",
+        )
+        shown = self.run_it(0, "show", out)
+        self.assertIn("metadata format: pt", shown)
+        for line in ("w  bf16 (2, 2)  8 bytes", "h  bf16 (1,)  2 bytes", "step  i64 ()  8 bytes"):
+            self.assertIn(line, shown)
+        data = out.read_bytes()
+        self.assertIn(struct.pack("<4H", 0x3F80, 0xC020, 0x3F80, 0x7FC0), data)  # 1 and 1/256: the even neighbour
+
+        error = self.run_it(2, "convert", path, out, "--dtype", "f16")
+        self.assertIn('tensor "moments/w" holds 1.0000000150474662e+30, which f16 cannot hold', error)
+        self.assertEqual(out.read_bytes(), data)
+        self.run_it(0, "convert", path, out, "--dtype", "f16", "--only", "params", "step")
+        self.assertNotIn("moments", self.run_it(0, "show", out))
+        self.assertIn("'param' matches no tensor", self.run_it(2, "convert", path, out, "--dtype", "f16", "--only", "param"))
+        self.assertIn("i32", self.run_it(2, "convert", path, out, "--dtype", "i32"))
+        self.run_it(2, "convert", path, out)
+
+    def test_convert_a_checkpoint(self):
+        model, _ = self.checkpoints()
+        out = self.folder / "weights"
+        self.run_it(0, "convert", model, out, "--dtype", "bf16", "--only", "params/**")
+        self.assertIn("bias  bf16 (2,)  4 bytes", self.run_it(0, "show", out))
+
     def test_export_stays_in_its_folder(self):
         for name in ("../x", "/x", "a/../../x", "a\\x", "a\0x", "x" * 70_000):
             path = self.file({name: ("U8", [1], [1])})

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <giro/runtime/graph.h>
+#include <giro/runtime/load_into.h>
 
 #include "tests/expect_error.h"
 #include "tests/faulty_file_system.h"
@@ -67,17 +71,107 @@ TEST_P(LeafFilesTest, LeavesOfSeveralStatesAndDevices) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(file.tensors[i].value.data<float>()[0], 2.f + static_cast<float>(i));
 }
 
+template <class T>
+std::vector<std::uint16_t> bits_of(const Tensor& tensor) {
+  std::vector<std::uint16_t> bits;
+  for (std::int64_t i = 0; i < tensor.count(); ++i) bits.push_back(tensor.data<T>()[i].bits);
+  return bits;
+}
+
+// The values halfway between two of the dtype's round to the even one. The expected bits are those of torch's
+// Tensor.to.
+TEST_P(LeafFilesTest, FloatingLeavesOfAnotherPrecision) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+  State state{device()};
+  state.add("params", {{"a", DType::f32, {10}}, {"wide", DType::f64, {2}}, {"none", DType::f32, {0}}});
+  state.add("step", {{"", DType::i64, {}}});
+  from_host<float>(state.at("params/a"),
+                   {0.f, -0.f, 0x1.01p0f, 0x1.03p0f, 0x1.0101p0f, 0x1.002p0f, 65504.f, kNaN, -kInfinity, 0x1p-24f},
+                   state.stream());
+  from_host<double>(state.at("params/wide"), {1, -0x1.8p3}, state.stream());
+  from_host<std::int64_t>(state.at("step"), {7}, state.stream());
+  state.stream().synchronize();
+  for (const bool whole : {true, false}) {
+    const auto save_as = [&](DType dtype) {
+      const SaveOptions options{.dtype = dtype, .metadata = {{"format", "pt"}}};
+      if (whole) {
+        save(path(), state, options);
+      } else {
+        save(path(), state.flatten(), options);
+      }
+    };
+    save_as(DType::bf16);
+    Safetensors file = load(path());
+    EXPECT_EQ(file.metadata.at("format"), "pt");
+    ASSERT_EQ(paths(file.tensors), (std::vector<std::string>{"step", "params/a", "params/none", "params/wide"}));
+    EXPECT_EQ(file.tensors[0].value.data<std::int64_t>()[0], 7);
+    EXPECT_EQ(bits_of<BFloat16>(file.tensors[1].value),
+              (std::vector<std::uint16_t>{0, 0x8000, 0x3F80, 0x3F82, 0x3F81, 0x3F80, 0x4780, 0x7FC0, 0xFF80, 0x3380}));
+    EXPECT_EQ(bits_of<BFloat16>(file.tensors[3].value), (std::vector<std::uint16_t>{0x3F80, 0xC140}));
+    EXPECT_EQ(file.tensors[2].value.shape(), Shape({0}));
+
+    save_as(DType::f16);
+    file = load(path());
+    EXPECT_EQ(bits_of<Float16>(file.tensors[1].value),
+              (std::vector<std::uint16_t>{0, 0x8000, 0x3C04, 0x3C0C, 0x3C04, 0x3C00, 0x7BFF, 0x7E00, 0xFC00, 1}));
+
+    State back{device()};
+    back.add("params", {{"a", DType::f32, {10}}, {"wide", DType::f64, {2}}, {"none", DType::f32, {0}}});
+    back.add("step", {{"", DType::i64, {}}});
+    expect_error(ErrorCode::dtype_mismatch, {"params/a is f16(10,), expected f32(10,)", "LoadOptions::convert"},
+                 [&] { load_into(back, file.tensors); });
+    load_into(back, file.tensors, {.convert = true});
+    const std::vector<float> values = to_host<float>(back.at("params/a"), back.stream());
+    EXPECT_EQ(values[2], 0x1.01p0f);
+    EXPECT_EQ(values[6], 65504.f);
+    EXPECT_TRUE(std::isnan(values[7]));
+    EXPECT_EQ(values[8], -kInfinity);
+    EXPECT_EQ(values[9], 0x1p-24f);
+    EXPECT_EQ(to_host<double>(back.at("params/wide"), back.stream()), (std::vector<double>{1, -12}));
+  }
+}
+
+// More values than are converted at a time.
+TEST(LeafFilesPrecisionTest, ALongLeafIsConvertedInParts) {
+  std::vector<float> values(150'001);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  const auto count = static_cast<std::int64_t>(values.size());
+  const Tensor tensor(values.data(), DType::f32, {count}, Device::cpu());
+  const test::TemporaryDirectory dir;
+  save(dir / "a", {{"w", tensor}, {"x", tensor}}, {.dtype = DType::f16});
+  const Safetensors file = load(dir / "a");
+  for (const Leaf& leaf : file.tensors) {
+    const auto* const stored = leaf.value.data<Float16>();
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(stored[i].bits, Float16(values[i]).bits) << i;
+  }
+}
+
+TEST(LeafFilesPrecisionTest, RefusesWhatTheDTypeCannotHold) {
+  const test::TemporaryDirectory dir;
+  float large = 65520;  // f16 would round it to infinity
+  const std::vector<Leaf> leaves{{"w", Tensor(&large, DType::f32, {}, Device::cpu())}};
+  expect_error(ErrorCode::invalid_argument, {"tensor \"w\" holds 65520, which f16 cannot hold"},
+               [&] { save(dir / "a", leaves, {.dtype = DType::f16}); });
+  save(dir / "b", leaves, {.dtype = DType::bf16});
+  large = std::numeric_limits<float>::max();
+  expect_error(ErrorCode::invalid_argument, {"which bf16 cannot hold"},
+               [&] { save(dir / "b", leaves, {.dtype = DType::bf16}); });
+  expect_error(ErrorCode::invalid_argument, {"the dtype to store is i32", "floating"},
+               [&] { save(dir / "a", leaves, {.dtype = DType::i32}); });
+  EXPECT_EQ(posix_file_system()->list(dir.path()), std::vector<std::string>{"b"});
+}
+
 TEST_P(LeafFilesTest, ASaveThatFailsLeavesTheFileAsItWas) {
   save(path(), state_with(1));
   const std::string before = test::read_text(path());
   const State next = state_with(2);
   test::FaultyFileSystem healthy;
-  save(dir_ / "other", next, healthy);
+  save(dir_ / "other", next, {}, healthy);
   ASSERT_GT(healthy.calls.size(), 5u);
   for (std::size_t call = 1; call <= healthy.calls.size(); ++call) {
     SCOPED_TRACE(healthy.calls[call - 1]);
     test::FaultyFileSystem faulty(call);
-    expect_error(ErrorCode::io, {"injected"}, [&] { save(path(), next, faulty); });
+    expect_error(ErrorCode::io, {"injected"}, [&] { save(path(), next, {}, faulty); });
     const bool renamed = call == healthy.calls.size();  // the failing call is the sync of the directory
     EXPECT_EQ(test::read_text(path()) == before, !renamed);
     EXPECT_EQ(posix_file_system()->list(dir_.path()).size(), 2u) << "a temporary is left";

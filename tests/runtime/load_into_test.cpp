@@ -203,6 +203,48 @@ TEST_P(LoadIntoTest, AStrictErrorNamesEverything) {
   expect_refused(ErrorCode::dtype_mismatch, {"bf16(2, 3), expected f32(2, 3)"}, leaves);
 }
 
+TEST_P(LoadIntoTest, ConvertsFloatingLeavesIfAsked) {
+  std::vector<Leaf> leaves = whole();
+  leaves[0] = leaf("params/encoder/layer0/kernel", BFloat16(1.f), {2});
+  leaves[1] = leaf("params/encoder/layer1/kernel", Float16(2.f), {2});
+  leaves[2] = leaf("params/head/kernel", 3.0, {2, 3});
+  expect_refused(ErrorCode::dtype_mismatch, {"3 mismatched", "LoadOptions::convert"}, leaves);
+  EXPECT_EQ(load_into(*state_, leaves, {.convert = true}).loaded.size(), 4u);
+  expect_whole();
+  // Leaves of 16 bits take f32 values, also from the device.
+  State half{device()};
+  half.add("params", {{"encoder/layer0/kernel", DType::bf16, {2}}, {"head/kernel", DType::f16, {2, 3}}});
+  from_host<float>(state_->at("params/head/kernel"), {1, -2, 0x1.002p0f, 0x1.006p0f, 65519, -0.f}, state_->stream());
+  const std::vector<Leaf> mine = state_->flatten("params");
+  load_into(half, {mine[0], mine[2]}, {.convert = true});
+  EXPECT_EQ(static_cast<float>(to_host<BFloat16>(half.at("params/encoder/layer0/kernel"), half.stream())[1]), 1.f);
+  const std::vector<Float16> head = to_host<Float16>(half.at("params/head/kernel"), half.stream());
+  const std::vector<std::uint16_t> expected{0x3C00, 0xC000, 0x3C00, 0x3C02, 0x7BFF, 0x8000};  // halves go to even
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(head[i].bits, expected[i]) << i;
+}
+
+TEST_P(LoadIntoTest, ConvertsNeitherIntegersNorWhatDoesNotFit) {
+  std::vector<Leaf> leaves = whole();
+  leaves[3] = leaf("step", 4.f, {});
+  expect_refused(ErrorCode::dtype_mismatch, {"step is f32(), expected i64()"}, leaves, {.convert = true});
+  leaves = whole();
+  leaves[0] = leaf("params/encoder/layer0/kernel", BFloat16(1.f), {2});
+  leaves[2] = leaf("params/head/kernel", 1e300, {2, 3});
+  expect_refused(ErrorCode::invalid_argument, {"'params/head/kernel' holds 1e+300, which f32 cannot hold"}, leaves,
+                 {.convert = true});
+}
+
+TEST_P(LoadIntoTest, AnErrorNamesLeavesAsTheyWereGiven) {
+  std::vector<Leaf> leaves = foreign();
+  leaves[0].path = "model.layers.0.wieght";
+  leaves[2] = leaf("classifier/kernel", 3.f, {3, 2});
+  expect_refused(ErrorCode::not_found,
+                 {"1 missing: params/encoder/layer0/kernel (from \"model.layers.0.weight\");",
+                  "params/head/kernel (from \"classifier/kernel\") is f32(3, 2), expected f32(2, 3)",
+                  "nearest to model.layers.0.weight is \"model.layers.0.wieght\""},
+                 leaves, {.rename = kRename});
+}
+
 TEST_P(LoadIntoTest, NotStrictLoadsWhatFitsAndTellsTheRest) {
   std::vector<Leaf> leaves = whole();
   leaves[0].path = "odd\nname";

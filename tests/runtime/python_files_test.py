@@ -28,7 +28,7 @@ def main(venv, programs):
     if torch_python is None:
         return status
     (packages,) = venv.glob("lib/python3*/site-packages")
-    torch = [torch_python, cases / "torch_exchange.py", packages, programs[0]]
+    torch = [torch_python, cases / "torch_exchange.py", packages, *programs]
     return status or subprocess.run(torch, check=False).returncode
 
 

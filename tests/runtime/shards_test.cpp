@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <barrier>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -117,6 +118,24 @@ TEST(Shards, HoldEachElementOnce) {
     std::int64_t expected = 0;
     for (const Leaf& leaf : whole.collection("moments").leaves()) expected += leaf.value.count();
     EXPECT_EQ(elements, expected);
+  }
+}
+
+TEST(Shards, ConvertTheirPiecesAlone) {
+  const Specs specs{{"a", DType::f32, {5, 9}}};
+  State whole = make_state(specs);
+  fill(whole, 3);
+  std::vector<BFloat16> half(whole.at("moments/a").data<float>(), whole.at("moments/a").data<float>() + 45);
+  const std::vector<Leaf> given{{"moments/a", Tensor(half.data(), DType::bf16, {5, 9}, Device::cpu())}};
+  for (int index = 0; index < 3; ++index) {
+    State shard = make_state(specs, {index, 3});
+    load_into(shard, given, {.only = {"moments"}, .convert = true});
+    for (const Leaf& leaf : shard.collection("moments").leaves()) {
+      for (std::int64_t i = 0; i < leaf.value.count(); ++i) {
+        EXPECT_EQ(leaf.value.data<float>()[i],
+                  static_cast<float>(half[static_cast<std::size_t>(leaf.piece->begin + i)]));
+      }
+    }
   }
 }
 
@@ -389,18 +408,27 @@ TEST(ShardedCheckpoints, PiecesHaveToMakeUpTheirLeaves) {
   const auto file = [](const std::vector<Leaf>& pieces) {
     return Safetensors{pieces, detail::piece_metadata(pieces), nullptr};
   };
+  const auto layout = [](const Safetensors& file) {
+    detail::safetensors::Layout layout{{}, file.metadata};
+    for (const Leaf& leaf : file.tensors) layout.tensors.push_back({leaf.path, DType::f32, leaf.value.shape(), 0});
+    return layout;
+  };
+  const auto zeros = [](std::uint64_t, std::size_t size, void* data) { std::memset(data, 0, size); };
+  const auto add = [&](detail::PieceJoiner& joiner, const Safetensors& shard) {
+    joiner.add_shard(layout(shard), zeros, "shard");
+  };
   const auto expect = [&](std::initializer_list<std::string> words, const std::vector<Safetensors>& shards,
                           std::uint64_t bytes = 1'000) {
     expect_error(ErrorCode::corrupt_data, words, [&] {
       detail::PieceJoiner joiner(bytes);
-      for (const Safetensors& shard : shards) joiner.add(shard, "shard");
+      for (const Safetensors& shard : shards) add(joiner, shard);
       (void)joiner.finish("unit");
     });
   };
   const Shape whole{2, 5};
   detail::PieceJoiner good(1'000);
   for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 4}, {4, 6}}) {
-    good.add(file({piece(begin, count, whole)}), "shard");
+    add(good, file({piece(begin, count, whole)}));
   }
   EXPECT_EQ(good.finish("unit").at(0).value.shape(), whole);
 
@@ -422,6 +450,11 @@ TEST(ShardedCheckpoints, PiecesHaveToMakeUpTheirLeaves) {
   expect({"\"a\"", "negative size -5"}, {negative});
   negative.metadata["pieces"] = R"({"pieces": 3})";
   expect({"'shard'", "pieces"}, {negative});
+  expect_error(ErrorCode::corrupt_data, {"'shard'", "\"a\" is there whole and in shards"}, [&] {
+    detail::PieceJoiner joiner(1'000);
+    joiner.add_wholes(layout({{piece(0, 10, {10})}, {}, nullptr}), zeros, "whole");
+    add(joiner, file({piece(0, 10, {10})}));
+  });
 }
 
 }  // namespace

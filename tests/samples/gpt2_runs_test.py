@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Runs the GPT-2 sample's binary as a user would, with a small model: bad input, and runs that are killed and go on.
 
-usage: gpt2_runs_test.py SAMPLE [MPIRUN...]
+usage: gpt2_runs_test.py [-k PART_OF_A_TEST'S_NAME] SAMPLE [MPIRUN...]
 """
 
 import os
 import pathlib
-import random
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ TEXT = ("a text to learn from, over and over; " * 100).encode()
 sample = mpirun = None
 
 
-class Runs(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -49,6 +48,22 @@ class Runs(unittest.TestCase):
             self.assertIn(str(word), result.stderr)
         self.assertEqual(self.files(), self.before)
 
+    def check_kills(self, steps, kills, *launcher, **more):
+        options = {"steps": steps, "checkpoint_every": 5, "log_every": 1, "validate_every": 50, "sample_every": 0, **more}
+        whole = self.runs([*launcher, *self.command("whole", **options)])
+        command = [*launcher, *self.command("killed", **options, resume=True)]
+        saved = kill_and_go_on(command, self.folder / "killed", steps, kills)
+        self.assertGreater(len(saved), 3)
+        result = self.runs(command)
+        for name in ("ranks", "steps", "train_loss_first", "train_loss_last"):
+            self.assertEqual(result_of(result)[name], result_of(whole)[name], name)
+        columns = history(self.folder / "whole")
+        self.assertEqual(columns["steps"], [str(step) for step in range(steps)])
+        self.assertEqual(history(self.folder / "killed"), columns)
+        self.assertEqual(last_tensors(self.folder / "killed", steps), last_tensors(self.folder / "whole", steps))
+
+
+class Runs(Case):
     def test_prompts_that_the_model_cannot_continue(self):
         self.refuses(["--prompt", "40 tokens", "41", "at most 16"], generate=40)
         self.refuses(["--prompt", "17", "at most 16"], prompt=17 * "a")
@@ -81,6 +96,22 @@ class Runs(unittest.TestCase):
                                         checkpoint_every=0))
         self.assertEqual(result_of(result)["steps"], 6)
 
+    def test_the_speed_is_that_of_steps_alone(self):
+        """50 batches are validated after each step, which take far longer than it does."""
+        result = result_of(self.runs(self.command("log", steps=8, validate_every=1, batch=4)))
+        counted = result["steps"] * 4 * DEFAULTS["context"] / result["tokens_per_second"]
+        self.assertLess(counted, result["train_seconds"] / 2)
+        self.assertIsNone(result_of(self.runs(self.command("short", steps=2)))["tokens_per_second"])
+
+    def test_weights_without_a_training(self):
+        result = subprocess.run([sample, "--steps", "3"], capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stderr), (2, "gpt2: --data is required, except with --steps 0\n"))
+        self.refuses(["--load", "--resume"], steps=0, generate=1)
+        self.refuses(["--generate", "--save"], steps=0, load=self.text)
+        self.refuses([self.text], steps=0, generate=1, load=self.text)
+        self.refuses(["--prompt-ids", "256", "vocabulary of 256"], prompt_ids=[1, 256])
+        self.refuses(["--prompt-ids", "--prompt"], prompt_ids=[1], prompt="a")
+
     def test_a_run_that_is_over_stays_as_it_is(self):
         first = self.runs(self.command("log", steps=10))
         columns = history(self.folder / "log")
@@ -89,30 +120,18 @@ class Runs(unittest.TestCase):
         for name in ("steps", "train_loss_first", "train_loss_last"):
             self.assertEqual(result_of(again)[name], result_of(first)[name])
 
-    def check_kills(self, steps, kills, *launcher, **more):
-        options = {"steps": steps, "checkpoint_every": 5, "log_every": 1, "validate_every": 50, "sample_every": 0, **more}
-        whole = self.runs([*launcher, *self.command("whole", **options)])
-        command = [*launcher, *self.command("killed", **options, resume=True)]
-        saved = kill_and_go_on(command, self.folder / "killed", steps, kills, random.Random())
-        print(f"killed when of {steps} steps these were saved: {' '.join(map(str, saved))}")
-        self.assertGreater(len(saved), 3)
-        result = self.runs(command)
-        for name in ("ranks", "steps", "train_loss_first", "train_loss_last"):
-            self.assertEqual(result_of(result)[name], result_of(whole)[name], name)
-        columns = history(self.folder / "whole")
-        self.assertEqual(columns["steps"], [str(step) for step in range(steps)])
-        self.assertEqual(history(self.folder / "killed"), columns)
-        self.assertEqual(last_tensors(self.folder / "killed", steps), last_tensors(self.folder / "whole", steps))
-
     def test_a_run_that_is_killed_goes_on(self):
-        self.check_kills(1000, 8, dropout=0.1, accumulate=3)
+        self.check_kills(1000, 12, dropout=0.1, accumulate=3)
 
+
+class Ranks(Case):
     def test_a_run_of_two_ranks_that_is_killed_goes_on(self):
         if not mpirun:
             self.skipTest("no mpirun")
-        self.check_kills(400, 5, *mpirun, "-n", "2", partition="zero")
+        self.check_kills(400, 8, *mpirun, "-n", "2", partition="zero")
 
 
 if __name__ == "__main__":
-    sample, mpirun = os.path.abspath(sys.argv[1]), sys.argv[2:]
-    unittest.main(argv=[sys.argv[0]])
+    chosen, rest = (sys.argv[1:3], sys.argv[3:]) if sys.argv[1] == "-k" else ([], sys.argv[1:])
+    sample, mpirun = os.path.abspath(rest[0]), rest[1:]
+    unittest.main(argv=[sys.argv[0], *chosen])

@@ -236,15 +236,21 @@ class Gpt2(unittest.TestCase):
         self.assertEqual(first, second)
 
     def test_greedy_generation(self):
-        context, count, prompt = 64, 40, "the qu\u00efck"
+        context, count, prompt = 80, 64, "the qu\u00efck"
         generator = random.Random(1)
         words = "the qu\u00efck brown fox jumps over a lazy dog while \u00e9toiles shine".split()
         text = " ".join(generator.choice(words) for _ in range(600)).encode()
         (self.folder / "text").write_bytes(text)
         last = self.folder / "last.safetensors"
-        _, output = self.run_sample("text_run", data=self.folder / "text", context=context, steps=150, learning_rate=1e-2,
-                                    warmup=10, save=last, temperature=0, generate=count, prompt=prompt)
+        generated = {"context": context, "temperature": 0, "generate": count}
+        logdir, output = self.run_sample("run", data=self.folder / "text", steps=150, learning_rate=1e-2, warmup=10,
+                                         checkpoint_every=150, save=last, prompt=prompt, **generated)
         found = output[:output.rindex(b"\nresult: ")][-count:]
+        for weights in ({"load": last}, {"resume": True, "logdir": logdir}):
+            self.assertEqual(self.run_sample("none", steps=0, prompt=prompt, **generated, **weights)[1], found + b"\n")
+        ids = list(prompt.encode())
+        _, numbers = self.run_sample("none", steps=0, load=last, vocabulary=256, bytes_per_token=2, prompt_ids=ids, **generated)
+        self.assertEqual(bytes(map(int, numbers.split())), found)
         tensors, _ = read_safetensors(last)
         self.assertEqual({name: list(tensor.shape) for name, tensor in tensors.items()}, shapes(256, context))
         weights = in_double(tensors)

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import pathlib
+import random
 import re
 import sys
 import time
@@ -14,8 +16,8 @@ from job import Job
 def command_of(program, defaults, options):
     """A program's command line: an option takes the place of its default."""
     given = {**defaults, **options}
-    return [str(program), *(str(word) for name, value in given.items()
-                            for word in (f"--{name.replace('_', '-')}",) + (() if value is True else (value,)))]
+    return [str(program), *(str(word) for name, value in given.items() for word in (
+        f"--{name.replace('_', '-')}", *(() if value is True else value if isinstance(value, list) else (value,))))]
 
 
 def result_of(result):
@@ -44,9 +46,13 @@ def last_tensors(logdir, steps):
     return {file.name: file.read_bytes() for file in path.glob("*.safetensors")}
 
 
-def kill_and_go_on(command, logdir, steps, kills, generator):
+def kill_and_go_on(command, logdir, steps, kills):
     """Starts a job that goes on with the run in a directory, and kills all of its processes, so many times unless it is
-    over first: each time some steps further, or soon after it was started. The steps that were saved by then."""
+    over first: each time some steps further, or soon after it was started. The steps that were saved by then.
+    GIRO_KILL_SEED: the seed of another run, which it had printed."""
+    seed = int(os.environ.get("GIRO_KILL_SEED") or random.randrange(2**32))
+    print(f"GIRO_KILL_SEED={seed}", flush=True)
+    generator = random.Random(seed)
     saved = []
     while len(saved) < kills:
         job = Job(command)
@@ -63,4 +69,5 @@ def kill_and_go_on(command, logdir, steps, kills, generator):
         if status != -9:
             raise AssertionError(f"exit status {status} after it was killed at steps {saved}\n{job.output}")
         saved.append(newest_checkpoint(logdir)[1])
+    print(f"killed {len(saved)} times, when of {steps} steps these were saved: {' '.join(map(str, saved))}")
     return saved

@@ -86,7 +86,7 @@ TrainState Loop::Chunks::finish() {
 // Once, and only if the statistic is wanted.
 void Loop::Chunks::count_flops() {
   if (loop_.num_flops_ || std::ranges::find(loop_.options_.stats, "num_flops") == loop_.options_.stats.end()) return;
-  const Dataset data = batches_.rest();
+  const AnyDataset<Batch> data = batches_.rest();
   const auto first = data.begin();
   const Batch batch = loop_.hooks_.begin ? loop_.step_->begin(state(), *first) : *first;
   loop_.num_flops_ = loop_.step_->recorded().program(state(), batch).flops();
@@ -120,7 +120,7 @@ std::int64_t Loop::Chunks::advance(std::optional<std::int64_t> num_steps, LoopOu
     run_->go_on(stop);
   else
     begin_run(stop);
-  Run<TrainState, Dataset>& run = *run_;
+  Run<TrainState, AnyDataset<Batch>>& run = *run_;
   const StepOptions& of_step = loop_.step_->options();
   const std::int64_t samples = run.elapsed().samples;
   Advanced why = Advanced::reached;

@@ -47,8 +47,8 @@ class Loop::Chunks {
   Loop& loop_;
   DatasetIterator& batches_;
   TrainState state_;  // while there is no run
-  std::optional<Dataset> data_;
-  std::optional<Run<TrainState, Dataset>> run_;
+  std::optional<AnyDataset<Batch>> data_;
+  std::optional<Run<TrainState, AnyDataset<Batch>>> run_;
   Device device_ = Device::cpu();  // that the run uses
   std::int64_t steps_ = 0;
 };

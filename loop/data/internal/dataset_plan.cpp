@@ -2,11 +2,42 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numeric>
+
 #include <giro/runtime/error.h>
+#include <giro/runtime/rng.h>
 
 #include "runtime/internal/checksum.h"
 
 namespace giro {
+
+RowSampler::RowSampler(const std::vector<double>& weights) : sums_(weights.size()) {
+  for (std::size_t row = 0; row < weights.size(); ++row) {
+    if (weights[row] >= 0 && std::isfinite(weights[row])) continue;
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("sample: the weight of row {} is {}, expected a finite number of 0 or more", row, weights[row]));
+  }
+  std::partial_sum(weights.begin(), weights.end(), sums_.begin());
+  if (!(sums_.back() > 0) || !std::isfinite(sums_.back())) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("sample: the sum of the weights is {}, expected a finite number above 0", sums_.back()));
+  }
+  detail::Checksum checksum;
+  checksum.add(weights.data(), weights.size() * sizeof(double));
+  checksum_ = checksum.digits();
+}
+
+std::int64_t RowSampler::operator()(std::uint64_t seed, std::int64_t position) const {
+  const auto at = static_cast<std::uint64_t>(position), rows = std::uint64_t{sums_.size()};
+  const PhiloxBlock block = Rng{seed, RngPurpose::shuffle, at / rows}.block(at % rows);
+  const std::uint64_t bits = std::uint64_t{block.word[1]} << 32 | block.word[0];
+  // Below the sum even where the product is rounded up to it, so that it is in the share of a row with a weight.
+  const double drawn =
+      std::min(static_cast<double>(bits >> 11) * 0x1p-53 * sums_.back(), std::nextafter(sums_.back(), 0));
+  return std::upper_bound(sums_.begin(), sums_.end(), drawn) - sums_.begin();
+}
 
 std::shared_ptr<const Dataset::Plan> Dataset::Plan::of(std::vector<Feature> features, Batch::Features in_memory) {
   if (features.empty()) throw Error(ErrorCode::invalid_argument, "Dataset: expected at least one feature, found none");
@@ -58,8 +89,10 @@ const std::vector<std::string>& Dataset::Plan::checksums() const {
 std::string Dataset::Plan::description() const {
   std::string lines =
       fmt::format("rows: {}\norder: {}\nepochs: {}\nbatch: {}, first {}{}\n", order.size,
-                  order.shuffled ? fmt::format("shuffled with seed {}", order.seed) : "as they are", epochs.value_or(1),
-                  rows_per_batch(), first_batch, drop_remainder ? ", whole ones alone" : "");
+                  sampler          ? fmt::format("drawn by weights {} with seed {}", sampler->checksum(), order.seed)
+                  : order.shuffled ? fmt::format("shuffled with seed {}", order.seed)
+                                   : "as they are",
+                  epochs.value_or(1), rows_per_batch(), first_batch, drop_remainder ? ", whole ones alone" : "");
   for (std::size_t i = 0; i < features.size(); ++i) {
     const LeafSpec spec = features[i].spec(order.size);
     lines += fmt::format("feature {}: {}{}, checksum {}\n", spec.name, name_of(spec.dtype), to_string(spec.shape),

@@ -18,6 +18,20 @@
 
 namespace giro {
 
+// Draws rows with replacement, each with a probability in proportion to its weight: the row of a position is a pure
+// function of (seed, epoch, place in the epoch), where an epoch has as many draws as there are rows.
+class RowSampler {
+ public:
+  // Error(invalid_argument) for weights that are negative, not finite or all 0.
+  explicit RowSampler(const std::vector<double>& weights);
+  std::int64_t operator()(std::uint64_t seed, std::int64_t position) const;
+  const std::string& checksum() const noexcept { return checksum_; }  // of the weights
+
+ private:
+  std::vector<double> sums_;  // of the weights up to and including each row's
+  std::string checksum_;
+};
+
 // A dataset's rows, and the settings made by the chained calls.
 struct Dataset::Plan {
   struct Feature {
@@ -37,6 +51,7 @@ struct Dataset::Plan {
   static std::shared_ptr<const Plan> of(std::vector<Feature> features, Batch::Features in_memory);
 
   RowOrder order;
+  std::shared_ptr<const RowSampler> sampler;  // draws the rows, with the order's seed; null: they are as in the order
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> batch_size;
   bool drop_remainder = false;
@@ -86,7 +101,10 @@ struct Dataset::Plan {
   }
   // The rows at the positions from `position` on.
   void indices_at(std::int64_t position, std::span<std::int64_t> indices) const {
-    for (std::size_t r = 0; r < indices.size(); ++r) indices[r] = order(position + static_cast<std::int64_t>(r));
+    for (std::int64_t& index : indices) {
+      index = sampler ? (*sampler)(order.seed, position) : order(position);
+      ++position;
+    }
   }
 };
 

@@ -19,8 +19,7 @@ std::optional<T> earliest(const std::optional<T>& a, const std::optional<T>& b) 
   return a && b ? std::min(*a, *b) : a ? a : b;
 }
 
-inline bool is_empty(const Period& p) { return !p.steps && !p.samples && !p.time && !p.date; }
-inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p.time && !p.date; }
+inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p.tokens && !p.time && !p.date; }
 
 // The traits of a schedule that asks both.
 inline ScheduleNode::Traits both(const ScheduleNode::Traits& a, const ScheduleNode::Traits& b) {

@@ -21,6 +21,8 @@
 #include <giro/callbacks/flip/train_loop.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/loop/data/any_dataset.h>
+#include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/checkpoint_store.h>
@@ -79,7 +81,7 @@ TrainState plain(std::int64_t steps) {
     return logs().add_metric("loss", loss);
   });
   return loop(TrainState::create(what.model, what.optimizer,
-                                 {.inputs = what.data.spec(), .seed = 7, .context = Device::cpu()}),
+                                 {.inputs = (*what.data.begin()).spec(), .seed = 7, .context = Device::cpu()}),
               what.data, {{every(1), step}}, {.stop = at(steps)})
       .state;
 }
@@ -484,6 +486,12 @@ TEST(Flip, RefusesWhatCannotBe) {
   refuses_eval("the group 'train'", [](auto& o) { o.group = "train"; });
   refuses_eval("no metric", [](auto& o) { o.task.metrics.clear(); });
   refuses_eval("two metrics 'mse'", [](auto& o) { o.task.metrics.emplace_back("mse", squared_error); });
+  std::vector<Batch> three;  // a range without num_batches()
+  for (const Batch& batch : rows(20).batch(8)) three.push_back(batch);
+  EvalLoop beyond({.task = {.metrics = {{"mse", squared_error}}, .data = three}, .n_steps = 4});
+  TrainLoop evaluated(options(1, 1));
+  expect_error(ErrorCode::invalid_argument, {"eval loop: ", "n_steps is 4, but the data ended after 3 batches"},
+               [&] { (void)beyond(evaluated.next_step()); });
 
   TrainLoop gone(options(1, 1));
   const TrainLoop taken = std::move(gone);

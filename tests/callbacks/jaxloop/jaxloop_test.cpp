@@ -4,11 +4,13 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 
 #include "tests/callbacks/recording_writer.h"
@@ -97,6 +100,37 @@ TEST(Jaxloop, OutputsAreListsOfEachStep) {
   DatasetIterator none(numbers(10));
   EXPECT_EQ(loop(std::move(result.state), none, 0).outputs.scalars.count("x"), 0u);
   EXPECT_EQ(none.place(), 0);
+}
+
+// A range without num_batches() is passed over by the loop and once more to look for its end, however many chunks there
+// are.
+TEST(Jaxloop, LookingForTheEndPassesEachBatchOnce) {
+  const std::vector<Batch> batches(60);
+  std::int64_t passed = 0;
+  struct Counting {
+    std::vector<Batch>::const_iterator at;
+    std::int64_t* passed;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    const Batch& operator*() const { return *at; }
+    Counting& operator++() {
+      ++*passed;
+      ++at;
+      return *this;
+    }
+    Counting operator++(int) {
+      Counting old = *this;
+      ++*this;
+      return old;
+    }
+    bool operator==(const Counting& other) const { return at == other.at; }
+  };
+  DatasetIterator data(
+      AnyDataset<Batch>(std::ranges::subrange(Counting{batches.begin(), &passed}, Counting{batches.end(), &passed})));
+  std::int64_t steps = 0;
+  for (; !data.is_at_end(); data.advance(2)) steps += 2;
+  EXPECT_EQ(steps, 60);
+  EXPECT_EQ(passed, 60);
 }
 
 // "Loop intervals 1/2/3 and step intervals 1/2/15: after 10 batches the loop actions ran 1/0/0 and the step actions
@@ -497,6 +531,11 @@ TEST_F(OuterLoopTest, RefusesWhatCannotBe) {
   expect({"1 eval loops and 0 eval_specs"}, {.train_loop = &train_loop_, .eval_loops = {&eval}},
          {.train_dataset = data, .train_loop_steps = 1});
   expect({"eval_loop_interval is 0"}, {.eval_loops = {&eval}}, {.eval_specs = {{data, 1, 0}}});
+  expect({"an eval_spec has no dataset"}, {.eval_loops = {&eval}}, {.eval_specs = {{}}});
+  expect_error(ErrorCode::invalid_argument, {"DatasetIterator: the dataset is empty"},
+               [] { (void)DatasetIterator(AnyDataset<Batch>()); });
+  expect_error(ErrorCode::invalid_argument, {"DatasetIterator: the dataset is empty"},
+               [&] { (void)eval(initialized(eval_step_), AnyDataset<Batch>()); });
   expect({"neither"}, {}, {});
   expect({"no checkpoint_spec"}, {.eval_loops = {&eval}}, {.eval_specs = {{data, 1}}});
   expect_error(ErrorCode::invalid_argument, {"interval is 0"},

@@ -215,6 +215,16 @@ class Parser:
             body.append(Instruction(line, site, match[1], match[2], split_operands(match[3])))
 
 
+def read(path):
+    with open(path, "rb") as file:
+        content = file.read()
+    if content.startswith(b"\x7fELF"):
+        found = re.findall(rb"(\.version \d[^\0]*?\.target sm_(\d+)[^\0]*)", content)
+        if not found:
+            raise PtxError(f"{path} holds no PTX: it wants a virtual architecture, and nvcc's --no-compress")
+        content, _ = min(found, key=lambda text: int(text[1]))
+    return content.decode()
+
+
 def parse(path, root):
-    with open(path, encoding="utf-8") as file:
-        return Parser(file.read(), path, root).parse()
+    return Parser(read(path), path, root).parse()

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Translates the PTX that nvcc made of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails where it meets an
-instruction that it cannot translate, naming kernel and line.
+"""Translates the PTX of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails where it meets an instruction that it
+cannot translate, naming kernel and line.
 
-usage: ptx_to_cpp.py IN.ptx OUT.cpp FOLDER
+usage: ptx_to_cpp.py IN OUT.cpp FOLDER
 
-FOLDER: the source tree; reports name lines of files below it by their path within it. The PTX wants -lineinfo.
+IN: PTX, or an object that nvcc made with --no-compress, of whose PTX that of the oldest architecture is taken. FOLDER:
+the source tree; reports name lines of files below it by their path within it, if the PTX was made with -lineinfo.
 """
 
 import os
@@ -16,9 +17,9 @@ import cpp
 import module
 
 
-def main(ptx, to, root):
+def main(path, to, root):
     try:
-        text, errors = cpp.write(module.parse(ptx, root), os.path.basename(ptx))
+        text, errors = cpp.write(module.parse(path, root), os.path.basename(path))
     except module.PtxError as error:
         errors = [str(error)]
     if errors:

@@ -2,10 +2,12 @@
 
 #include <giro/giro.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -137,6 +139,59 @@ TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
   const State copy = result.state.clone();
   expect_error(ErrorCode::invalid_argument, {"the leaf 'opt_state/mu/", "expected a save group"},
                [&] { (void)checkpoint(dir("copy" + std::to_string(world().rank())))(result.elapsed, copy); });
+}
+
+// Each rank reads only its shard, so damage of one is seen by one rank alone: all ranks go back to the older
+// checkpoint.
+TEST_F(ShardsOfRanks, AllGoBackToACheckpointThatEachCanRead) {
+  constexpr std::int64_t kWidth = 1'300;  // a shard's file has several parts, each with its own checksum
+  const auto make = [&](std::uint64_t seed) {
+    return TrainState::create(nn::dense(kWidth), optim::adamw(1e-2),
+                              {.inputs = {{"x", DType::f32, {1, kWidth}}},
+                               .seed = seed,
+                               .context = test_device(),
+                               .partitioner = partitioner_});
+  };
+  const TrainState state = make(3);
+  Checkpoint save = checkpoint(dir("model"), {.keep = 2});
+  for (const std::int64_t step : {1, 2}) {
+    from_host<std::int64_t>(state.at("step"), {step}, state.stream());
+    save(Elapsed{.steps = step}, state);
+  }
+  meet();
+  const int count = world().size();
+  if (count > 1 && world().rank() == 0) {
+    const std::string path =
+        fmt::format("{}/checkpoint_0000000002/state-{:05}-of-{:05}.safetensors", dir("model"), count, count);
+    std::string content = read_text(path);
+    content.back() ^= 1;  // a byte of the last shard
+    write_text(path, content);
+  }
+  meet();
+  const std::int64_t expected = count > 1 ? 1 : 2;
+  TrainState restored = make(4);
+  const Restored found = restore(restored, dir("model"));
+  EXPECT_EQ(found.steps, expected);
+  EXPECT_EQ(found.skipped.size(), count > 1 ? 1u : 0u);
+  if (count > 1 && world().rank() == 0) {
+    EXPECT_NE(found.skipped.at(0).find("another rank cannot load it"), std::string::npos) << found.skipped.at(0);
+  }
+  EXPECT_EQ(to_host<std::int64_t>(restored.at("step"), restored.stream())[0], expected);
+  EXPECT_EQ(params_of(restored), params_of(state));
+  // The same where a run resumes.
+  Dataset data = Dataset({{"x", HostArray(std::vector<float>(kWidth), {1, kWidth})}}).repeat().batch(1);
+  const Resume resumed = resume(dir("model"));
+  const auto result =
+      loop(make(5), data, {{every(1), [](const Elapsed&) {}}}, {.stop = at(expected), .on_start = {resumed}});
+  EXPECT_EQ(resumed.restored().steps, expected);
+  EXPECT_EQ(params_of(result.state), params_of(state));
+  if (count == 1) return;
+  // If one rank can load none, all end with an error.
+  meet();
+  if (world().rank() == 0) std::filesystem::remove_all(dir("model") + "/checkpoint_0000000001");
+  meet();
+  const ErrorCode code = world().rank() == count - 1 ? ErrorCode::corrupt_data : ErrorCode::communication;
+  expect_error(code, {"checkpoint"}, [&] { (void)restore(restored, dir("model")); });
 }
 
 // A value that is not finite in only one rank's shard keeps all ranks from saving.

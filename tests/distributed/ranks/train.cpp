@@ -55,7 +55,7 @@ class Options {
       {"async", "no"},        // whether to write them asynchronously
       {"best", "no"},         // whether to save the best as well
       {"partition", "data"},  // or "zero"
-      {"nan", "stop"},        // terminate_on_nan, or "ignore"
+      {"nan", "stop"},        // terminate_on_nan, "restore" (restore_on_divergence) or "ignore"
       {"caught", "no"},       // whether a LoopError is caught within the world's scope; the exit code is then 3
       // The failing rank:
       {"rank", "1"},
@@ -204,6 +204,8 @@ int train(World& world, std::string dir, const Options& options) {
   const auto files = std::make_shared<FilesWithFault>(fault);
   tasks.push_back({every(1), train_step});
   if (options.text("nan") == "stop") tasks.push_back({every(5) | last(), terminate_on_nan("loss")});
+  const RestoreOnDivergence back = restore_on_divergence(dir + "/model", {.max_restores = 9});
+  if (options.text("nan") == "restore") tasks.push_back({every(1), back});
   tasks.push_back({every(7), early_stopping("loss", {.patience = std::int64_t{1'000'000'000}, .restore_best = true})});
   tasks.push_back({every_end(options.number("save")) | last(),
                    backup_and_restore(dir + "/model", {.keep = options.number("keep"),
@@ -227,6 +229,7 @@ int train(World& world, std::string dir, const Options& options) {
       loop(std::move(state), data, tasks, {.stop = at(number("steps")), .on_start = {begins}, .on_end = {ends}});
   std::printf("rank %d ended after %lld steps, signal %d, params %016zx\n", world.rank(),
               static_cast<long long>(trained.elapsed.steps), trained.interrupted, hash_of(trained.state));
+  if (back.restores() > 0) std::printf("rank %d: %s\n", world.rank(), back.report().c_str());
   if (world.is_primary()) write_losses(trained.history, dir + "/losses");
   fault.come_to("end");
   return trained.interrupted == 0 ? 0 : 128 + trained.interrupted;

@@ -71,6 +71,11 @@ def cases(generator):
                    fault="nan", rank=rank, step=2, save=2)
         yield Case("NaN that nobody minds", ranks, [f"rank {each} ended after 20 steps" for each in range(ranks)], (2,),
                    True, fault="nan", rank=rank, step=2, save=2, nan="ignore", steps=20)
+        for partition in ("data", "zero"):
+            same = rf"(?s)ended after 12 steps, signal 0, params (\w+)\n(.*params \1\n){{{ranks - 1}}}"
+            each = [f"rank {each}: loss is nan at step .*: restored '" for each in range(ranks)]
+            yield Case("NaN that is left behind", ranks, [same, *each], range(2, 13), True,
+                       fault="nan", rank=rank, step=2, save=2, nan="restore", steps=12, partition=partition)
         yield Case("NaN that nobody minds for long", ranks, ["step 22 is not saved: .* is not finite, nor are the 9"], (2,),
                    fault="nan", rank=rank, step=2, save=2, nan="ignore")
         # Where all of them fail, and each has all of the state, rank 0 may save before mpirun ends it.

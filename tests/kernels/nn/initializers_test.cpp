@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
 #include <vector>
+
+#include "kernels/pointwise/instruction_sets.h"
+#include "tests/sanitized.h"
 
 namespace giro::nn {
 namespace {
@@ -91,6 +96,53 @@ TEST(Initializers, NormalIsNotCutOff) {
   EXPECT_NEAR(moments.mean, 0, 5 * 0.5 / std::sqrt(kCount));
   EXPECT_NEAR(moments.variance, 0.25, 5 * 0.25 * std::sqrt(2.0 / kCount));
   EXPECT_GT(moments.largest, 3.5 * 0.5);
+}
+
+// Box and Muller's formula, by the C library.
+double standard_normal(const PhiloxBlock& block, int word) {
+  const double u = (block.word[word] + 1.0) / 4294967296.0, v = block.word[word + 1] / 4294967296.0;
+  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
+}
+double within_two(const Rng& rng, std::uint64_t i) {
+  for (std::uint64_t attempt = 0;; ++attempt) {
+    const PhiloxBlock block = Rng{rng.seed, rng.purpose, rng.stream + (attempt << 32)}.block(i);
+    for (const int word : {0, 2}) {
+      if (const double z = standard_normal(block, word); std::abs(z) <= 2) return z;
+    }
+  }
+}
+
+TEST(Initializers, NormalsAreThoseOfTheFormulaToTheBit) {
+  const Rng rng{11, RngPurpose::initial_value, 5};
+  const std::int64_t count = test::kSanitized ? 10'000 : 1'000'001;
+  std::vector<float> plain, truncated;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {
+    plain.push_back(static_cast<float>(0.02 * standard_normal(rng.block(i), 0)));
+    truncated.push_back(static_cast<float>(std::sqrt(1.0 / 50) / 0.87962566103423978 * within_two(rng, i)));
+  }
+  const pointwise::InstructionSet best = pointwise::instruction_set();
+  for (const pointwise::InstructionSet set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
+    if (!pointwise::use_instruction_set(set)) continue;
+    EXPECT_EQ(normal(0.02)(count, kFans, rng), plain) << set;
+    EXPECT_EQ(lecun_normal()(count, kFans, rng), truncated) << set;
+  }
+  pointwise::use_instruction_set(best);
+}
+
+// As bits, for which -0 is not 0.
+TEST(Initializers, SmallNormalsAreThoseOfTheFormulaToo) {
+  const Rng rng{12, RngPurpose::initial_value, 5};
+  for (const std::int64_t count : {100, 10'000}) {  // by one thread, and by several
+    for (const double stddev : {0.0, 1e-45, 1e-39, 2e-38, 1e-300}) {
+      std::vector<std::uint32_t> bits, expected;
+      for (const float value : normal(stddev)(count, kFans, rng)) bits.push_back(std::bit_cast<std::uint32_t>(value));
+      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {
+        const auto value = static_cast<float>(stddev * standard_normal(rng.block(i), 0));
+        expected.push_back(std::bit_cast<std::uint32_t>(value));
+      }
+      EXPECT_EQ(bits, expected) << count << " of " << stddev;
+    }
+  }
 }
 
 }  // namespace

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <ranges>
+#include <stdexcept>
+#include <string>
 #include <vector>
+
+#include "tests/expect_error.h"
 
 namespace giro {
 namespace {
@@ -25,6 +30,50 @@ TEST(AnyDataset, MakesEachBatchOnceAndKeepsTheLast) {
     EXPECT_EQ(*it, 20) << "at the end";
     EXPECT_EQ(made, 3 * pass);
   }
+}
+
+// A pass has one range, which also answers what is asked before it.
+TEST(AnyDataset, CallsAFunctionOncePerPass) {
+  int calls = 0;
+  const AnyDataset<int> dataset([&] {
+    ++calls;
+    return std::vector<int>{7, 8, 9};
+  });
+  for (int pass = 1; pass <= 3; ++pass) {
+    if (pass == 2) {
+      EXPECT_EQ(dataset.first_batch(), 0);
+    }
+    std::vector<int> seen;
+    for (const int value : dataset.skip(1)) seen.push_back(value);
+    EXPECT_EQ(seen, (std::vector{8, 9}));
+    EXPECT_EQ(calls, pass);
+  }
+  EXPECT_EQ(*dataset.begin_at(2), 9);
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(AnyDataset, ABatchThatFailedIsMadeAgain) {
+  int made = 0;
+  const AnyDataset<std::string> dataset(std::views::iota(0, 2) | std::views::transform([&](int i) {
+                                          if (++made == 2) throw std::runtime_error("the cable is out");
+                                          return std::to_string(i);
+                                        }));
+  auto it = dataset.begin();
+  EXPECT_EQ(*it, "0");
+  ++it;
+  EXPECT_THROW((void)*it, std::runtime_error);
+  EXPECT_EQ(*it, "1");
+}
+
+TEST(AnyDataset, RefusesWhatIsNotThere) {
+  const AnyDataset<int> none;
+  const std::initializer_list<std::string> empty{"AnyDataset: it is empty"};
+  test::expect_error(ErrorCode::invalid_argument, empty, [&] { (void)none.begin(); });
+  test::expect_error(ErrorCode::invalid_argument, empty, [&] { (void)none.skip(1).first_batch(); });
+  test::expect_error(ErrorCode::invalid_argument, empty, [&] { (void)none.num_batches(); });
+  const AnyDataset<int> three(std::vector<int>{7, 8, 9});
+  EXPECT_EQ(*three.begin_at(1), 8);
+  test::expect_error(ErrorCode::invalid_argument, {"batch -1", "begins at batch 0"}, [&] { (void)three.begin_at(-1); });
 }
 
 }  // namespace

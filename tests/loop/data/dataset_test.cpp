@@ -570,12 +570,12 @@ TEST(Dataset, TellsOtherRowsOfTheSameNumber) {
   const std::string text = saved(dataset);
   read(dataset.skip(3), text);
   values[0] = 2;
-  expect_error(ErrorCode::invalid_argument, {"the dataset's checksums is x: ", ", y: ", "the run was saved with one"},
-               [&] {
+  expect_error(ErrorCode::invalid_argument,
+               {"the dataset is not that of the saved run: checksums: found x: ", ", y: ", ", expected x: "}, [&] {
                  read(Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
                });
   values[0] = 1;
-  expect_error(ErrorCode::invalid_argument, {"checksums is z: "}, [&] {
+  expect_error(ErrorCode::invalid_argument, {"checksums: found z: "}, [&] {
     read(Dataset({{"z", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
   });
   // A run saved before checksums existed.

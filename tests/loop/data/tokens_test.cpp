@@ -26,6 +26,7 @@
 
 #include "tests/expect_error.h"
 #include "tests/fake_partitioner.h"
+#include "tests/loop/data/counting_files.h"
 #include "tests/one_file.h"
 #include "tests/temporary_directory.h"
 
@@ -185,11 +186,31 @@ TEST_F(TokensTest, ARunGoesOnAtItsPlaceInTheSameTokens) {
     other.persist(saved);
   };
   read(dataset());
-  expect_error(kInvalid, {"seed is 2"}, [&] { read(dataset(2)); });
+  expect_error(kInvalid, {"seed: found 2, expected 1"}, [&] { read(dataset(2)); });
   file("ids", counting(1, 100));
-  expect_error(kInvalid, {"checksums is tokens: "}, [&] { read(dataset()); });
+  expect_error(kInvalid, {"checksums: found tokens: "}, [&] { read(dataset()); });
   file("ids", counting(0, 96));
-  expect_error(kInvalid, {"num_rows is 23", "num_rows is 24"}, [&] { read(dataset()); });
+  expect_error(kInvalid, {"num_rows: found 23, expected 24"}, [&] { read(dataset()); });
+}
+
+TEST_F(TokensTest, AFewFilesAreOpenOfAnyNumber) {
+  const auto files = std::make_shared<test::CountingFiles>();
+  std::vector<std::string> paths;
+  for (int i = 0; i < 200; ++i) paths.push_back(file("ids" + std::to_string(i), counting(10 * i, 7)));
+  const Dataset dataset = tokens(paths, {.context = 3, .files = files}).shuffle(2).batch(8).prefetch(2);
+  EXPECT_EQ(files->open_now, 0);
+  std::vector<Ids> all = windows_of(dataset);
+  std::sort(all.begin(), all.end());
+  ASSERT_EQ(all.size(), 400u);
+  for (std::int32_t i = 0; i < 400; ++i) {
+    const std::int32_t first = i / 2 * 10 + i % 2 * 3;
+    EXPECT_EQ(all[static_cast<std::size_t>(i)], (Ids{first, first + 1, first + 2, first + 3}));
+  }
+  EXPECT_LE(files->most_open, 64 + 1) << "and one that is being opened";
+
+  files->opened = 0;
+  windows_of(tokens({paths[0], paths[1]}, {.context = 3, .files = files}).repeat(10).batch(2));
+  EXPECT_EQ(files->opened, 2 + 2) << "once for its size, and once for all of its rows";
 }
 
 TEST_F(TokensTest, AnotherFileSystemsFiles) {
@@ -267,7 +288,7 @@ TEST_F(TokensTest, AFileThatHasBecomeShorterIsNamedWithItsEnd) {
   std::filesystem::resize_file(path, 2 * 15 + 1);
   auto it = dataset.begin();
   EXPECT_EQ(rows_of(*it)[0].back(), 9);
-  expect_error(kCorrupt, {path, "ends at byte 31", "longer when it was opened"}, [&] { ++it; });
+  expect_error(kCorrupt, {path, "ends at byte 31", "was longer when the data set was made"}, [&] { ++it; });
   expect_error(kCorrupt, {path, "ends at byte 31"}, [&] {
     auto ahead = dataset.prefetch(2).begin();
     ++ahead;

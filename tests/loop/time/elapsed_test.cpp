@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+
+#include "tests/expect_error.h"
 
 namespace giro {
 namespace {
@@ -81,6 +84,30 @@ TEST(Elapsed, DifferenceIsTheIntervalBetween) {
   EXPECT_EQ(between.steps, 6);
   EXPECT_EQ(between.samples, 70);
   EXPECT_EQ(between.time(), 30);
+}
+
+TEST(Elapsed, TokensAreAnotherUnitOfSamples) {
+  const Elapsed elapsed{.steps = 2, .samples = 5, .tokens_per_sample = 7};
+  EXPECT_EQ(elapsed.tokens(), 35);
+  EXPECT_EQ(elapsed.samples_with(34), 5);
+  EXPECT_EQ(elapsed.samples_with(35), 5);
+  EXPECT_EQ(elapsed.samples_with(36), 6);
+  EXPECT_EQ(elapsed.samples_with(0), 0);
+  EXPECT_EQ(elapsed.samples_with(INT64_MAX), INT64_MAX / 7);  // a multiple of 7
+  EXPECT_TRUE(elapsed == at({.tokens = 35}));
+  EXPECT_TRUE(elapsed > at({.tokens = 34}));
+  EXPECT_TRUE(elapsed < at({.tokens = 36}));
+  const Elapsed between = elapsed - Elapsed{.samples = 2, .tokens_per_sample = 7};
+  EXPECT_EQ(between.tokens(), 21);
+}
+
+TEST(Elapsed, TokensThatAreNotKnownAreAnError) {
+  for (const std::int64_t each : {0, -1}) {
+    const Elapsed elapsed{.samples = 5, .tokens_per_sample = each};
+    test::expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", std::to_string(each)},
+                       [&] { (void)(elapsed >= at({.tokens = 3})); });
+    EXPECT_FALSE(elapsed >= at({.samples = 6}));
+  }
 }
 
 }  // namespace

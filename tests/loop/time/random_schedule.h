@@ -18,6 +18,7 @@ class RandomSchedule {
     bool last = false;       // last()
     bool resumable = false;  // only schedules that can go on after a cut: none that count samples from a boundary
     bool counting = false;   // functions that count how often they were called
+    bool tokens = false;     // schedules that count tokens where others count samples
   };
   RandomSchedule(unsigned seed, Leaves leaves) : engine_(seed), leaves_(leaves) {}
 
@@ -78,6 +79,12 @@ class RandomSchedule {
       case 9:
         if (samples) return every_end({.samples = 1 + below(200)});
         break;
+      case 10:
+        if (samples && leaves_.tokens) {
+          const Period period{.tokens = 1 + below(800)};
+          return below(3) == 0 ? every_end(period) : every(period);
+        }
+        break;
       default:
         break;
     }
@@ -88,6 +95,9 @@ class RandomSchedule {
   Period boundary(bool samples, Period& passed) {
     const auto raise = [](auto& field, auto more) { return field = field ? *field + more + 1 : more; };
     if (samples && below(4) == 0) return at({.samples = raise(passed.samples, std::int64_t{below(2'000)})});
+    if (samples && leaves_.tokens && below(4) == 0) {
+      return at({.tokens = raise(passed.tokens, std::int64_t{below(6'000)})});
+    }
     if (leaves_.time && below(4) == 0) return at({.time = raise(passed.time, 0.25 * below(2'000))});
     return at({.steps = raise(passed.steps, std::int64_t{below(500)})});
   }

@@ -15,7 +15,7 @@ namespace {
 using test::RandomSchedule;
 
 std::int64_t size_of_batch(int step) { return step * 7 % 5 + 1; }
-Elapsed start() { return {.date = 1'000, .date_start = 1'000, .previous_date = 1'000}; }
+Elapsed start() { return {.date = 1'000, .date_start = 1'000, .previous_date = 1'000, .tokens_per_sample = 3}; }
 void advance(Elapsed& elapsed, int step) {
   elapsed.count(size_of_batch(step));
   elapsed.date += 0.125 * (1 + step % 3);
@@ -25,7 +25,7 @@ TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
   constexpr int kTrees = test::cases(10'000), kSteps = 1'000;
   std::int64_t asked = 0, due = 0;
   for (unsigned seed = 0; seed < kTrees; ++seed) {
-    RandomSchedule draw(seed, {.time = true, .last = true});
+    RandomSchedule draw(seed, {.time = true, .last = true, .tokens = true});
     Schedule each_step = draw.schedule();
     Schedule seldom = each_step;
     Period next = at(0);
@@ -56,7 +56,7 @@ TEST(ScheduleProperty, AskedAgainInAStepIsAsAskedOnce) {
   constexpr int kTrees = test::cases(3'000), kSteps = 300;
   std::int64_t brought_by_last = 0, due = 0;
   for (unsigned seed = 0; seed < kTrees; ++seed) {
-    RandomSchedule draw(seed, {.time = true, .last = true, .counting = true});
+    RandomSchedule draw(seed, {.time = true, .last = true, .counting = true, .tokens = true});
     Schedule once = draw.schedule();
     Schedule often = once;
     Elapsed elapsed = start();

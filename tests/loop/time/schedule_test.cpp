@@ -15,14 +15,16 @@ using test::expect_error;
 using Steps = std::vector<std::int64_t>;
 
 // The steps at which the schedule is due, given a batch size and a duration of each step.
-Steps due_steps(Schedule schedule, std::int64_t steps, std::int64_t batch = 1, double seconds = 0) {
+Steps due_steps(Schedule schedule, std::int64_t steps, std::int64_t batch = 1, double seconds = 0,
+                std::int64_t tokens_per_sample = 0) {
   Steps due;
   for (std::int64_t i = 0; i < steps; ++i) {
     const Elapsed elapsed{.steps = i,
                           .samples = i * batch,
                           .date = 1'000 + seconds * static_cast<double>(i),
                           .date_start = 1'000,
-                          .step_samples = batch};
+                          .step_samples = batch,
+                          .tokens_per_sample = tokens_per_sample};
     if (schedule(elapsed)) due.push_back(i);
   }
   return due;
@@ -40,6 +42,29 @@ TEST(Every, SamplesDoNotDrift) {
   EXPECT_EQ(due_steps(every({.samples = 2}), 4, 2), (Steps{1, 2, 3}));
   // A batch that passes several multiples is due once.
   EXPECT_EQ(due_steps(every({.samples = 3}), 4, 10), (Steps{1, 2, 3}));
+}
+
+TEST(Every, TokensNeedNoBatchThatDividesThem) {
+  const auto due = [](const Schedule& schedule, std::int64_t steps) { return due_steps(schedule, steps, 2, 0, 8); };
+  // Batches of 16 tokens: 50, 100, 150 and 200 tokens are first passed at 64, 112, 160 and 208.
+  EXPECT_EQ(due(every({.tokens = 50}), 14), (Steps{4, 7, 10, 13}));
+  EXPECT_EQ(due(every_end({.tokens = 50}), 14), (Steps{3, 6, 9, 12}));
+  EXPECT_EQ(due(every({.tokens = 7}), 4), (Steps{1, 2, 3}));
+  EXPECT_EQ(due(every({.steps = 5, .tokens = 50}), 8), (Steps{0, 4, 5, 7}));
+  // 50 tokens are reached in the 7th sample, so the next 30 with the 11th.
+  EXPECT_EQ(due(after({.tokens = 50}), 6), (Steps{4, 5}));
+  EXPECT_EQ(due(after({.tokens = 50}).every({.tokens = 30}), 10), (Steps{6, 8}));
+  EXPECT_EQ(to_string(every({.tokens = 50})), "every({.tokens = 50})");
+}
+
+TEST(Every, TokensThatAreNotKnownAreAnError) {
+  expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", "0"}, [] { due_steps(every({.tokens = 5}), 1); });
+  expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", "0"}, [] { due_steps(every_end({.tokens = 5}), 1); });
+  expect_error(ErrorCode::invalid_argument, {"every", "{.tokens = 0}"}, [] { every({.tokens = 0}); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "{.tokens = -1}"}, [] { every_end({.tokens = -1}); });
+  expect_error(ErrorCode::invalid_argument, {"at({.tokens = 9})", "after at({.tokens = 9})"}, [] {
+    piecewise(never(), {{at({.tokens = 9}), always()}, {at({.tokens = 9}), always()}});
+  });
 }
 
 TEST(Every, NoBoundaryIsMissedWhenCountersJump) {

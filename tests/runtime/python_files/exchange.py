@@ -80,6 +80,35 @@ class PythonFiles(unittest.TestCase):
         safetensors.numpy.save_file({"w": np.array([[1, 2]], np.float32)}, self.path, {"format": "np"})
         self.assertEqual(run(leaves, "print", self.path), "w|f32|(1, 2)| 1 2\n")
 
+    def test_numpy_reads_what_was_converted(self):
+        if tool is None:
+            self.skipTest("giro-checkpoint is not built")
+        bits = np.random.default_rng(1).integers(0, 2**32, 100_000, np.uint32)
+        values = bits[(bits & 0x7FFFFFFF) < 0x477FF000].view(np.float32)  # what f16 can hold
+        values = np.append(values, np.array([np.nan, -np.inf], np.float32))
+        safetensors.numpy.save_file({"w": values, "step": np.array(7)}, self.path)
+        out = self.path.with_suffix(".out")
+        run(tool, "convert", self.path, out, "--dtype", "f16")
+        with safetensors.safe_open(out, framework="np") as file:
+            self.assert_array(file.get_tensor("step"), np.array(7))
+            self.assert_array(file.get_tensor("w"), values.astype(np.float16))
+        run(tool, "convert", self.path, out, "--dtype", "bf16")
+        stored = dict(safetensors.deserialize(out.read_bytes()))["w"]
+        self.assertEqual((stored["dtype"], stored["shape"]), ("BF16", [len(values)]))
+        upper = np.frombuffer(bytes(stored["data"]), np.uint16).astype(np.int64)
+        finite = np.isfinite(values)
+        self.assertTrue(np.all(np.isnan(values) == (upper & 0x7FFF > 0x7F80)))
+        self.assertTrue(np.all(np.isinf(values) == (upper & 0x7FFF == 0x7F80)))
+        values, upper = values[finite].astype(np.float64), upper[finite]
+
+        def distance(bits):
+            return np.abs((bits << 16).astype(np.uint32).view(np.float32) - values)
+
+        error = distance(upper)
+        for step in (-1, 1):  # a neighbour is farther, or as far and odd; the number before zero is a NaN
+            other = distance(upper + step)
+            self.assertTrue(np.all(np.isnan(other) | (error < other) | ((error == other) & (upper % 2 == 0))))
+
     def test_numpy_reads_what_was_exported(self):
         if tool is None:
             self.skipTest("giro-checkpoint is not built")

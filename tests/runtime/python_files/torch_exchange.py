@@ -1,6 +1,6 @@
 """PyTorch and giro read each other's files: run by python_files_test.py with a Python that has torch.
 
-usage: torch_exchange.py PACKAGES LEAVES
+usage: torch_exchange.py PACKAGES LEAVES [GIRO_CHECKPOINT]
 
 PACKAGES is a folder that has safetensors; torch and its NumPy come first.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-leaves = None
+leaves = tool = None
 
 
 def run(*command):
@@ -49,6 +49,25 @@ class TorchFiles(unittest.TestCase):
         safetensors.torch.save_file(self.expected, self.path)
         self.assertEqual(sorted(run(leaves, "print", self.path).splitlines()), sorted(expected.splitlines()))
 
+    def test_converts_as_torch_does(self):
+        if tool is None:
+            self.skipTest("giro-checkpoint is not built")
+        torch.manual_seed(1)
+        bits = torch.randint(-(2**31), 2**31, (100_000,), dtype=torch.int64).to(torch.int32)
+        values = bits.view(torch.float32)
+        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):
+            fits = torch.isinf(values.to(dtype)) == torch.isinf(values)  # what it cannot hold is refused
+            expected = values[fits].to(dtype)
+            safetensors.torch.save_file({"w": values[fits]}, self.path)
+            out = self.path.with_suffix(".out")
+            run(tool, "convert", self.path, out, "--dtype", name)
+            found = safetensors.torch.load_file(out)["w"]
+            self.assertEqual(found.dtype, dtype)
+            self.assertGreater(len(found), 10_000)
+            is_nan = torch.isnan(expected)
+            self.assertTrue(torch.equal(torch.isnan(found), is_nan))
+            self.assertTrue(torch.equal(found[~is_nan].view(torch.int16), expected[~is_nan].view(torch.int16)))
+
 
 if __name__ == "__main__":
     sys.path.append(sys.argv.pop(1))
@@ -56,4 +75,5 @@ if __name__ == "__main__":
     import torch
 
     leaves = sys.argv.pop(1)
+    tool = sys.argv.pop(1) if len(sys.argv) > 1 else None
     unittest.main()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Trains the GPT-2 sample on the CPU and on the emulated GPU, on one rank and on two, and compares all losses.
+"""Trains a sample, gpt2, resnet or rnnlm, on the CPU and on the emulated GPU, on one rank and on two, and compares all
+losses.
 
-usage: gpt2_losses.py PRELOAD SAMPLE [MPIRUN...]
+usage: sample_losses.py PRELOAD SAMPLE [MPIRUN...]
 
 PRELOAD: the emulation, for LD_PRELOAD. SAMPLE: the executable.
 """
@@ -16,16 +17,22 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "samples"))
 from sample_runs import command_of, history
 
-DEFAULTS = {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-3,
-            "warmup": 5, "log_every": 1, "validate_every": 10, "sample_every": 15, "checkpoint_every": 0}
-# Relative: a few units of f32, and an eighth of bf16's: a loss is a mean, in f32. With a higher learning rate Adam would
-# turn the rounding errors of small gradients into more.
-TOLERANCES = {"f32": 5e-7, "bf16": 2**-11}
+DTYPES = ("f32", "bf16")
+# With a higher learning rate Adam would turn the rounding errors of small gradients into more.
+DEFAULTS = {
+    "gpt2": {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-3,
+             "warmup": 5, "log_every": 1, "validate_every": 10, "sample_every": 15, "checkpoint_every": 0},
+    "resnet": {"features": 2, "batch": 4, "steps": 2, "learning_rate": 1e-3, "evaluate_every": 0, "checkpoint_every": 0},
+    "rnnlm": {"batch": 4, "length": 6, "width": 8, "steps": 4, "checkpoint_every": 1},
+}
+# Relative: a few units of f32, and an eighth of bf16's: a loss is a mean, in f32. A ResNet rounds to bf16 in 20 layers,
+# one after the other.
+TOLERANCES = {"gpt2": (5e-7, 2**-11), "resnet": (5e-7, 2**-7), "rnnlm": (5e-7, 2**-11)}
 
 
 def losses(sample, logdir, launcher=(), preload=None, **options):
     """Those of training, then of validation. None for a dtype that the device does not compute in."""
-    command = command_of(sample, {**DEFAULTS, "logdir": logdir}, options)
+    command = command_of(sample, {**DEFAULTS[pathlib.Path(sample).name], "logdir": logdir}, options)
     if preload:
         command = ["env", f"LD_PRELOAD={preload}", *command]  # not of mpirun, which has no GPU to use
     result = subprocess.run([*launcher, *command], capture_output=True, text=True, errors="replace", check=False)
@@ -55,18 +62,21 @@ def main(preload, sample, *mpirun):
         (folder / "text").write_text(" ".join(generator.choice(words) for _ in range(400)), encoding="ascii")
 
         def train(name, **options):
-            return losses(sample, folder / name, data=folder / "text", **options)
+            data = {} if pathlib.Path(sample).name == "resnet" else {"data": folder / "text"}
+            return losses(sample, folder / name, **data, **options)
 
-        whole = train("cpu", device="cpu")
-        for dtype, tolerance in TOLERANCES.items():
-            expected = whole if dtype == "f32" else train(f"cpu_{dtype}", device="cpu", dtype=dtype)
-            if expected is None:
+        expected = {}
+        tolerances = dict(zip(DTYPES, TOLERANCES[pathlib.Path(sample).name]))
+        for dtype, tolerance in tolerances.items():
+            expected[dtype] = train(f"cpu_{dtype}", device="cpu", dtype=dtype)
+            if expected[dtype] is None:
                 print(f"this CPU does not compute in {dtype}: compared with f32")
-                expected = whole
-            compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected, tolerance)
-        for partition in ("data", "zero") if mpirun else ():
-            found = train(partition, device="cuda", partition=partition, preload=preload, launcher=(*mpirun, "-n", "2"))
-            compare(f"2 ranks, {partition}", found, whole, TOLERANCES["f32"])
+                expected[dtype] = expected["f32"]
+            compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected[dtype], tolerance)
+        for partition, dtype in (("data", "f32"), ("zero", "f32"), ("data", "bf16")) if mpirun else ():
+            found = train(f"{partition}_{dtype}", device="cuda", partition=partition, dtype=dtype, preload=preload,
+                          launcher=(*mpirun, "-n", "2"))
+            compare(f"2 ranks, {partition}, {dtype}", found, expected[dtype], tolerances[dtype])
     return failed
 
 

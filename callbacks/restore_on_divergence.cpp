@@ -1,0 +1,125 @@
+#include <giro/callbacks/restore_on_divergence.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/restore.h>
+#include <giro/runtime/archive.h>
+#include <giro/runtime/checkpoint_store.h>
+
+#include "callbacks/internal/run_saves.h"
+#include "loop/log/internal/record_text.h"
+#include "runtime/internal/stored_checkpoints.h"
+
+namespace giro {
+namespace {
+
+constexpr double kDecay = 0.9;  // the weight of a value relative to the one after it
+
+}  // namespace
+
+RestoreOnDivergence::RestoreOnDivergence(std::string dir, RestoreOnDivergenceOptions options)
+    : dir_(std::move(dir)),
+      options_(std::move(options)),
+      memory_(std::make_shared<Memory>(Memory{.monitor = Monitor(options_.monitor, "min")})) {
+  if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "restore_on_divergence: the directory's name is empty");
+  const auto check = [&](bool good, const char* what, double found, const char* expected) {
+    if (good) return;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("restore_on_divergence '{}': {} is {}, expected {}", dir_, what, found, expected));
+  };
+  check(options_.spike == 0 || (options_.spike > 1 && std::isfinite(options_.spike)), "spike", options_.spike,
+        "0 or a number above 1");
+  check(options_.factor > 0 && options_.factor < 1, "factor", options_.factor, "a number in (0, 1)");
+  check(options_.max_restores >= 1, "max_restores", static_cast<double>(options_.max_restores), "at least 1");
+}
+
+void RestoreOnDivergence::persist(Archive& archive) {
+  Memory& memory = *memory_;
+  std::uint64_t first_record = memory.first_record;
+  archive("restores", memory.restores)("mean", memory.mean)("tried", memory.tried)("first_record", first_record);
+  memory.first_record = first_record;
+}
+
+Logs RestoreOnDivergence::logged(const History& history) const {
+  // A run that goes on after its stop has a new history.
+  return history.latest(memory_->first_record <= history.size() + 1 ? memory_->first_record : 0);
+}
+
+bool RestoreOnDivergence::has_diverged(const Logs& logs, const Partitioner* ranks) {
+  Memory& memory = *memory_;
+  std::optional<double> value;
+  try {
+    value = memory.monitor.value(logs);
+  } catch (const Error& error) {
+    // After a restore the entry is still to come.
+    if (error.code() != ErrorCode::not_found || memory.restores == 0) throw;
+  }
+  const bool is_high = value && options_.spike > 0 && memory.mean && *value > options_.spike * *memory.mean;
+  double diverged = value && (!std::isfinite(*value) || is_high) ? 1 : 0;
+  memory.value = value.value_or(0);
+  if (ranks != nullptr) ranks->agree({&diverged, 1});
+  if (diverged == 0 && value) {
+    memory.mean = memory.mean ? kDecay * *memory.mean + (1 - kDecay) * *value : *value;
+    memory.tried.reset();
+  }
+  return diverged != 0;
+}
+
+void RestoreOnDivergence::report_stop(const Elapsed& elapsed) {
+  memory_->report = fmt::format("{} is {} at step {}, after {} restores", options_.monitor,
+                                detail::without_nan_sign(memory_->value), elapsed.steps, memory_->restores);
+}
+
+// A save in progress may become the newest checkpoint, and which one is restored must not depend on its speed.
+void RestoreOnDivergence::wait_for_saves(detail::RunSaves* saves) const {
+  if (saves != nullptr) saves->wait(dir_);
+}
+
+Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks) {
+  Memory& memory = *memory_;
+  const Tensor leaf = state.at("learning_rate_scale");
+  // The checkpoint has the scale of its own time, without the restores since.
+  const float scale = to_host<float>(leaf, state.stream()).front() * static_cast<float>(options_.factor);
+  std::string why;
+  std::vector<std::string> paths;
+  if (ranks == nullptr || ranks->rank() == 0) paths = candidates(elapsed);
+  const std::optional<Restored> restored = detail::restore_first(state, ranks, paths, *options_.files, why);
+  const auto diverged = [&] {
+    return fmt::format("{} is {} at step {}", options_.monitor, detail::without_nan_sign(memory.value), elapsed.steps);
+  };
+  if (!restored) {
+    throw Error(ErrorCode::not_found,
+                fmt::format("restore_on_divergence: {}, and '{}' has no intact checkpoint of a finite state to "
+                            "restore{}{}",
+                            diverged(), dir_, why.empty() ? "" : ": ", why));
+  }
+  from_host(leaf, std::vector{scale}, state.stream());
+  memory.tried = restored->steps;
+  ++memory.restores;
+  memory.report = fmt::format("{}: restored '{}', learning_rate_scale is {}, restore {} of {}", diverged(),
+                              restored->path, scale, memory.restores, options_.max_restores);
+  return logs().add_stateful_metric("restores", memory.restores).add_stateful_metric("learning_rate_scale", scale);
+}
+
+// The paths of the checkpoints of this run's past, best first.
+std::vector<std::string> RestoreOnDivergence::candidates(const Elapsed& elapsed) const {
+  std::vector<StoredCheckpoint> stored = CheckpointStore(dir_, {.files = options_.files}).all();
+  std::erase_if(stored, [&](const StoredCheckpoint& one) {
+    return !one.record.not_finite.empty() || one.record.steps > elapsed.steps + 1;
+  });
+  // Newest first; what did not help a moment ago comes last.
+  std::ranges::reverse(stored);
+  const std::optional<std::int64_t> tried = memory_->tried;
+  std::ranges::stable_partition(stored,
+                                [&](const StoredCheckpoint& one) { return !tried || one.record.steps < *tried; });
+  std::vector<std::string> paths;
+  for (const StoredCheckpoint& one : stored) paths.push_back(one.path);
+  return paths;
+}
+
+}  // namespace giro

@@ -1,0 +1,131 @@
+#include "kernels/cpu/normals.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "kernels/cpu/for_each.h"
+#include "kernels/cpu/subnormals.h"
+#include "kernels/pointwise/instruction_sets.h"
+
+namespace giro::cpu {
+namespace {
+
+constexpr std::int64_t kChunk = 512;
+// More than the logarithm, the cosine and what is computed from them are off by, relative to the largest result that
+// the radius allows. A result that is further from where the rounding to f32 changes is what the C library's would
+// give.
+constexpr double kError = 0x1p-46;
+
+// ln x for a normal x.
+GIRO_LOOP_INLINE double log_of(double x) {
+  constexpr std::uint64_t kOne = 0x3ff0000000000000u, kRootHalf = 0x3fe6a09e667f3bcdu;
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const std::uint64_t n = (bits + (kOne - kRootHalf)) >> 52;  // 1023 more than the exponent
+  const double m = std::bit_cast<double>(bits - (n << 52) + kOne);
+  const double exponent = std::bit_cast<double>(n | 0x4330000000000000u) - (0x1p52 + 1023);
+  const double s = (m - 1) / (m + 1), z = s * s;  // ln m = 2 atanh s
+  double p = 1.0 / 21;
+  p = p * z + 1.0 / 19;
+  p = p * z + 1.0 / 17;
+  p = p * z + 1.0 / 15;
+  p = p * z + 1.0 / 13;
+  p = p * z + 1.0 / 11;
+  p = p * z + 1.0 / 9;
+  p = p * z + 1.0 / 7;
+  p = p * z + 1.0 / 5;
+  p = p * z + 1.0 / 3;
+  return 2 * (p * z * s + s) + exponent * std::numbers::ln2;
+}
+
+// The cosine of `turn` / 2^32 turns: quarters, and the rest as Taylor's series.
+GIRO_LOOP_INLINE double cosine_of_turn(std::uint32_t turn) {
+  const std::uint32_t quarters = (turn + 0x20000000u) >> 30;
+  const double t = static_cast<double>(static_cast<std::int32_t>(turn - (quarters << 30))) *
+                   (std::numbers::pi / 2 * 0x1p-30),
+               z = t * t;
+  double sine = -1.0 / 1307674368000;
+  sine = sine * z + 1.0 / 6227020800;
+  sine = sine * z - 1.0 / 39916800;
+  sine = sine * z + 1.0 / 362880;
+  sine = sine * z - 1.0 / 5040;
+  sine = sine * z + 1.0 / 120;
+  sine = sine * z - 1.0 / 6;
+  sine = sine * z * t + t;
+  double cosine = 1.0 / 20922789888000;
+  cosine = cosine * z - 1.0 / 87178291200;
+  cosine = cosine * z + 1.0 / 479001600;
+  cosine = cosine * z - 1.0 / 3628800;
+  cosine = cosine * z + 1.0 / 40320;
+  cosine = cosine * z - 1.0 / 720;
+  cosine = cosine * z + 1.0 / 24;
+  cosine = cosine * z - 0.5;
+  cosine = cosine * z + 1;
+  const double size = (quarters & 1) != 0 ? sine : cosine;
+  return ((quarters + 1) & 2) != 0 ? -size : size;
+}
+
+// A chunk's values, and which of them are not certain.
+struct Chunk {
+  Rng rng;
+  double scale, limit;
+  std::uint64_t first;
+  std::int64_t count;
+  float* values;
+  std::uint8_t* uncertain;
+
+  GIRO_LOOP_INLINE static void run(const Chunk* chunk) {
+    // Copies: a store to the values may alias the chunk.
+    const Rng rng = chunk->rng;
+    const double scale = chunk->scale, limit = chunk->limit;
+    const std::uint64_t first = chunk->first;
+    const std::int64_t count = chunk->count;
+    float* const values = chunk->values;
+    std::uint8_t* const uncertain = chunk->uncertain;
+    std::uint32_t a[kChunk], b[kChunk];
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) {
+      const PhiloxBlock block = rng.block(first + static_cast<std::uint64_t>(i));
+      a[i] = block.word[0];
+      b[i] = block.word[1];
+    }
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double u = (static_cast<double>(static_cast<std::int32_t>(a[i] ^ 0x80000000u)) + (0x1p31 + 1)) * 0x1p-32;
+      const double radius = __builtin_sqrt(-2 * log_of(u)), normal = radius * cosine_of_turn(b[i]);
+      const double error = radius * kError, value = scale * normal, of_value = std::abs(scale) * error;
+      const float least = static_cast<float>(value - of_value), most = static_cast<float>(value + of_value);
+      values[i] = most;
+      // A subnormal is flushed here, and a zero has lost its sign.
+      const bool is_normal = std::abs(most) > std::numeric_limits<float>::min();
+      uncertain[i] = !(is_normal && least == most && error > 0 && std::abs(normal) + error <= limit);
+    }
+  }
+};
+
+}  // namespace
+
+double standard_normal(std::uint32_t a, std::uint32_t b) {
+  const double u = (a + 1.0) / 4294967296.0;  // in (0, 1]
+  const double v = b / 4294967296.0;
+  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
+}
+
+void draw_normals(std::span<float> values, const Rng& rng, double scale, double limit,
+                  const std::function<double(std::uint64_t)>& exact) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const auto run = pointwise::Compiled<Chunk>::all.get();
+  for_each_block(count, kChunk, 16 * count, [&](std::int64_t begin, std::int64_t end) {
+    std::uint8_t uncertain[kChunk];
+    const Chunk chunk{rng, scale, limit, static_cast<std::uint64_t>(begin), end - begin, &values[begin], uncertain};
+    run(&chunk);
+    const FlushSubnormals keep(false);
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      if (uncertain[i] != 0) values[begin + i] = static_cast<float>(exact(static_cast<std::uint64_t>(begin + i)));
+    }
+  });
+}
+
+}  // namespace giro::cpu

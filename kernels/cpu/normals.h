@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include <giro/runtime/rng.h>
+
+namespace giro::cpu {
+
+// A standard normal from two words of bits (Box and Muller, 1958).
+double standard_normal(std::uint32_t a, std::uint32_t b);
+
+// Sets value i to the f32 nearest to scale * standard_normal of the first two words of block i, to the bit, in a tenth
+// of the time. Where that normal's size is above `limit`, or so near to it that the rounding decides, it is exact(i).
+void draw_normals(std::span<float> values, const Rng& rng, double scale, double limit,
+                  const std::function<double(std::uint64_t)>& exact);
+
+}  // namespace giro::cpu

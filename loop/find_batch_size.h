@@ -1,0 +1,66 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include <giro/kernels/nn/partitioner.h>
+#include <giro/loop/data/batch.h>
+#include <giro/loop/data/dataset.h>
+#include <giro/loop/step/step.h>
+#include <giro/runtime/device.h>
+
+namespace giro {
+
+struct FindBatchSizeOptions {
+  std::int64_t min = 1, max = 65'536;  // samples of a whole batch, over all ranks
+  bool power_of_two = true;            // else any size
+  // Bytes for the step on its device (StepMemory::bytes). 0: nine tenths of what is free there now; the rest is for the
+  // launches of many steps and for other steps.
+  std::size_t budget = 0;
+};
+
+namespace detail {
+
+// `bytes_of(n)` is what a batch of n samples needs. On several ranks n is a multiple of their number, and all decide
+// alike.
+std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& bytes_of, Device device,
+                             const Partitioner* ranks, const FindBatchSizeOptions& options);
+
+}  // namespace detail
+
+// The largest batch size within the options whose step fits the memory. `batch_of(n)` returns a batch of n samples, or
+// this rank's part of one:
+//
+//   const std::int64_t size = giro::find_batch_size(train_step, state, [&](std::int64_t n) {
+//     return *rows.batch(n).partition(partitioner).begin();
+//   });
+//
+// The step is recorded for each size that is tried, and not run: twice the size as long as it fits, then bisection. A
+// size at which the recording runs out of memory does not fit. More samples are taken to need more memory. What earlier
+// recordings of steps of this state hold counts as needed, so find the size before the first step. On R ranks, which
+// all call it, the sizes are R times a power of two, or multiples of R.
+//
+// Errors: invalid_argument for min < 1, or if no size lies in [min, max]; out_of_memory if the smallest does not fit,
+// with the bytes it needs and those there are; unsupported if the free memory is not known and no budget is given;
+// those of batch_of and of Step::memory.
+template <class S, class Statics>
+std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const std::function<Batch(std::int64_t)>& batch_of,
+                             const FindBatchSizeOptions& options = {}) {
+  const std::shared_ptr<const Partitioner> ranks = partitioner_of(state);
+  return detail::find_batch_size([&](std::int64_t n) { return step.memory(state, batch_of(n)).bytes(); },
+                                 state.device(), ranks.get(), options);
+}
+
+// The same for batches of a dataset that has not been divided into batches, up to its number of rows.
+template <class S, class Statics>
+std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const Dataset& rows,
+                             FindBatchSizeOptions options = {}) {
+  options.max = std::min(options.max, rows.num_rows());
+  const auto batch_of = [&](std::int64_t n) { return *rows.batch(n).partition(partitioner_of(state)).begin(); };
+  return find_batch_size(step, state, std::function<Batch(std::int64_t)>(batch_of), options);
+}
+
+}  // namespace giro

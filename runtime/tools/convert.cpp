@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/leaf_files.h>
+
+#include "runtime/internal/path_pattern.h"
+#include "runtime/tools/commands.h"
+#include "runtime/tools/contents.h"
+#include "runtime/tools/elements.h"
+
+namespace giro::tools {
+
+int convert(const std::string& path, const std::string& out, DType dtype, const std::vector<std::string>& only) {
+  Contents contents = load_contents(path);
+  std::vector<Leaf> chosen;
+  std::vector<bool> is_used(only.size());
+  for (const Leaf& leaf : contents.tensors) {
+    bool matches = only.empty();
+    for (std::size_t i = 0; i < only.size(); ++i) {
+      if (!PathPattern(only[i]).match(leaf.path)) continue;
+      matches = is_used[i] = true;
+    }
+    if (matches) chosen.push_back(leaf);
+  }
+  if (const auto unused = std::find(is_used.begin(), is_used.end(), false); unused != is_used.end()) {
+    throw Error(ErrorCode::not_found,
+                fmt::format("'{}': '{}' matches no tensor", contents.path, only[unused - is_used.begin()]));
+  }
+  save(out, chosen, {.dtype = dtype, .metadata = contents.metadata});
+  const auto converted = std::count_if(chosen.begin(), chosen.end(), [&](const Leaf& leaf) {
+    return is_floating(leaf.value.dtype()) && leaf.value.dtype() != dtype;
+  });
+  fmt::print("{}: {} tensors of {}, {} of them converted to {}\n", out, chosen.size(), contents.path, converted,
+             name_of(dtype));
+  return kGood;
+}
+
+}  // namespace giro::tools

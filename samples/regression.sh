@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds giro, and learns to predict a column of a CSV file: of made-up prices of houses, unless
+# --data names others. Takes the sample's own options (--help).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+"$root/cmake/install_dependencies.sh"
+"$root/cmake/build.sh" build regression --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
+exec "$root/build/samples/regression" "$@"

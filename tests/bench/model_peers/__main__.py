@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""A sample of giro beside the same training in torch, torch.compile and jax, of f32 on the CPU.
+
+usage: model_peers MODEL [--samples FOLDER] [--threads N] [--rounds N] [--steps N] [--peers torch compile jax]
+                   [--wanted RATIO] [NAME=VALUE ...]
+
+MODEL: gpt2 (tokens per second), rnnlm (tokens) or resnet (images). NAME=VALUE changes a size, those of SIZES in the
+model's file. Each takes its steps in turn, round after round, on as many cores as threads. The first steps of each, in
+which it compiles, are not counted. It prints the most per second of each, the loss of its last step, and how many times
+as fast as the best peer giro was. The exit code is 1 if that is less than wanted.
+"""
+
+import argparse
+import importlib
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+
+class Giro:
+    def __init__(self, model, sizes, options, folder):
+        self.command = [os.path.join(os.path.abspath(options.samples), options.model), "--device=cpu",
+                        f"--steps={options.steps}", *model.giro(sizes, options.steps, folder)]
+        self.folder = folder
+
+    def measure(self):
+        output = subprocess.run(self.command, cwd=self.folder, check=True, stdout=subprocess.PIPE).stdout.decode()
+        result = json.loads(output[output.index("result: ") + len("result: "):])
+        rate, = (value for name, value in result.items() if name in ("tokens_per_second", "images_per_second"))
+        return rate, result["train_loss_last"]
+
+
+class Peer:
+    def __init__(self, step, items, steps):
+        self.step, self.items, self.steps = step, items, steps
+        for number in range(2):
+            step(number).item()
+
+    def measure(self):
+        begin = time.perf_counter()
+        for number in range(self.steps):
+            loss = self.step(number)
+        loss = loss.item()
+        return self.steps * self.items / (time.perf_counter() - begin), loss
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=["gpt2", "rnnlm", "resnet"])
+    parser.add_argument("sizes", nargs="*", metavar="NAME=VALUE", default=[])
+    parser.add_argument("--samples", default="build/samples")
+    for name, value in {"threads": 1, "rounds": 3, "steps": 10}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--peers", nargs="*", default=["torch", "compile", "jax"])
+    parser.add_argument("--wanted", type=float, default=1.2)
+    options = parser.parse_intermixed_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads:])
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    model = importlib.import_module(options.model)
+    changes = {name: int(value) for name, value in (size.split("=") for size in options.sizes)}
+    if unknown := changes.keys() - model.SIZES.keys():
+        parser.error(f"{options.model} has no size {', '.join(unknown)}, expected one of {', '.join(model.SIZES)}")
+    sizes = argparse.Namespace(**{**model.SIZES, **changes})
+
+    def peer(name):
+        if name == "jax":
+            return Peer(model.jax_step(sizes), model.items(sizes), options.steps)
+        import torch
+        torch.set_num_threads(options.threads)
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        compiled = torch.compile if name == "compile" else lambda module: module
+        return Peer(model.torch_step(sizes, compiled), model.items(sizes), options.steps)
+
+    with tempfile.TemporaryDirectory() as folder:
+        all_of_them = [Giro(model, sizes, options, folder)] + [peer(name) for name in options.peers]
+        rounds = [[each.measure() for each in all_of_them] for _ in range(options.rounds)]
+    rates, losses = ([max(column) for column in zip(*([each[k] for each in one] for one in rounds))] for k in (0, 1))
+    best = max(rates[1:], default=math.nan)
+    print("| | giro | " + " | ".join(options.peers) + " | giro / best peer (wanted) |")
+    print("|---" * (len(options.peers) + 3) + "|")
+    print(f"| {model.ITEMS} per second | " + " | ".join(f"{rate:.4g}" for rate in rates) +
+          f" | {rates[0] / best:.2f} ({options.wanted}) |")
+    print("| last loss | " + " | ".join(f"{loss:.3f}" for loss in losses) + " | |", flush=True)
+    sys.exit(rates[0] < options.wanted * best)
+
+
+if __name__ == "__main__":
+    main()

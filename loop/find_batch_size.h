@@ -18,7 +18,8 @@ struct FindBatchSizeOptions {
   std::int64_t min = 1, max = 65'536;  // samples of a whole batch, over all ranks
   bool power_of_two = true;            // else any size
   // Bytes for the step on its device (StepMemory::bytes). 0: nine tenths of what is free there now; the rest is for the
-  // launches of many steps and for other steps.
+  // launches of many steps and for other steps. Ranks that share a device each find all of its memory free: give each
+  // its part.
   std::size_t budget = 0;
 };
 

@@ -44,8 +44,8 @@ struct Rnnlm {
   }
 };
 
-// Texts that go on: row r of a batch begins with the byte that row r of the batch before ended with. Each row is a
-// share of the files, then the share of the next row, and so on.
+// Texts that go on: row r of a batch begins with the byte that row r of the batch before ended with. Of `batch` equal
+// shares of the files it reads share r, then share r + 1, and so on; the last one is followed by the first.
 class ContinuedText final : public giro::RowSource {
  public:
   ContinuedText(const std::vector<std::string>& paths, std::int64_t batch, std::int64_t length)
@@ -83,13 +83,22 @@ class ContinuedText final : public giro::RowSource {
 // What a run that goes on had written by then.
 giro::History read_history(const std::string& path, std::int64_t steps) {
   giro::History history;
+  if (steps == 0) return history;
   std::ifstream file(path);
   std::string line;
+  std::getline(file, line);  // the names of the columns
+  if (!file) {
+    throw giro::Error(
+        giro::ErrorCode::io, path + ": cannot be read, expected the losses of " + std::to_string(steps) + " steps");
+  }
   giro::Elapsed elapsed;
   double loss = 0;
-  while (std::getline(file, line)) {
+  for (int number = 2; std::getline(file, line); ++number) {
     long long done = 0, samples = 0;
-    if (std::sscanf(line.c_str(), "%lld,%lld,%lf,%lf", &done, &samples, &elapsed.date, &loss) != 4) continue;
+    if (std::sscanf(line.c_str(), "%lld,%lld,%lf,%lf", &done, &samples, &elapsed.date, &loss) != 4) {
+      throw giro::Error(giro::ErrorCode::invalid_argument,
+          path + ": line " + std::to_string(number) + " is \"" + line + "\", expected steps,samples,time,loss");
+    }
     elapsed.steps = done;
     elapsed.samples = samples;
     if (done <= steps) history.commit(elapsed, giro::logs().add_metric("loss", loss));

@@ -9,6 +9,7 @@
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/is_correct.h"
+#include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/math.h"
@@ -38,6 +39,7 @@ struct CrossEntropy {
   const T* logits;
   const Label* labels;
   std::int64_t rows, classes;
+  functors::Fault fault;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
     float at_label[kRows] = {};  // minus the row's largest logit
@@ -59,6 +61,7 @@ struct CrossEntropy {
   float finish(std::int64_t r, float at_label) const {
     float* const e = work + r * classes;
     if (!is_known(r)) {
+      fault(r, static_cast<std::int64_t>(labels[r]));
       std::fill_n(e, classes, std::numeric_limits<float>::quiet_NaN());
       return std::numeric_limits<float>::quiet_NaN();
     }
@@ -77,7 +80,7 @@ struct CrossEntropy {
 // Calls f with a CrossEntropy. Without a gradient in f32, `scratch` takes the exponentials.
 template <class F>
 void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, float factor,
-                        const Stream& stream, F&& f) {
+                        const Fault& fault, const Stream& stream, F&& f) {
   const bool is_direct = dlogits && dlogits.dtype() == DType::f32;
   const Buffer scratch =
       is_direct ? Buffer() : stream.allocate(static_cast<std::size_t>(logits.count()) * sizeof(float));
@@ -86,7 +89,7 @@ void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logi
     functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
       f(CrossEntropy<T, Label>{losses, work, dlogits && !is_direct ? dlogits.data<T>() : nullptr,
                                static_cast<bool>(dlogits), factor, logits.data<T>(), labels.data<Label>(),
-                               logits.shape()[0], logits.shape()[1]});
+                               logits.shape()[0], logits.shape()[1], functors::Fault(fault)});
     });
   });
 }
@@ -106,15 +109,16 @@ float sum_of(const float* losses, std::int64_t rows) {
 }  // namespace
 
 void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
-  with_cross_entropy(op.losses.data<float>(), op.dlogits, op.logits, op.labels, 1.0f, stream, [&](const auto& rows) {
-    submit(stream, [rows] { for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp, rows); });
-  });
+  with_cross_entropy(
+      op.losses.data<float>(), op.dlogits, op.logits, op.labels, 1.0f, op.fault, stream, [&](const auto& rows) {
+        submit(stream, [rows] { for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp, rows); });
+      });
 }
 
 void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const Buffer losses = stream.allocate(static_cast<std::size_t>(op.logits.shape()[0]) * sizeof(float));
   with_cross_entropy(static_cast<float*>(losses.data()), op.dlogits, op.logits, op.labels,
-                     static_cast<float>(op.factor), stream, [&](const auto& rows) {
+                     static_cast<float>(op.factor), op.fault, stream, [&](const auto& rows) {
                        submit(stream, [rows, loss = op.loss.data<float>(),
                                        accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr] {
                          std::int64_t correct[ops::MeanCrossEntropy::kMostRows / kRows] = {};  // per block

@@ -6,9 +6,11 @@
 
 #include "kernels/cuda/cross_entropy_rows.h"
 #include "kernels/cuda/expression.h"
+#include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/is_correct.cuh"
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/correct_rows.h"
 #include "kernels/internal/ops.h"
@@ -26,7 +28,7 @@ constexpr int kThreads = 128;
 // dlogits may be the logits, so neither is __restrict__: each lane reads an element before it writes it.
 template <class T>
 __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t row, std::int64_t columns,
-                          std::int64_t label, float factor, int lane) {
+                          std::int64_t label, float factor, const functors::Fault& fault, int lane) {
   const auto x = [&](std::int64_t c) { return static_cast<float>(logits[row * columns + c]); };
   float largest = -INFINITY;
   for (std::int64_t c = lane; c < columns; c += kWarp) largest = fmaxf(largest, x(c));
@@ -39,6 +41,7 @@ __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t r
   for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
 
   const bool known = label >= 0 && label < columns;
+  if (!known && lane == 0) fault(row, label);
   const float loss = known ? logf(sum) + (largest - x(label)) : NAN;
   if (dlogits.data == nullptr) return loss;
   __syncwarp();  // all lanes have read the label's logit
@@ -52,12 +55,12 @@ __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t r
 // One warp per row.
 template <class T, class Label>
 __global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, const T* logits, const Label* labels,
-                                             std::int64_t rows, std::int64_t columns) {
+                                             std::int64_t rows, std::int64_t columns, functors::Fault fault) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
   if (row >= rows) return;  // the same for a whole warp
-  const float loss = row_loss(dlogits, logits, row, columns, static_cast<std::int64_t>(labels[row]), 1.0f, lane);
+  const float loss = row_loss(dlogits, logits, row, columns, static_cast<std::int64_t>(labels[row]), 1.0f, fault, lane);
   if (lane == 0) losses[row] = loss;
 }
 
@@ -108,13 +111,13 @@ __device__ void means_of_rows(float* loss, float* accuracy, const float* losses,
 template <int kSize, class T, class Label>
 __device__ void losses_of_rows(float* losses, const Output& dlogits, unsigned char* correct, const T* logits,
                                const Label* labels, std::int64_t begin, std::int64_t end, std::int64_t columns,
-                               float factor) {
+                               float factor, const functors::Fault& fault) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   for (std::int64_t row = begin + warp; row < end; row += kSize / kWarp) {
     const auto label = static_cast<std::int64_t>(labels[row]);
     const bool hit = correct != nullptr && is_correct(logits + row * columns, columns, label, lane);
     __syncwarp();  // before dlogits may overwrite the logits
-    const float loss = row_loss(dlogits, logits, row, columns, label, factor, lane);
+    const float loss = row_loss(dlogits, logits, row, columns, label, factor, fault, lane);
     if (lane != 0) continue;
     losses[row] = loss;
     if (correct != nullptr) correct[row] = hit;
@@ -128,11 +131,11 @@ constexpr std::int64_t kSmallRows = 128;
 template <class T, class Label>
 __global__ void small_mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, const T* logits,
                                                 const Label* labels, std::int64_t rows, std::int64_t columns,
-                                                float factor) {
+                                                float factor, functors::Fault fault) {
   __shared__ float losses[kSmallRows];
   __shared__ unsigned char correct[kSmallRows];
   losses_of_rows<kSmallThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, 0, rows,
-                                columns, factor);
+                                columns, factor, fault);
   __syncthreads();
   means_of_rows<kSmallThreads>(loss, accuracy, losses, correct, rows);
 }
@@ -143,13 +146,33 @@ constexpr int kMeanThreads = 256;
 template <class T, class Label>
 __global__ void mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, float* losses,
                                           unsigned char* correct, unsigned int* arrivals, const T* logits,
-                                          const Label* labels, std::int64_t rows, std::int64_t columns, float factor) {
+                                          const Label* labels, std::int64_t rows, std::int64_t columns, float factor,
+                                          functors::Fault fault) {
   constexpr int kRows = kMeanThreads / kWarp;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kRows;
   losses_of_rows<kMeanThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, begin,
-                               begin + kRows < rows ? begin + kRows : rows, columns, factor);
+                               begin + kRows < rows ? begin + kRows : rows, columns, factor, fault);
   if (!is_last_block(arrivals, gridDim.x)) return;
   means_of_rows<kMeanThreads>(loss, accuracy, losses, correct, rows);
+}
+
+template <class Label>
+struct ReportLabels {
+  const Label* labels;
+  std::int64_t classes;
+  functors::Fault fault;
+  GIRO_HOST_DEVICE void operator()(std::int64_t row) const {
+    const auto label = static_cast<std::int64_t>(labels[row]);
+    if (label < 0 || label >= classes) fault(row, label);
+  }
+};
+
+// For a generated kernel, which has no way to report them.
+void report_labels(const Fault& fault, const Tensor& labels, std::int64_t classes, const Stream& stream) {
+  if (fault.words == nullptr) return;
+  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+    ForEach{stream}(labels.count(), ReportLabels<Label>{labels.data<Label>(), classes, functors::Fault(fault)});
+  });
 }
 
 template <class F>
@@ -165,11 +188,13 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
   const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
   if (rows == 0) return;
   if (columns >= kClassesOfBlocks) {
+    report_labels(op.fault, op.labels, columns, stream);
     return cuda::run(cross_entropy_rows(op.losses, op.dlogits, op.logits, op.labels, 1), stream);
   }
   with_types(op.logits, op.labels, [&]<class T, class Label>(functors::Type<T>, functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        op.losses.data<float>(), Output(op.dlogits), op.logits.data<T>(), op.labels.data<Label>(), rows, columns);
+        op.losses.data<float>(), Output(op.dlogits), op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
+        functors::Fault(op.fault));
     check_launch("softmax_cross_entropy_kernel");
   });
 }
@@ -187,6 +212,7 @@ void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
     cuda::run(correct_rows(hits, op.logits, op.labels), stream);
     giro::mean(op.accuracy, hits, stream);
   }
+  report_labels(op.fault, op.labels, op.logits.shape()[1], stream);
   cuda::run(cross_entropy_rows(losses, op.dlogits, op.logits, op.labels, op.factor), stream);
   giro::mean(op.loss, losses, stream);
 }
@@ -201,7 +227,7 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
     if (rows <= kSmallRows) {
       small_mean_cross_entropy_kernel<<<1, kSmallThreads, 0, handle(stream)>>>(
           op.loss.data<float>(), Output(op.dlogits), share, op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
-          static_cast<float>(op.factor));
+          static_cast<float>(op.factor), functors::Fault(op.fault));
       check_launch("small_mean_cross_entropy_kernel");
       return;
     }
@@ -210,7 +236,7 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
     mean_cross_entropy_kernel<<<blocks_for(rows, kMeanThreads / kWarp), kMeanThreads, 0, handle(stream)>>>(
         op.loss.data<float>(), Output(op.dlogits), share, static_cast<float*>(losses.data()),
         static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), op.logits.data<T>(),
-        op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor));
+        op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor), functors::Fault(op.fault));
     check_launch("mean_cross_entropy_kernel");
   });
 }

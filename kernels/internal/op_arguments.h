@@ -283,6 +283,7 @@ struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
   Out losses{}, dlogits{};
   In logits{}, labels{};
+  Fault fault{};  // of labels
 
   double flops() const { return 4 * elements(logits); }
 };
@@ -295,6 +296,7 @@ struct MeanCrossEntropy {
   Out loss{}, dlogits{}, accuracy{};
   In logits{}, labels{};
   double factor = 1;
+  Fault fault{};
 
   double flops() const { return ((dlogits ? 5 : 4) + (accuracy ? 1 : 0)) * elements(logits); }
 };

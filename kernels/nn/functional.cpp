@@ -12,12 +12,13 @@
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/matmul.h>
-#include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/gradient_like.h"
+#include "kernels/internal/ops.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/faults.h"
 
 namespace giro::nn {
 namespace {
@@ -47,6 +48,22 @@ struct WeightedGradients {
     return terms;
   }
 };
+
+// logits (R, C), labels (R,). The forward pass computes the gradient of each row's loss; the backward pass only scales
+// the rows.
+Var losses_of_rows(const Var& logits, const Var& labels, const Fault& fault) {
+  Var dlogits;
+  if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
+  const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {
+    const Var terms = gradient_like("softmax_cross_entropy", in[0], in[0].grad_dtype(), {dy, in[0]});
+    giro::scale_rows(terms.value(), dlogits.value(), dy.value(), terms.stream());
+    return Gradients{terms, Var()};
+  };
+  Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels}, gradient);
+  queue(ops::SoftmaxCrossEntropy{losses.value(), dlogits.value(), logits.value(), labels.value(), fault},
+        losses.stream());
+  return losses;
+}
 
 // Layers compute on floats, not on the bytes of images.
 void has_floats(const char* op, const Var& x) {
@@ -257,21 +274,14 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
                 fmt::format("softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
                             to_string(logits.value()), to_string(labels.value())));
   }
-  if (of_logits.rank() != 2) {
-    const std::int64_t rows = of_labels.count(), classes = of_logits.begin()[of_labels.rank()];
-    return softmax_cross_entropy(logits.reshape({rows, classes}), labels.reshape({rows})).reshape(of_labels);
-  }
-  // The forward pass computes the gradient of each row's loss; the backward pass only scales the rows.
-  Var dlogits;
-  if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
-  const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {
-    const Var terms = gradient_like("softmax_cross_entropy", in[0], in[0].grad_dtype(), {dy, in[0]});
-    giro::scale_rows(terms.value(), dlogits.value(), dy.value(), terms.stream());
-    return Gradients{terms, Var()};
-  };
-  Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels}, gradient);
-  giro::softmax_cross_entropy(losses.value(), dlogits.value(), logits.value(), labels.value(), losses.stream());
-  return losses;
+  checks::on_device("softmax_cross_entropy", {{"logits", logits.value()}, {"labels", labels.value()}}, logits.stream());
+  checks::is_storage("softmax_cross_entropy", {"logits", logits.value()});
+  checks::is_integer("softmax_cross_entropy", {"labels", labels.value()});
+  const std::int64_t rows = of_labels.count(), classes = of_logits.begin()[of_labels.rank()];
+  const Fault fault =
+      giro::detail::Faults::of(logits.stream(), "softmax_cross_entropy: label", labels.value(), classes);
+  if (of_logits.rank() == 2) return losses_of_rows(logits, labels, fault);
+  return losses_of_rows(logits.reshape({rows, classes}), labels.reshape({rows}), fault).reshape(of_labels);
 }
 
 Var accuracy(const Operand& given, const Var& labels) {

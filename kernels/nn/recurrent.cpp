@@ -22,9 +22,9 @@ struct Lstm {
   std::int64_t features;
   RecurrentOptions options;
 
-  Carry operator()(const Scope&, const Carry& carry, const std::vector<Var>& of_x, const Var& recurrent) const {
-    const std::vector<Var> of_h = split(recurrent, kGates, -1);
-    const auto gate = [&](std::size_t k) { return of_x[k] + of_h[k]; };
+  Carry operator()(const Scope&, const Carry& carry, const Var& of_x, const Var& of_h) const {
+    const std::vector<Var> x = split(of_x, kGates, -1), h = split(of_h, kGates, -1);
+    const auto gate = [&](std::size_t k) { return x[k] + h[k]; };
     const Var c = sigmoid(gate(1)) * carry[1] + sigmoid(gate(0)) * tanh(gate(2));
     return {sigmoid(gate(3)) * tanh(c), c};
   }
@@ -38,11 +38,10 @@ struct Gru {
   std::int64_t features;
   RecurrentOptions options;
 
-  Carry operator()(const Scope& s, const Carry& carry, const std::vector<Var>& of_x, const Var& recurrent) const {
-    const std::vector<Var> of_h = split(recurrent, kGates, -1);
-    const Var n_h =
-        options.use_bias ? of_h[2] + s.same().param("recurrent_bias", {features}, options.bias_init) : of_h[2];
-    const Var n = tanh(of_x[2] + sigmoid(of_x[0] + of_h[0]) * n_h), keep = sigmoid(of_x[1] + of_h[1]);
+  Carry operator()(const Scope& s, const Carry& carry, const Var& of_x, const Var& of_h) const {
+    const std::vector<Var> x = split(of_x, kGates, -1), h = split(of_h, kGates, -1);
+    const Var n_h = options.use_bias ? h[2] + s.same().param("recurrent_bias", {features}, options.bias_init) : h[2];
+    const Var n = tanh(x[2] + sigmoid(x[0] + h[0]) * n_h), keep = sigmoid(x[1] + h[1]);
     return {(1 - keep) * n + keep * carry[0]};
   }
 };
@@ -68,8 +67,7 @@ Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
                             to_string(x.shape()), carry.size(), Cell::kCarried));
   }
   const Scope part = s.same();
-  return cell(part, carry, split(product_with_inputs(part, cell, x), Cell::kGates, -1),
-              dense(carry[0], recurrent_kernel(part, cell), Var()));
+  return cell(part, carry, product_with_inputs(part, cell, x), dense(carry[0], recurrent_kernel(part, cell), Var()));
 }
 
 template <class Cell>
@@ -84,26 +82,19 @@ struct OverTime {
                               to_string(x.shape())));
     }
     const std::int64_t rows = x.shape()[0], steps = x.shape()[1], width = Cell::kGates * cell.features;
-    Var z = product_with_inputs(s, cell, x.reshape({rows * steps, x.shape()[2]})).reshape({rows, steps, width});
+    // Step after step, so that what a step reads and writes is contiguous.
+    const Var by_step = transpose(x, {1, 0, 2}).reshape({steps * rows, x.shape()[2]});
+    Var z = product_with_inputs(s, cell, by_step).reshape({steps, rows, width});
     Var kernel = recurrent_kernel(s, cell);
-    // The hidden states before each step, as constants: z keeps them, so they must not keep z.
-    const auto before = std::make_shared<std::vector<Var>>(static_cast<std::size_t>(steps));
+    // The hidden states before each step, as a constant: z keeps it, so it must not keep z.
+    const auto before = std::make_shared<Var>();
     if (Cell::kAddsProducts) {
       z = with_gradient(z, {z, kernel}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {
         return Gradients{dz, in[1].requires_grad() ? gradient_of_kernel(*before, dz) : Var()};
       });
       kernel = stop_gradient(kernel);
     }
-    // Parts of each step, in one slice each.
-    const std::vector<Var> parts =
-        split(z.reshape({rows, steps * Cell::kGates, cell.features}), static_cast<int>(steps * Cell::kGates), 1);
-    const auto parts_of = [&](std::size_t t) {
-      std::vector<Var> of_step;
-      for (std::size_t k = 0; k < Cell::kGates; ++k) {
-        of_step.push_back(parts[t * Cell::kGates + k].reshape({rows, cell.features}));
-      }
-      return of_step;
-    };
+    const std::vector<Var> parts = split(z.reshape({steps * rows, width}), static_cast<int>(steps), 0);
     if (cell.options.carry && s.ranks() > 1) {
       throw Error(ErrorCode::unsupported,
                   fmt::format("{}: a carry on {} ranks, which each have other rows; a state holds the same on all of "
@@ -122,27 +113,38 @@ struct OverTime {
         carry.push_back(cast(broadcast_to(arange(1, s.stream(), DType::i32) * 0, shape), z.dtype()));
       }
     }
-    std::vector<Var> outputs(static_cast<std::size_t>(steps));
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const std::size_t t = cell.options.reverse ? outputs.size() - 1 - i : i;
-      (*before)[t] = stop_gradient(carry[0]);
-      carry = cell(s, carry, parts_of(t), dense(carry[0], kernel, Var()));
-      outputs[t] = carry[0];
+    // In the order of time, with the initial one at the end where the first step begins.
+    const std::int64_t is_reversed = cell.options.reverse ? 1 : 0;
+    std::vector<Var> hidden(static_cast<std::size_t>(steps) + 1);
+    hidden[is_reversed ? hidden.size() - 1 : 0] = stop_gradient(carry[0]);
+    for (std::int64_t i = 0; i < steps; ++i) {
+      const std::int64_t t = is_reversed ? steps - 1 - i : i;
+      Var of_x = parts[static_cast<std::size_t>(t)], h = carry[0];
+      if (Cell::kAddsProducts) {
+        of_x = with_gradient(of_x, {of_x, h}, [kernel](const Var&, const Var& dz, const std::vector<Var>& in) {
+          return Gradients{dz, in[1].requires_grad() ? matmul(dz, kernel, {.transpose_b = true}) : Var()};
+        });
+        h = stop_gradient(h);
+      }
+      carry = cell(s, carry, of_x, dense(h, kernel, Var()));
+      hidden[static_cast<std::size_t>(t + 1 - is_reversed)] = carry[0];
     }
     if (s.mode() != Mode::eval) {
       for (std::size_t i = 0; i < kept.size(); ++i) kept[i].set(cast(carry[i], DType::f32));
     }
-    return stack(outputs, 1);
+    const Var all = stack(hidden, 0);
+    const auto states = [&](std::int64_t begin) { return slice(all, {.begin = begin, .end = begin + steps}); };
+    *before = stop_gradient(states(is_reversed));
+    return transpose(states(1 - is_reversed), {1, 0, 2});
   }
 
   // One product for all steps, rather than one for each.
-  static Var gradient_of_kernel(const std::vector<Var>& before, const Var& dz) {
+  static Var gradient_of_kernel(const Var& before, const Var& dz) {
     if (detail::GradientMode::is_on()) {
       throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", Cell::kName));
     }
     const std::int64_t rows = dz.shape()[0] * dz.shape()[1];
-    const Var h = stack(before, 1);
-    return matmul(h.reshape({rows, h.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
+    return matmul(before.reshape({rows, before.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
   }
 };
 

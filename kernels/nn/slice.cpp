@@ -86,7 +86,10 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
 // result by an expression over the space of one part, so that the ops that compute them can write there directly.
 Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
   if (parts.size() == 1) return parts.front();
-  if (parts.size() > kMostTogether) {
+  const Shape& first = parts.front().shape();
+  const bool are_equal = std::all_of(parts.begin(), parts.end(), [&](const Var& x) { return x.shape() == first; });
+  const bool are_contiguous = are_equal && around(first, axis)[0] == 1;
+  if (parts.size() > kMostTogether && !are_contiguous) {
     std::vector<Var> groups;
     std::size_t done = 0;
     for (std::size_t k = 0; k < kMostTogether; ++k) {
@@ -100,7 +103,6 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
     }
     return joined(groups, axis, size);
   }
-  const Shape& first = parts.front().shape();
   const Shape shape = with_size(first, axis, size);
   Var y =
       Var::computed(parts.front().dtype(), shape, parts, [axis](const Var&, const Var& dy, const std::vector<Var>& in) {
@@ -114,16 +116,23 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
         }
         return Gradients(std::move(terms));
       });
-  const bool are_equal = std::all_of(parts.begin(), parts.end(), [&](const Var& x) { return x.shape() == first; });
   const Layout whole = broadcast_layout(shape, shape);
-  Builder builder(are_equal ? first : shape);
   if (are_equal) {
-    Layout to = whole;
-    for (const Var& x : parts) {
-      builder.write(builder.read(x.value(), broadcast_layout(first, first)), y.value(), to);
-      to.offset += first.begin()[axis] * whole.strides[axis];
+    const Tensor flat = y.value().reshape({shape.count()});
+    for (std::size_t begin = 0; begin < parts.size(); begin += kMostTogether) {
+      const std::size_t end = std::min(begin + kMostTogether, parts.size());
+      const auto element = [&](std::size_t part) { return static_cast<std::int64_t>(part) * first.count(); };
+      const Tensor memory = flat.rows(element(begin), element(end));  // all of it, unless the parts are contiguous
+      Builder builder(first);
+      Layout to = whole;
+      for (std::size_t i = begin; i < end; ++i) {
+        builder.write(builder.read(parts[i].value(), broadcast_layout(first, first)), memory, to);
+        to.offset += first.begin()[axis] * whole.strides[axis];
+      }
+      queue("concatenate", std::move(builder).take(), y.stream());
     }
   } else {
+    Builder builder(shape);
     const std::uint16_t place = place_along(builder, axis);
     std::int64_t begin = size - parts.back().shape().begin()[axis];
     std::uint16_t value = read_from(builder, parts.back(), axis, begin, size);
@@ -132,8 +141,8 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
       value = chosen(builder, place, end, read_from(builder, parts[i], axis, begin, size), value);
     }
     builder.write(value, y.value(), whole);
+    queue("concatenate", std::move(builder).take(), y.stream());
   }
-  queue("concatenate", std::move(builder).take(), y.stream());
   return y;
 }
 
@@ -167,14 +176,18 @@ Var slice(const Operand& x, const Slice& of) {
     fail(fmt::format("end {} before begin {} in steps of {}", end, begin, step));
   const std::int64_t count = (end - begin + step - (step > 0 ? 1 : -1)) / step;
   if (begin == 0 && step == 1 && count == size) return x.var;
+  const Shape shape = with_size(from, axis, count);
+  const Part part{axis, step > 0 ? begin : begin + (count - 1) * step, std::abs(step)};
+  const Gradient gradient = [part, step](const Var&, const Var& dy, const std::vector<Var>&) {
+    return Gradients(step > 0 ? dy : flip(dy, {static_cast<int>(part.axis)}), part);
+  };
+  if (const auto [outer, own, inner] = around(from, axis); step == 1 && outer == 1) {
+    return x.var.view(x.var.value().reshape({own, inner}).rows(begin, end).reshape(shape), gradient);
+  }
   Layout layout = broadcast_layout(from, from);
   layout.offset = begin * layout.strides[axis];
   layout.strides[axis] *= step;
-  const Part part{axis, step > 0 ? begin : begin + (count - 1) * step, std::abs(step)};
-  return view("slice", x.var, with_size(from, axis, count), layout,
-              [part, step](const Var&, const Var& dy, const std::vector<Var>&) {
-                return Gradients(step > 0 ? dy : flip(dy, {static_cast<int>(part.axis)}), part);
-              });
+  return view("slice", x.var, shape, layout, gradient);
 }
 
 std::vector<Var> split(const Operand& x, int parts, int axis) {

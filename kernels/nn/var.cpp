@@ -115,20 +115,23 @@ std::uint64_t Var::next_number() noexcept {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-Var Var::reshape(const Shape& shape, std::source_location where) const {
-  const detail::CallSite site(where);
-  Var result(node_->value.reshape(shape), node_->storage);
+Var Var::view(const Tensor& part, Gradient gradient) const {
+  Var result(part, node_->storage);
   result.node_->stream = node_->stream;
   result.node_->math = node_->math;
   result.node_->grad_dtype = node_->grad_dtype;
   if (node_->requires_grad && detail::GradientMode::is_on()) {
     result.node_->requires_grad = true;
     result.node_->inputs = {*this};
-    result.node_->gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
-      return dy.reshape(in.front().shape());
-    };
+    result.node_->gradient = std::move(gradient);
   }
   return result;
+}
+
+Var Var::reshape(const Shape& shape, std::source_location where) const {
+  const detail::CallSite site(where);
+  return view(node_->value.reshape(shape),
+              [](const Var&, const Var& dy, const std::vector<Var>& in) { return dy.reshape(in.front().shape()); });
 }
 
 const Tensor& Var::value() const {

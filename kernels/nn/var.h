@@ -81,6 +81,8 @@ class Var {
   // Error(invalid_argument) if no input has a stream, or if two have different ones.
   static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient);
 
+  // The elements of `part`, a tensor in this value's memory, which both share. For ops that compute nothing.
+  Var view(const Tensor& part, Gradient gradient) const;
   // The same value with another shape of equal count, sharing its memory. Error(shape_mismatch).
   Var reshape(const Shape& shape, std::source_location where = std::source_location::current()) const;
 

@@ -250,13 +250,13 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
   return std::nullopt;
 }
 
-Expression without_write(const Expression& expression, const Tensor& memory) {
+Expression without_writes(const Expression& expression, const std::function<bool(const Access& to)>& is_dropped) {
   Expression result;
   result.space = expression.space;
   result.reduced = expression.reduced;
   std::vector<bool> used(expression.code.size());
   for (const Expression::Write& write : expression.writes) {
-    if (!same_memory(write.to.memory, memory)) used[write.value] = true;
+    if (!is_dropped(write.to)) used[write.value] = true;
   }
   for (std::size_t i = expression.code.size(); i-- > 0;) {
     for (std::size_t k = 0; used[i] && k < operand_count(expression.code[i]); ++k)
@@ -279,9 +279,13 @@ Expression without_write(const Expression& expression, const Tensor& memory) {
     result.code.push_back(instruction);
   }
   for (const Expression::Write& write : expression.writes) {
-    if (!same_memory(write.to.memory, memory)) result.writes.push_back({write.to, numbers[write.value]});
+    if (!is_dropped(write.to)) result.writes.push_back({write.to, numbers[write.value]});
   }
   return result;
+}
+
+Expression without_write(const Expression& expression, const Tensor& memory) {
+  return without_writes(expression, [&](const Access& to) { return same_memory(to.memory, memory); });
 }
 
 }  // namespace giro::pointwise

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "kernels/pointwise/expression.h"
@@ -23,7 +24,8 @@ struct Fused {
 // still reads.
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer);
 
-// The expression without the write to that memory, and without instructions that only this write needs.
+// The expression without some of its writes, and without instructions that only those need.
+Expression without_writes(const Expression& expression, const std::function<bool(const Access& to)>& is_dropped);
 Expression without_write(const Expression& expression, const Tensor& memory);
 
 }  // namespace giro::pointwise

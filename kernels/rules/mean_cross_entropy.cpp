@@ -59,7 +59,7 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
       gone.pop_back();
     }
   }
-  queue(ops::MeanCrossEntropy{mean->out, dlogits, share, logits, labels, factor}, stream);
+  queue(ops::MeanCrossEntropy{mean->out, dlogits, share, logits, labels, factor, entropy->fault}, stream);
   ops.replace(i, gone);
   return true;
 }

@@ -1,19 +1,80 @@
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "kernels/internal/ops.h"
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/fusion.h"
+#include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"
 #include "runtime/program/copy.h"
 
 namespace giro::rules {
+namespace {
 
-// A value that is computed only to be copied, such as a gradient to its leaf, is written to the destination directly.
+using pointwise::Access;
+using pointwise::Expression;
+using pointwise::Layout;
+
+// The memory of an access that follows the order of the space.
+std::optional<Tensor> contiguous(const Access& access, const Shape& space) {
+  const Layout whole = pointwise::broadcast_layout(space, space);
+  for (std::size_t axis = 0; axis < space.rank(); ++axis) {
+    const std::int64_t size = space.begin()[axis];
+    const bool is_alike = size == 1 || access.layout.strides[axis] == whole.strides[axis];
+    if (!is_alike || !access.layout.bounds[axis].holds_all_of(size)) return std::nullopt;
+  }
+  const std::int64_t begin = access.layout.offset;
+  return access.memory.reshape({access.memory.count()}).rows(begin, begin + space.count());
+}
+
+// Where an expression copies all of `value` to, unchanged and to contiguous memory.
+const Access* copy_of(const Expression& expression, const Tensor& value) {
+  if (expression.reduced > 0 || expression.space.count() != value.count()) return nullptr;
+  for (const Expression::Write& write : expression.writes) {
+    const pointwise::Instruction& from = expression.code[write.value];
+    if (from.kind != pointwise::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
+    const auto read = contiguous(expression.reads[from.index], expression.space);
+    if (read && same(*read, value) && contiguous(write.to, expression.space)) return &write.to;
+  }
+  return nullptr;
+}
+
+// Lets op `i` write `value` to where op `k` would copy it, and takes that copy from op `k`.
+bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value) {
+  if (const auto* const copy = detail::op_of<ops::Copy>(ops[k])) {
+    if (copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes() || !ops.place(value, copy->to, i, k)) {
+      return false;
+    }
+    ops.drop(k);
+    return true;
+  }
+  const Expression* const expression = expression_of(ops[k]);
+  const Access* const copy = expression != nullptr ? copy_of(*expression, value) : nullptr;
+  if (copy == nullptr) return false;
+  const Access to = *copy;
+  if (!ops.place(value, *contiguous(to, expression->space), i, k)) return false;
+  Expression rest = pointwise::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == to; });
+  if (rest.writes.empty()) {
+    ops.drop(k);
+  } else {
+    queue(ops[k].node.op, std::move(rest), ops[k].stream);
+    ops.replace(k);
+  }
+  return true;
+}
+
+}  // namespace
+
+// A value that is computed only to be copied, such as a gradient to its leaf or a part of a concatenation, is written
+// to the destination directly.
 bool write_in_place(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops[i].node.writes) {
     const auto readers = ops[i].keeps_its_place() ? std::nullopt : ops.readers(i, value);
     if (!readers) continue;
     for (const std::size_t k : *readers) {
-      const auto* const copy = detail::op_of<ops::Copy>(ops[k]);
-      if (copy == nullptr || copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes()) continue;
-      if (!ops.place(value, copy->to, i, k)) continue;
-      ops.drop(k);
-      return true;
+      if (without_copy(ops, i, k, Tensor(value))) return true;
     }
   }
   return false;

@@ -19,7 +19,8 @@ namespace giro {
 class Archive;
 
 // A type-erased dataset: any range of batches B that can be iterated repeatedly, or a callable that makes a range for
-// each pass. Copies share the range. Default-constructed, it has neither, and each use is an Error(invalid_argument).
+// each pass. Copies share the range, so only one thread at a time may use them. Default-constructed, it has neither,
+// and each use is an Error(invalid_argument).
 template <class B>
 class AnyDataset {
   struct Pass {

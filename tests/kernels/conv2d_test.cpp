@@ -195,12 +195,15 @@ void Conv2dTest::check_other_precisions(const Convolution& conv) {
 
 TEST_P(Conv2dTest, OtherPrecisions) {
   // How a window moves has nothing to do with the dtype.
+  int found = 0;
   for (const Convolution& conv : convolutions()) {
     const std::string& name = conv.name;
     if (name == "several tiles" || name == "asymmetric" || name == "depthwise" || name == "groups, dilation, stride") {
       check_other_precisions(conv);
+      ++found;
     }
   }
+  EXPECT_EQ(found, 4);
 }
 
 TEST_P(Conv2dTest, Tf32IsUsedWhereItIsAskedForAlone) {
@@ -348,9 +351,13 @@ TEST_P(DeclinedConv2dTest, KeepsNaNAndInfinities) {
   check_nan_and_infinities(splits());
 }
 TEST_P(DeclinedConv2dTest, OtherPrecisions) {
+  int found = 0;
   for (const Convolution& conv : small()) {
-    if (conv.name == "asymmetric" || conv.name == "several tiles") check_other_precisions(conv);
+    if (conv.name != "asymmetric" && conv.name != "several tiles") continue;
+    check_other_precisions(conv);
+    ++found;
   }
+  EXPECT_EQ(found, 2);
   for (const Convolution& conv : splits()) check_other_precisions(conv);
 }
 

@@ -111,6 +111,8 @@ class Runs(Case):
         self.refuses([self.text], steps=0, generate=1, load=self.text)
         self.refuses(["--prompt-ids", "256", "vocabulary of 256"], prompt_ids=[1, 256])
         self.refuses(["--prompt-ids", "--prompt"], prompt_ids=[1], prompt="a")
+        self.refuses(["--prompt:", "vocabulary of 300", "2 bytes", "--prompt-ids"], vocabulary=300, bytes_per_token=2,
+                     prompt="a")
 
     def test_a_run_that_is_over_stays_as_it_is(self):
         first = self.runs(self.command("log", steps=10))

@@ -125,6 +125,23 @@ class Rnnlm(Case):
                 columns, of_whole = history(self.folder / f"{name}_parts"), history(self.folder / name)
                 self.assertEqual([row for row in zip(*columns.values()) if row[0] != "20"], [*zip(*of_whole.values())])
 
+    def test_a_language_model_that_is_killed_goes_on(self):
+        options = {"steps": 60, "checkpoint_every": 5, "carry": True}
+        whole = self.runs(self.rnnlm("whole", **options))
+        command = self.rnnlm("killed", **options, resume=True)
+        self.assertNotEqual(kill_and_go_on(command, self.folder / "killed", 60, 4), [])
+        self.assertEqual(self.runs(command)["train_loss_last"], whole["train_loss_last"])
+        self.assertEqual(history(self.folder / "killed"), history(self.folder / "whole"))
+        self.assertEqual(last_tensors(self.folder / "killed", 60), last_tensors(self.folder / "whole", 60))
+
+    def test_losses_that_cannot_be_read(self):
+        self.runs(self.rnnlm("log", steps=10))
+        losses = self.folder / "log" / "history.csv"
+        losses.write_text(losses.read_text(encoding="utf-8") + "20,80\n", encoding="utf-8")
+        self.refuses("rnnlm", [losses, "line 3", "20,80"], self.rnnlm("log", resume=True))
+        losses.unlink()
+        self.refuses("rnnlm", [losses, "cannot be read"], self.rnnlm("log", resume=True))
+
     def test_texts_that_go_on(self):
         """Without learning, the mean loss of 5 steps is that of one step over texts 5 times as long."""
         options = {"learning_rate": 0, "dropout": 0, "checkpoint_every": 1}

@@ -35,7 +35,8 @@ def history(logdir):
 
 def newest_checkpoint(logdir):
     """The newest checkpoint of a run, and its step; 0 where there is none."""
-    path = max((logdir / "model").glob("checkpoint_" + 10 * "[0-9]"), default=None)
+    paths = (path for folder in ("model", "checkpoints") for path in (logdir / folder).glob("checkpoint_" + 10 * "[0-9]"))
+    path = max(paths, default=None)
     return path, int(path.name[-10:]) if path else 0
 
 

@@ -1,5 +1,5 @@
 """What ptxas makes of kernels for an H200 (sm_90), from what a build with the emulated GPU keeps: the sources of generated
-kernels, and the PTX of the .cu files, which is that for compute capability 8.0."""
+kernels, and the PTX in the objects of the .cu files, which is that for compute capability 8.0."""
 
 import collections
 import functools
@@ -7,12 +7,14 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 from h200 import Kernel
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "tests/cuda_on_cpu"))
+sys.path += [str(ROOT / "tests/cuda_on_cpu"), str(ROOT / "tests/cuda_on_cpu/ptx")]
 import generated_kernels as generated  # noqa: E402
+import module  # noqa: E402
 
 # Also what ptxas makes a MEMBAR of.
 DEVICE_FENCE = re.compile(r"\b(?:membar\.gl|(?:fence\.(?:sc|acq_rel)|atom\.acq_rel)\.gpu)\b")
@@ -31,20 +33,24 @@ class Kernels:
         """Each kernel by its name."""
         own = {name for name in names if name.startswith("_Z")}
         found = {}
-        for path in self.ptx_files() if own else []:
-            if any(f".entry {name}(" in path.read_text() for name in own):
-                found |= self.of_file(path)
+        for ptx in self.files() if own else []:
+            if any(f".entry {name}(" in ptx for name in own):
+                found |= self.of_file(ptx)
         return {name: found[name] for name in own} | self.generated(frozenset(names - own))
 
-    def ptx_files(self):
-        folder = self.build / "tests/cuda_on_cpu/CMakeFiles/cuda_on_cpu_ptx.dir/__/__/kernels/cuda"
-        return [folder / f"{source.stem}.ptx" for source in sorted((ROOT / "kernels/cuda").glob("*.cu"))]
+    @functools.cache
+    def files(self):
+        folder = self.build / "CMakeFiles/giro.dir/kernels/cuda"
+        return [module.read(folder / f"{source.name}.o") for source in sorted((ROOT / "kernels/cuda").glob("*.cu"))]
 
     @functools.cache
-    def of_file(self, path):
-        done = subprocess.run([self.ptxas, "-arch=sm_90", "-v", "-o", "/dev/null", path], capture_output=True,
-                              text=True, check=True)
-        return figures(done.stderr, path.read_text())
+    def of_file(self, ptx):
+        with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+            file.write(ptx)
+            file.flush()
+            done = subprocess.run([self.ptxas, "-arch=sm_90", "-v", "-o", "/dev/null", file.name], capture_output=True,
+                                  text=True, check=True)
+        return figures(done.stderr, ptx)
 
     @functools.cache
     def generated(self, names):

@@ -1,5 +1,6 @@
 #include <giro/kernels/nn/losses.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,8 +8,11 @@
 #include <optional>
 #include <vector>
 
+#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/runtime/graph.h>
 
+#include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
@@ -114,9 +118,52 @@ TEST_P(LossesTest, CrossEntropyOfAnyRank) {
   EXPECT_EQ(losses.shape(), (Shape{2, 3}));
   EXPECT_EQ(read(losses), read(flat));
   EXPECT_EQ(read(losses)[4], 0);
-  EXPECT_TRUE(std::isnan(read(softmax_cross_entropy(x, y))[4]));
   EXPECT_EQ(softmax_cross_entropy(value(DType::f32, {3}, {1, 2, 3}), value(DType::u8, {}, {1})).shape(), Shape{});
   EXPECT_EQ(softmax_cross_entropy(value(DType::f32, {0, 3}, {}), value(DType::u8, {0}, {})).shape(), Shape{0});
+}
+
+// Up to 1,024 classes and beyond; see softmax_cross_entropy_test.cpp for the NaN.
+TEST_P(LossesTest, ALabelOutOfRangeIsAnErrorOfTheNextWait) {
+  for (const std::int64_t classes : {4, 1100}) {
+    const Var x(upload(random_.uniform({2, 3, classes}, -3, 3)), stream());
+    for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+      const bool is_byte = dtype == DType::u8;
+      if (is_byte && classes > 255) continue;  // no byte is out of range
+      const double wrong = is_byte ? 255 : -1;
+      const Var labels = value(dtype, {2, 3}, {0, 3, wrong, 1, static_cast<double>(is_byte ? 4 : classes), 2});
+      const int line = __LINE__ + 1;
+      const Var losses = softmax_cross_entropy(x, labels);
+      test::expect_error(
+          ErrorCode::invalid_argument,
+          {fmt::format(
+              "softmax_cross_entropy: label {} at position 2 of {}(2, 3), expected 0 to below {} (called at {}:{}",
+              wrong, name_of(dtype), classes, __FILE__, line)},
+          [&] { stream().synchronize(); });
+      const Doubles values = read(losses);
+      EXPECT_TRUE(std::isnan(values[2]) && std::isnan(values[4])) << name_of(dtype) << classes;
+      for (const std::size_t known : {0, 1, 3, 5}) EXPECT_FALSE(std::isnan(values[known])) << known;
+    }
+  }
+}
+
+// The rule that combines the losses with their mean hands the check on.
+TEST_P(LossesTest, AReplayOfAMeanReportsALabelOutOfRange) {
+  for (const std::int64_t classes : {4, 1100}) {
+    for (const std::int64_t rows : {8, 200}) {
+      const Var x = Var::parameter(upload(random_.uniform({rows, classes}, -3, 3)),
+                                   allocate(DType::f32, {rows, classes}), stream());
+      const Var labels = value(DType::i32, {rows}, Doubles(static_cast<std::size_t>(rows), 1));
+      const Graph graph = rules::record(stream(), [&] { backward(mean(softmax_cross_entropy(x, labels))); });
+      graph.replay(stream());
+      EXPECT_NO_THROW(stream().synchronize());
+      giro::fill(labels.value().rows(5, 7), static_cast<double>(classes), stream());
+      graph.replay(stream());
+      test::expect_error(ErrorCode::invalid_argument,
+                         {fmt::format("label {} at position 5 of i32({},)", classes, rows)},
+                         [&] { stream().synchronize(); });
+      EXPECT_NO_THROW(stream().synchronize());
+    }
+  }
 }
 
 TEST_P(LossesTest, SoftmaxOfLargeNumbers) {

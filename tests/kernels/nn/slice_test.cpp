@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include <giro/kernels/nn/call.h>
+#include <giro/kernels/nn/matmul.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/program.h>
 
@@ -225,6 +227,34 @@ TEST_P(SliceTest, WhatComputesPartsWritesThemInPlace) {
             }).size(),
             2u)
       << "the slice of b lies elsewhere in the result";
+}
+
+// Parts along the first axis are contiguous: they are slices without a copy, and products write there directly.
+TEST_P(SliceTest, ContiguousPartsAreNotCopied) {
+  const Var a(upload(random_.uniform({4, 8})), stream()), b(upload(random_.uniform({8, 3})), stream());
+  const Var one = slice(a, {.begin = 1, .end = 3});
+  EXPECT_EQ(one.value().raw(), a.value().rows(1, 3).raw());
+  EXPECT_EQ(slice(a.reshape({1, 4, 8}), {.axis = 1, .begin = 1, .end = 3}).shape(), (Shape{1, 2, 8}));
+  using Names = std::vector<std::string>;
+  Var kept;
+  const auto product = [&](std::int64_t row) { return matmul(slice(a, {.begin = row, .end = row + 2}), b); };
+  const auto expect = [&](const Names& names, const std::function<Var()>& f) {
+    EXPECT_EQ(ops([&] { kept = f(); }), names);
+    EXPECT_EQ(read(kept), read(f()));
+  };
+  expect({"matmul", "matmul"}, [&] { return concatenate({product(0), product(2)}); });
+  expect({"matmul", "matmul"}, [&] { return stack({product(0), product(2)}); });
+  expect({"matmul", "matmul", "concatenate"}, [&] { return concatenate({product(0), product(2)}, 1); });
+  expect({"matmul", "concatenate"}, [&] {
+    const Var one = product(0);
+    return concatenate({one, one});
+  });
+  expect({"matmul", "concatenate"}, [&] { return concatenate({slice(b, {.begin = 4, .end = 6}), product(1)}); });
+  expect(Names(40, "matmul"), [&] {
+    Vars rows;
+    for (int i = 0; i < 40; ++i) rows.push_back(product(i % 3));
+    return concatenate(rows);
+  });
 }
 
 TEST_P(SliceTest, WhatIsNotThereIsRefused) {

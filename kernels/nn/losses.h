@@ -32,9 +32,9 @@ struct CrossEntropyOptions {
 };
 // Losses (...) of logits (..., C), for integer labels (...) or for targets (..., C) of a floating dtype. bf16 and f16
 // are computed in f32. A label outside [0, C) that is not ignored makes the loss and its gradient NaN, and is an
-// Error(invalid_argument) of the next wait or reading of logs. To leave ignored labels out of the mean: weighted_mean(losses, labels != ignored_label).
-// Errors: shape_mismatch, dtype_mismatch; invalid_argument for a label smoothing outside [0, 1], or an ignored label
-// beside targets.
+// Error(invalid_argument) of the next wait or reading of logs. To leave ignored labels out of the mean:
+// weighted_mean(losses, labels != ignored_label). Errors: shape_mismatch, dtype_mismatch; invalid_argument for a label
+// smoothing outside [0, 1], or an ignored label beside targets.
 Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options,
                           Where where = Where::current());
 

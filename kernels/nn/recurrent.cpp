@@ -13,12 +13,12 @@
 namespace giro::nn {
 namespace {
 
-// A cell after its products: what it makes of the carry, of the parts of x kernel + bias, and of h recurrent_kernel.
+// A cell after its products: the new carry, from the old one, the parts of x kernel + bias, and h recurrent_kernel.
 struct Lstm {
   static constexpr const char* kName = "lstm";
   static constexpr std::int64_t kGates = 4;
   static constexpr std::size_t kCarried = 2;
-  static constexpr bool kAddsProducts = true;  // so both have the same gradient
+  static constexpr bool kAddsProducts = true;  // so both products have the same gradient
   std::int64_t features;
   RecurrentOptions options;
 
@@ -86,7 +86,7 @@ struct OverTime {
     const std::int64_t rows = x.shape()[0], steps = x.shape()[1], width = Cell::kGates * cell.features;
     Var z = product_with_inputs(s, cell, x.reshape({rows * steps, x.shape()[2]})).reshape({rows, steps, width});
     Var kernel = recurrent_kernel(s, cell);
-    // The hidden states before each step, as constants: z keeps them, so they must not keep z.
+    // The hidden states before each step, as constants: z keeps them alive, so they must not keep z alive.
     const auto before = std::make_shared<std::vector<Var>>(static_cast<std::size_t>(steps));
     if (Cell::kAddsProducts) {
       z = with_gradient(z, {z, kernel}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {
@@ -94,7 +94,7 @@ struct OverTime {
       });
       kernel = stop_gradient(kernel);
     }
-    // Parts of each step, in one slice each.
+    // The parts of each step, one slice per part.
     const std::vector<Var> parts =
         split(z.reshape({rows, steps * Cell::kGates, cell.features}), static_cast<int>(steps * Cell::kGates), 1);
     const auto parts_of = [&](std::size_t t) {

@@ -85,7 +85,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   return y;
 }
 
-// Broadcasts a reduced value to the elements that it comes from.
+// Broadcasts a reduced value to the elements it was reduced from.
 Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
   return broadcast_to(reduced.reshape(Reduction("reduce", shape, axes).kept), shape);
 }

@@ -55,7 +55,7 @@ Named permuted(const Named& term, const Labels& order) {
   return {value, order};
 }
 
-// Sums over the axes that are not wanted.
+// Sums over the axes that are not in `wanted`.
 Named reduced(const Named& term, const Labels& wanted) {
   std::vector<int> axes;
   for (std::size_t i = 0; i < term.labels.size(); ++i) {
@@ -88,7 +88,7 @@ Factor as_matrices(const Named& term, const Labels& batch, const Labels& outer, 
   return {ordered.value.reshape(Shape(sizes)), is_transposed};
 }
 
-// The product of two terms, summed over the axes that are not wanted. The result's axes are in the wanted order only if
+// The product of two terms, summed over the axes that are not in `wanted`. The result's axes are in that order only if
 // the matrix product gives it.
 Named contracted(const Named& given_a, const Named& given_b, const Labels& wanted) {
   const Named a = reduced(given_a, wanted + given_b.labels), b = reduced(given_b, wanted + given_a.labels);

@@ -46,7 +46,7 @@ const Var& find(const std::map<std::string, Var>& vars, const std::string& name,
 struct ScopeTree {
   std::shared_ptr<const ScopeValues> values;
   std::map<std::string, Var> written = {};
-  bool forgets = false;                      // what is written
+  bool forgets = false;                      // discards what is set
   std::map<std::string, int> draws = {};     // keys drawn so far, by path and purpose
   std::map<std::string, Var> declared = {};  // placeholder values of declared leaves, by path
 };

@@ -42,7 +42,7 @@ struct TrainStateOptions {
 //   params/...          f32, one buffer
 //   grads/...           f32, like params; not saved. With f16 multiplied by loss_scale/scale
 //   batch_stats/... or any other collection of variables that the model's layers have
-//   opt_state/mu/...    f32, like those of params that need it, and opt_state/nu/...: the optimizer's moments. With a
+//   opt_state/mu/...    f32, for the params that need it, and opt_state/nu/...: the optimizer's moments. With a
 //                       partitioner that divides the params among the ranks, this rank's pieces of them (Leaf::piece)
 //   ema/...             the average of params, with optim::ema
 //   loss_scale/...      only with f16: scale, good_steps and skipped of optim::LossScale
@@ -82,7 +82,7 @@ class TrainState : public State {
   TrainState clone() const { return {State::clone(), *this}; }
 
   // The parameters and variables, by default for evaluation: no gradient is tracked, except while value_and_grad calls
-  // a function of the state. In a 16-bit precision they are copies, which each call queues anew.
+  // a function of the state. In a 16-bit precision they are copies, queued by each call.
   nn::Params params() const;
   nn::Params params(nn::Mode mode) const;  // never tracks a gradient
 

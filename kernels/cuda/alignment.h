@@ -4,8 +4,7 @@
 
 namespace giro::cuda {
 
-// No kernel of a library requires more. With this limit, the choice of a plan does not depend on where an allocation
-// happens to be.
+// No library kernel requires more. The limit makes the choice of a plan independent of where an allocation lies.
 constexpr std::uint32_t kMostAlignment = 16;
 
 inline std::uint32_t alignment_of(const void* data) {

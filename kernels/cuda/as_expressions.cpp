@@ -14,13 +14,13 @@ using pointwise::Combiner;
 using pointwise::Layout;
 using pointwise::Term;
 
-// Images as windows: axes (image, row of windows, row in the window, window, pixel in the window, channel). What no
-// window holds is left out, and what several hold is there several times.
+// Images as windows: axes (image, row of windows, row in the window, window, pixel in the window, channel). Pixels
+// outside all windows are left out; pixels in several windows occur several times.
 struct Windows {
   static constexpr std::size_t kAxes = 6;
-  // For reductions over each window. Those go over the last axes.
+  // The order for reductions over each window, which reduce the last axes.
   static constexpr std::array<int, kAxes> kByWindow{0, 1, 3, 5, 2, 4};
-  std::array<std::int64_t, kAxes> sizes, of_images, of_windows, of_channels, of_window;  // and strides
+  std::array<std::int64_t, kAxes> sizes, of_images, of_windows, of_channels, of_window;  // all but the first: strides
 
   Windows(const Shape& images, const PoolOptions& options) {
     const Shape windows = pool_shape(images, options);
@@ -36,7 +36,7 @@ struct Windows {
   }
   double area() const { return static_cast<double>(sizes[2] * sizes[4]); }
 
-  // The axes in another order, of which reductions go over the last ones.
+  // The axes in the given order. Reductions are over the last ones.
   Shape space(const std::array<int, kAxes>& order) const {
     std::vector<std::int64_t> in_order;
     for (const int axis : order) in_order.push_back(sizes[static_cast<std::size_t>(axis)]);

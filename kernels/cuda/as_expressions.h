@@ -4,10 +4,10 @@
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/expression.h"
 
-// Ops that are expressions on a GPU, while the CPU has loops of its own for them.
+// Ops that run as expressions on a GPU and have their own loops on the CPU.
 namespace giro::cuda {
 
-using giro::as_expression;  // of narrow layers
+using giro::as_expression;  // for narrow layers
 
 pointwise::Expression as_expression(const ops::AvgPool& op);
 pointwise::Expression as_expression(const ops::ActivationAvgPool& op);

@@ -11,7 +11,7 @@ struct Forward : Common {
       : Common(op), out(op.out), logsumexp(op.logsumexp ? op.logsumexp.data<float>() : nullptr) {}
 };
 
-// A block has 64 queries.
+// Each block handles 64 queries.
 template <int kWidth>
 __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(const Forward op) {
   using L = Layout<kWidth>;

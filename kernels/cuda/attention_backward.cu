@@ -19,8 +19,7 @@ struct Backward : Common {
         logsumexp(op.logsumexp.data<float>()),
         delta(delta) {}
 
-  // Returns the weight of a score, after dropout. `gradient` is with respect to that weight, and becomes the gradient
-  // with respect to the score.
+  // Returns a score's weight after dropout. `gradient` is with respect to that weight on entry, to the score on return.
   __device__ float differentiate(float& gradient, float score, bool is_attended, bool is_kept, float row_logsumexp,
                                  float row_delta) const {
     const float weight = is_attended ? expf(scale * score - row_logsumexp) : 0.0f;
@@ -34,7 +33,7 @@ struct Backward : Common {
   }
 };
 
-// A warp has a row.
+// One warp per row.
 __global__ void attention_delta_kernel(const Backward op, std::int64_t rows) {
   const std::int64_t row = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -52,7 +51,7 @@ __global__ void attention_delta_kernel(const Backward op, std::int64_t rows) {
   if (lane == 0) op.delta[(std::int64_t{b} * op.out.heads + h) * op.out.rows + t] = sum;
 }
 
-// A block has the gradients of 64 queries.
+// Each block computes the gradients of 64 queries.
 template <int kWidth>
 __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dquery_kernel(const Backward op) {
   using L = Layout<kWidth>;
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dquery_
   block.store(op.dquery, sums, b, tile.begin, h, [&](int, float sum) { return op.scale * sum; });
 }
 
-// A block has the gradients of 64 keys and their values.
+// Each block computes the gradients of 64 keys and their values.
 template <int kWidth>
 __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_kernel(const Backward op) {
   using L = Layout<kWidth>;
@@ -135,7 +134,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_ke
       }
       block.set_weights(scores);
       block.add_products(dvalues, douts);
-      __syncthreads();  // the weights have been used
+      __syncthreads();  // all threads have read the weights
       block.set_weights(gradients);
       block.add_products(dkeys, queries);
     }

@@ -13,7 +13,7 @@ inline void* first_of(const ops::Heads& heads) {
          static_cast<std::size_t>(heads.first) * width * size_of(heads.array.dtype());
 }
 
-// Whether cuDNN may be asked for it. It has masks and dropout of its own, with other numbers.
+// Whether cuDNN may compute it. cuDNN's own masks and dropout give different numbers.
 template <class Op>
 bool may_be_by_cudnn(const Op& op) {
   const ops::AttentionOptions& options = op.options;

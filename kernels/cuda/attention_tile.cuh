@@ -1,9 +1,9 @@
 #pragma once
 
-// What the forward and backward passes of attention share on a GPU.
+// Shared by the forward and backward passes of attention on a GPU.
 //
-// In tiles of 64 queries and 64 keys, in true f32. A thread has 4 rows of a tile, and 4 or 8 columns: quads of
-// neighbours. Both operands of a product are in shared memory, term after term.
+// They work in tiles of 64 queries and 64 keys, in true f32. Each thread computes 4 rows and 4 or 8 columns of a tile,
+// in quads of neighbours. Both operands of a product are in shared memory, indexed by term first.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,18 +22,18 @@ namespace giro::cuda::attention {
 using functors::Attending;
 
 inline constexpr int kTile = 64, kQuadsOfTile = kTile / 4;
-inline constexpr int kDepth = 32;  // terms of scores that are in shared memory at a time
-// Keeps quads aligned, and lets two quads of 16 rows fall into different banks.
+inline constexpr int kDepth = 32;  // terms of scores in shared memory at a time
+// Keeps quads aligned, and puts the two quads of 16 rows that a warp stores into different banks.
 inline constexpr int kStride = kTile + 4;
 inline constexpr unsigned int kAllLanes = 0xffffffffu;
 
-// How the threads of a block share a tile, for heads of up to kWidth numbers.
+// How a block's threads share a tile, for heads up to kWidth wide.
 template <int kWidth>
 struct Layout {
   static constexpr int kAcross = kWidth <= 64 ? 8 : 16;  // threads that share 4 rows: neighbours in a warp
   static constexpr int kThreads = kTile / 4 * kAcross;
   static constexpr int kColumns = kTile / kAcross;
-  static constexpr int kParts = kWidth / kTile;  // tiles of a head's numbers
+  static constexpr int kParts = kWidth / kTile;  // tiles across a head's width
 
   using Sums = float[4][kColumns];
 
@@ -67,7 +67,7 @@ struct Array {
   void* data;  // of the first head
   DType dtype;
   bool in_quads;
-  int rows, heads, width, stride;  // stride: from a row to the next, in elements
+  int rows, heads, width, stride;  // stride: from one row to the next, in elements
 
   explicit Array(const ops::Heads& of)
       : data(first_of(of)),
@@ -81,7 +81,7 @@ struct Array {
   __device__ std::int64_t at(int b, int row, int head) const {
     return (std::int64_t{b} * rows + row) * stride + std::int64_t{head} * width;
   }
-  // Rows from number `first` on, `end` at most.
+  // Rows [first, end).
   __device__ Rows tile(int b, int first, int end, int head) const {
     const std::int64_t offset = at(b, first, head) * (dtype == DType::f32 ? 4 : 2);
     return {static_cast<const char*>(data) + offset, dtype, in_quads, end - first, stride, width};
@@ -105,8 +105,8 @@ __device__ inline float as_float(std::uint16_t bits, DType dtype) {
   return x;
 }
 
-// Calls store(number, quad) for kLoads quads of elements, of which place(number) tells row and column. Elements that do
-// not exist are 0.
+// Calls store(number, quad) for kLoads quads of elements, at the row and column that place(number) returns. Elements
+// that do not exist are 0.
 template <int kLoads, class T, class Place, class Store>
 __device__ void load_as(const Rows& rows, const Place& place, const Store& store) {
   Quad<T> loaded[kLoads];
@@ -146,7 +146,7 @@ struct Place {
 
 __device__ inline Quad<float>& quad_at(float& element) { return reinterpret_cast<Quad<float>&>(element); }
 
-// sums += the product of kTerms terms.
+// sums += left * right over kTerms terms.
 template <int kTerms, int kColumns>
 __device__ void multiply(float (&sums)[4][kColumns], float (*left)[kStride], float (*right)[kStride], int row,
                          const int (&columns)[kColumns / 4]) {
@@ -176,7 +176,7 @@ class Block : public Layout<kWidth> {
     for (int quad = 0; quad < L::kColumns / 4; ++quad) columns_[quad] = L::column(4 * quad);
   }
 
-  // scores[i][j] = the product of row i of `left` and row j of `right`.
+  // sums[i][j] = the dot product of row i of `left` and row j of `right`.
   __device__ void scores(Sums& sums, const Rows& left, const Rows& right) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -185,7 +185,7 @@ class Block : public Layout<kWidth> {
     }
 #pragma unroll 1
     for (int from = 0; from < left.width; from += kDepth) {
-      __syncthreads();  // the operands before have been used
+      __syncthreads();  // all threads have read the previous operands
       load_terms(shared_.operands.scores.left, left, from);
       load_terms(shared_.operands.scores.right, right, from);
       __syncthreads();
@@ -193,7 +193,7 @@ class Block : public Layout<kWidth> {
     }
   }
 
-  // Puts a tile where add_products finds it.
+  // Stores a tile in shared memory, for add_products.
   __device__ void set_weights(const Sums& tile) {
 #pragma unroll
     for (int j = 0; j < L::kColumns; ++j) {
@@ -201,12 +201,12 @@ class Block : public Layout<kWidth> {
     }
   }
 
-  // sums += the tile times rows as they are.
+  // sums += the stored tile times `rows`, not transposed.
   __device__ void add_products(Sums (&sums)[L::kParts], const Rows& rows) {
 #pragma unroll
     for (int part = 0; part < L::kParts; ++part) {
       if (part * kTile >= rows.width) break;
-      __syncthreads();  // the operands before have been used
+      __syncthreads();  // all threads have read the previous operands
       constexpr int kLoads = 4;
 #pragma unroll 1
       for (int first = 0; first < kTile * kQuadsOfTile; first += kLoads * L::kThreads) {
@@ -224,7 +224,7 @@ class Block : public Layout<kWidth> {
     }
   }
 
-  // Stores factor(i) times row i of the sums as rows from number `first` on of a head.
+  // Stores factor(i, sum) for each sum of row i, in a head's rows from `first` on.
   template <class Factor>
   __device__ void store(const Array& to, const Sums (&sums)[L::kParts], int b, int first, int head,
                         const Factor& factor) {
@@ -261,7 +261,7 @@ class Block : public Layout<kWidth> {
   int columns_[L::kColumns / 4];
 };
 
-// Over the threads that share rows.
+// Joins a value across the threads that share rows.
 template <int kAcross, class Join>
 __device__ inline float joined(float value, const Join& join) {
 #pragma unroll
@@ -275,7 +275,7 @@ struct Common {
   Array query, key, value;
   Attending attending;
   float scale;
-  int group;  // query heads for each head of keys
+  int group;  // query heads per key head
 
   template <class Op>
   explicit Common(const Op& op) : Common(op.heads(), op.options) {}
@@ -287,7 +287,7 @@ struct Common {
         scale(static_cast<float>(options.scale)),
         group(query.heads / key.heads) {}
 
-  // Whether all of the tile's queries, from t on, attend to all of its keys, from s on.
+  // Whether all queries [t, t + kTile) attend to all keys [s, s + kTile).
   __device__ bool attends_to_all(int t, int s, int length) const {
     return attending.mask == nullptr && s + kTile <= length && s + kTile <= attending.end(t, length);
   }
@@ -311,7 +311,7 @@ struct Common {
   }
 };
 
-// One bit for each element of a thread's tile: is(row, column). A loop that is not unrolled has few registers.
+// One bit for each element of a thread's tile: is(row, column). The loop is not unrolled, to use few registers.
 template <int kWidth>
 class Bits {
  public:
@@ -330,7 +330,8 @@ class Bits {
   unsigned int bits_;
 };
 
-// Where a block works, for `tiles` of a head. The last queries, which have the most keys if causal, come first.
+// The tile, head and batch index of a block, with `tiles` tiles per head. The last queries come first: they have the
+// most keys if causal.
 struct Site {
   int tile, head, b;
   __device__ Site(int tiles, int heads)
@@ -341,7 +342,7 @@ struct Site {
 
 __device__ inline int tiles_of(int rows) { return (rows + kTile - 1) / kTile; }
 
-// A block's queries of one head, from `begin` on, and the keys before `last`, which some of them attend to.
+// A block's queries of one head, from `begin` on. They attend only to keys before `last`.
 struct QueryTile : Site {
   int begin, length, last;
   __device__ explicit QueryTile(const Common& op)
@@ -350,13 +351,13 @@ struct QueryTile : Site {
         length(static_cast<int>(op.attending.length(b))),
         last(op.last_end(begin, length)) {}
 
-  // Which scores of the keys from `first` on count.
+  // Which scores count, for keys from `first` on.
   template <int kWidth>
   __device__ Bits<kWidth> attended(const Common& op, int first) const {
     if (op.attends_to_all(begin, first, length)) return {};
     return Bits<kWidth>([&](int row, int column) { return op.attends(b, head, begin + row, first + column, length); });
   }
-  // Which weights dropout keeps.
+  // Which weights dropout keeps, for keys from `first` on.
   template <int kWidth>
   __device__ Bits<kWidth> kept(const Common& op, int first) const {
     return Bits<kWidth>([&](int row, int column) { return op.keeps(b, head, begin + row, first + column); });

@@ -13,7 +13,7 @@
 namespace giro::cuda {
 namespace {
 
-// From the stream's arena, so that in a recording the graph owns it. Nothing if there is not so much memory.
+// From the stream's arena, so that a recorded graph owns it. Empty if there is not enough memory.
 std::optional<Buffer> workspace_of(const GraphPlan& plan, const Stream& stream) {
   const std::size_t bytes = plan.workspace_bytes();
   if (bytes == 0) return Buffer();

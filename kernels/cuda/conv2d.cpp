@@ -27,8 +27,8 @@ std::string text_of(const Convolution& c) {
                      fmt::join(c.options.dilation, " and "), name_of(c.dtype));
 }
 
-// Runs the best plan of cuDNN that runs, or else giro's own kernel: own(), which computes the same from the operands of
-// the op. Returns whether it was cuDNN.
+// Runs cuDNN's best plan or, if it has none, giro's own kernel: own(), which computes the same from the op's operands.
+// Returns whether cuDNN ran.
 template <class Own>
 bool run_best(const Convolution& convolution, const GraphArrays& arrays, const Stream& stream, Own&& own) {
   const std::optional<std::string> why_not = run_best_plan(convolution, arrays, stream);
@@ -49,7 +49,7 @@ void run(const ops::Conv2d& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   Convolution convolution{Result::y, op.x.shape(), op.w.shape(), op.y.shape(), op.options, op.y.dtype(), op.math};
   convolution.has_relu = op.has_relu;
-  convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no other
+  convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no bias of another dtype
   void* const bias = convolution.has_bias ? op.b.raw() : nullptr;
   const bool by_cudnn = run_best(
       convolution,

@@ -6,8 +6,8 @@
 
 namespace giro::cuda {
 
-// From this many classes on, cross-entropy is a generated kernel, which shares each row among a block's warps or among
-// several blocks. Below, a warp has a row of its own.
+// With at least this many classes, cross-entropy is a generated kernel that splits each row among a block's warps or
+// several blocks. With fewer, each warp computes a whole row.
 inline constexpr std::int64_t kClassesOfBlocks = 1025;
 
 // The losses of ops::SoftmaxCrossEntropy, and `factor` times its gradients, unless dlogits is empty.

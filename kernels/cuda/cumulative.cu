@@ -12,8 +12,8 @@
 namespace giro::cuda {
 namespace {
 
-// One block per row, in pieces of one element per thread. cub::DeviceScan would split a row over blocks, with an order
-// of sums that depends on which block finishes first.
+// One block per row, in pieces of one element per thread. cub::DeviceScan would split a row over blocks and sum in an
+// order that depends on which block finishes first.
 template <int kThreads, class T, class Op>
 __global__ void __launch_bounds__(kThreads)
     cumulative_kernel(T* y, const T* x, std::int64_t rows, std::int64_t length, bool reversed, Op op) {

@@ -110,7 +110,7 @@ void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
 
 namespace {
 
-// The bytes as floats: the matrix products here do not read bytes.
+// factor * x as floats: the matrix products here do not read bytes.
 std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
   Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
   const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());

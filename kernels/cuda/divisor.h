@@ -8,8 +8,8 @@
 
 namespace giro::cuda {
 
-// A number of at least 0 to divide ints of at least 0 by, with a multiplication in place of a division. It may be 0 if
-// nothing is divided by it.
+// A nonnegative divisor for nonnegative ints, which multiplies instead of dividing. It may be 0 if nothing is divided
+// by it.
 struct Divisor {
   int value;
 

@@ -1,4 +1,4 @@
-// Part of ExpressionWriter: what a thread does with its elements, and the values of its rows.
+// Part of ExpressionWriter: the code for a thread's elements and for the values of its rows.
 
 #include <fmt/format.h>
 
@@ -125,12 +125,12 @@ void ExpressionWriter::define_of_row(std::size_t i, const std::string& text) {
   for_each_row(1, fmt::format("v{}[e] = {};", i, text));
 }
 
-// What row e of a pack adds to an offset.
+// The term that row e of a pack adds to an offset.
 std::string ExpressionWriter::row_of(const ExpressionPlan::Array& array) const {
   return plan_.is_by_columns ? fmt::format(" + e * giro::i64({})", row_stride_of(array)) : "";
 }
 
-// Reads and places have level 0. Values of higher levels depend on reductions that are done.
+// Reads and places have level 0. Values of higher levels depend on earlier reductions.
 void ExpressionWriter::write_row_values(int level) {
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
     const Instruction& instruction = expression_.code[i];
@@ -147,13 +147,14 @@ void ExpressionWriter::write_row_values(int level) {
   }
 }
 
-// Of element k: where a pack is contiguous along the last axis, from the coordinates of its first element.
+// The offset of element k. If the pack is contiguous along the last axis, it is relative to the coordinates of the
+// pack's first element.
 std::string ExpressionWriter::offset_of(const ExpressionPlan::Array& array, const Elements& elements) const {
   if (is_per_element(elements.pack)) return offset(array);
   return fmt::format("{} + k * {}({})", offset(array), index_type(), stride_of(array));
 }
 
-// By columns each element is one of a pack of rows.
+// By columns, each load is one element of every row in the pack.
 void ExpressionWriter::write_loads(const Elements& elements, int indent) {
   const bool per_element = is_per_element(elements.pack);
   if (!per_element) write_coordinates("i", indent);
@@ -220,7 +221,7 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
       const std::int64_t first = expression_.places[instruction.index].offset;
       result = fmt::format("b{} + {}", instruction.index, offset(place));
       if (!is_single && place.counts_packs_of(elements.pack, first)) {
-        result = fmt::format("({}) | k", result);  // shows NVRTC what the numbers of a pack have in common
+        result = fmt::format("({}) | k", result);  // shows NVRTC that a pack's numbers share their high bits
       } else if (!per_element) {
         result += fmt::format(" + k * giro::i64({})", stride_of(place));
       }

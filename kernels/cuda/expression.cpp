@@ -31,7 +31,7 @@ char* begin_of(const Access& access) {
          access.layout.offset * static_cast<std::int64_t>(size_of(access.memory.dtype()));
 }
 
-// Everything that a source depends on. Addresses matter only by their alignment.
+// Everything that the source depends on; of addresses, only their alignment.
 std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publish* tail) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
   const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };

@@ -19,8 +19,8 @@ void run(const pointwise::Expression& expression, const Stream& stream);
 // The same, then publishes a row unless `tail` is null. With a tail, the expression must not reduce anything.
 void run_with_tail(const pointwise::Expression& expression, const ops::Publish* tail, const Stream& stream);
 
-// Compiles all kernels that these need at once (Kernels::prepare). If one does not compile, the op that runs it fails
-// later.
+// Compiles all kernels that these need, in one go (Kernels::prepare). If one does not compile, the op that runs it
+// fails later.
 void prepare(const std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>>& with_tails,
              const Stream& stream);
 

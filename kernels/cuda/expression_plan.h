@@ -49,7 +49,7 @@ struct ExpressionPlan {
   // value depends on.
   std::vector<bool> is_of_element;
   std::vector<int> level;
-  int levels = 0;  // reductions in sequence, at most
+  int levels = 0;  // the most reductions in sequence
 
  private:
   void join_axes(std::size_t begin, std::size_t end);

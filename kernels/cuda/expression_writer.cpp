@@ -51,7 +51,7 @@ ExpressionWriter::ExpressionWriter(const Expression& expression, const ops::Publ
   }
 }
 
-// As soon as they are known, but not where a later pass could still read.
+// The pass that writes an output: the one that computes it, or the last if another pass could still read that memory.
 int ExpressionWriter::pass_of_write(std::size_t write) const {
   const Tensor& memory = expression_.writes[write].to.memory;
   const bool is_read = std::any_of(expression_.reads.begin(), expression_.reads.end(),
@@ -83,7 +83,7 @@ ExpressionSource ExpressionWriter::write() {
   return std::move(source_);
 }
 
-// The part of the kernel's name that tells what it does, for profilers: "add_tanh_sum".
+// The part of the kernel's name that describes it, for profilers: "add_tanh_sum".
 std::string ExpressionWriter::title() const {
   std::string title = tail_ != nullptr ? "publish" : "";
   for (std::size_t i = 0; i < expression_.code.size() && title.size() < 40; ++i) {
@@ -153,7 +153,7 @@ void ExpressionWriter::write_pointwise() {
   line(1, "const bool live = true;");
   Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element};
   for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && is_needed_[i];
-  // The loads of elements are under way while each thread computes what all elements share.
+  // While the loads of elements are in flight, each thread computes the values that all elements share.
   write_loads(elements, 1);
   write_row_values(0);
   write_elements(elements, 1);

@@ -12,8 +12,8 @@
 namespace giro::cuda {
 
 // Writes the source of an expression's kernels. In it, r<i> and w<i> are the arguments, x<i> and y<i> the same offset
-// to the row, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates. By
-// columns a thread has a pack of neighbouring rows, number e each, that a row's values are arrays of.
+// to the row, b<i> the number at which a place starts, v<i> the values of instructions, c<axis> coordinates. By
+// columns, a thread computes a pack of neighbouring rows; row values are then arrays, indexed by e.
 class ExpressionWriter {
  public:
   ExpressionWriter(const pointwise::Expression& expression, const ops::Publish* tail);
@@ -46,7 +46,7 @@ class ExpressionWriter {
   bool writes_elements_in(int pass, std::size_t write) const {
     return writes_elements(write) && pass_of_write_[write] == pass;
   }
-  // In code for element k. By columns a thread stops at the end of its row.
+  // In code for element k. By columns, a thread stops at the end of its row.
   std::string exists(const Elements& elements) const {
     return plan_.is_by_columns && elements.is_whole ? "true" : "k < count";
   }
@@ -66,12 +66,12 @@ class ExpressionWriter {
   int pointwise_pack() const;
   int pass_of_write(std::size_t write) const;
 
-  // reduction_writer.cpp: one kernel for all. How blocks and threads share rows:
+  // reduction_writer.cpp: one kernel for all steps. How blocks and threads share rows:
   struct Share {
     bool is_by_columns = false;  // neighbouring threads have neighbouring rows
     int lanes = 1;               // threads per row in a block
     int rows = 1;                // per block, in packs
-    std::int64_t units = 1;      // of a row that a block takes; a power of 2
+    std::int64_t units = 1;      // that a block takes of a row; a power of 2
     std::int64_t groups = 1;     // of `units` units in a row, one per block
     int threads() const { return lanes * rows; }
   };
@@ -79,7 +79,7 @@ class ExpressionWriter {
   Share share() const;
   int row_pack() const;
   std::int64_t row_stride_of(const ExpressionPlan::Array& array) const { return array.strides[plan_.row_axes - 1]; }
-  int rows_of(const ExpressionPlan::Array& read) const {  // those that differ, of a pack
+  int rows_of(const ExpressionPlan::Array& read) const {  // distinct rows of a pack
     return plan_.is_by_columns && row_stride_of(read) != 0 ? row_pack_ : 1;
   }
   void write_passes(const Share& share);
@@ -98,7 +98,7 @@ class ExpressionWriter {
   std::string_view taken_type(std::size_t reduced) const;
 
   // grouped_writer.cpp: several blocks share a row; one kernel per step.
-  static constexpr std::int64_t kSharedBytes = 20 << 10;  // per block: for its pass, and as much again for a join
+  static constexpr std::int64_t kSharedBytes = 20 << 10;  // per block: for its pass, and as much again for joining
   std::int64_t most_threads() const;
   std::int64_t bytes_of_wholes() const;
   void write_groups(const Share& share);
@@ -128,7 +128,7 @@ class ExpressionWriter {
   std::vector<bool> is_kept_;                       // in an array, by an earlier pass of the kernel
   std::vector<bool> is_needed_;                     // by an output
   std::vector<int> pass_of_write_;                  // in which elements are written
-  std::vector<std::int64_t> parts_at_, result_at_;  // of reductions in the workspace: bytes, times the rows
+  std::vector<std::int64_t> parts_at_, result_at_;  // of reductions in the workspace, in bytes per row
 };
 
 }  // namespace giro::cuda

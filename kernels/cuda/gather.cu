@@ -15,9 +15,9 @@ struct GatherRows {
   Unit* out;
   const Unit* src;
   const Index* indices;
-  std::int64_t row_units, count, size;  // rows of out and of src, for each of the axes before
-  bool has_outer;                       // if there are such axes
-  std::uint64_t missing;                // eight bytes
+  std::int64_t row_units, count, size;  // count, size: rows of out and of src per outer index
+  bool has_outer;                       // whether there are axes before the gathered one
+  std::uint64_t missing;                // eight bytes that stand for an index out of range
   functors::Fault fault;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t row = i / row_units, outer = has_outer ? row / count : 0;
@@ -79,7 +79,7 @@ struct GatheredRows {
     const void* src;
     std::int64_t bytes;  // per row of src
     float factor;
-    DType dtype;      // of out, if that is not src's; else u8
+    DType dtype;      // of out if it differs from src's; else u8
     bool is_aligned;  // to four elements
   };
   Array arrays[ops::GatherBatch::kMost];

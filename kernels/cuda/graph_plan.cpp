@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 #include <nvrtc.h>
-// The frontend can compile kernels of its own, which giro never asks for. Declared weak, these need no NVRTC to link.
+// The frontend can compile its own kernels, which giro never uses. Declaring these weak lets it link without NVRTC.
 #pragma weak nvrtcCreateProgram
 #pragma weak nvrtcDestroyProgram
 #pragma weak nvrtcCompileProgram
@@ -31,11 +31,11 @@ namespace {
 namespace fe = cudnn_frontend;
 using Node = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// Where cuDNN was asked: while a graph is described, a bad parameter means that cuDNN does not take such a graph.
+// When cuDNN returned a status: while a graph is being described, BAD_PARAM means that cuDNN does not support it.
 enum class Stage { description, plan };
 
-// False if cuDNN does not support what it was asked for. The frontend reports cuDNN's status in its error's text alone,
-// and its own filters without one.
+// False if cuDNN does not support the request. The frontend reports cuDNN's status only in the text of its error, and
+// none if its own filters reject the request.
 bool is_good(fe::error_t status, Stage stage, std::string* why_not = nullptr) {
   if (status.is_good()) return true;
   (void)cudaGetLastError();
@@ -66,8 +66,8 @@ std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) 
   return device;
 }
 
-// The compute capability in a device's description, 90 for 9.0. Without it the frontend asks for the device in use when
-// it describes attention.
+// The compute capability in a device's description, 90 for 9.0. If not set, the frontend queries the current device
+// when attention is described.
 std::int32_t capability_of(const std::string& device) {
   constexpr std::string_view kName = "\"deviceVer\":";
   const std::size_t at = device.find(kName);
@@ -91,7 +91,7 @@ fe::graph::Tensor_attributes attributes(GraphArray id, const std::vector<std::in
   return made;
 }
 
-// Makes a result of the graph an array.
+// Makes a node's result an output array of the graph.
 void finish(const Node& result, const fe::graph::Tensor_attributes& as) {
   result->set_output(true)
       .set_uid(as.get_uid())
@@ -101,8 +101,8 @@ void finish(const Node& result, const fe::graph::Tensor_attributes& as) {
       .set_data_type(as.get_data_type());
 }
 
-// Images (N, H, W, C) and filters (O, KH, KW, C / groups), which tell cuDNN how many groups there are. It names axes in
-// the order N, C, H, W, whatever the order in memory.
+// Images (N, H, W, C) and filters (O, KH, KW, C / groups), from which cuDNN infers the number of groups. It lists axes
+// in the order N, C, H, W, whatever the order in memory.
 fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, const Convolution& convolution) {
   const std::int64_t n = shape[0], h = shape[1], w = shape[2], c = shape[3];
   return attributes(id, {n, c, h, w}, {h * w * c, 1, w * c, c}, convolution.dtype, convolution.alignment);
@@ -119,7 +119,8 @@ Attributes window(const Conv2dOptions& options) {
   return made;
 }
 
-// What asked-for bits and precision exclude. Sums in another order than a convolution's spread a NaN to neighbours.
+// Plans excluded because they do not give the same bits every time or the requested precision. FFT and Winograd also
+// spread a NaN to neighbouring outputs.
 std::vector<fe::NumericalNote_t> excluded_notes(const Convolution& convolution) {
   using Note = fe::NumericalNote_t;
   std::vector<Note> notes{Note::NONDETERMINISTIC,   Note::REDUCED_PRECISION_REDUCTION, Note::FFT,
@@ -154,7 +155,7 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
   finish(result, y());
 }
 
-// cuDNN names axes in the order B, H, T, D, whatever the order in memory.
+// cuDNN lists axes in the order B, H, T, D, whatever the order in memory.
 // `heads`: how many heads a row of the array has.
 fe::graph::Tensor_attributes tensor(GraphArray id, const Shape& shape, std::int64_t heads,
                                     const AttentionGraph& attention) {
@@ -235,7 +236,7 @@ std::vector<std::int64_t> key_of(const GraphQuestion& question) {
 
 struct GraphPlan::Graph {
   fe::graph::Graph graph;
-  std::int64_t next = 0, count = 0;  // of the candidates
+  std::int64_t next = 0, count = 0;  // the next candidate, and their count
 };
 
 GraphPlan::GraphPlan(const GraphQuestion& question, const std::string& device)
@@ -254,7 +255,7 @@ GraphPlan GraphPlan::find(const GraphQuestion& question, const std::string& devi
   return plan;
 }
 
-// The cache has checked that this is what store() wrote, so it only fails where cuDNN no longer takes it.
+// The cache has checked that store() wrote this, so loading fails only if cuDNN no longer accepts it.
 bool GraphPlan::load(const std::string& serialized) {
   auto loaded = std::make_unique<Graph>();
   loaded->graph.set_device_properties(device_of(device_));
@@ -263,7 +264,7 @@ bool GraphPlan::load(const std::string& serialized) {
     if (loaded->graph.deserialize(bytes).is_bad()) return false;
   } catch (const std::bad_alloc&) {
     throw;
-  } catch (const std::exception&) {  // of the frontend's JSON, and of its numbers
+  } catch (const std::exception&) {  // from the frontend's parsing of JSON and numbers
     return false;
   }
   graph_ = std::move(loaded);
@@ -298,7 +299,7 @@ void GraphPlan::build_next() {
 }
 
 void GraphPlan::refuse() {
-  // What was loaded has no candidates after it.
+  // A plan loaded from disk is the only candidate.
   const bool was_loaded = graph_->count == 0;
   is_on_disk_ = false;
   was_loaded ? ask() : build_next();

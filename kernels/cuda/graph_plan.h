@@ -19,7 +19,7 @@ struct cudnnContext;
 
 namespace giro::cuda {
 
-// A convolution as cuDNN's graph API is asked for it: y = conv(x, w), then + b and relu if it has them, or one of its
+// A convolution to request from cuDNN's graph API: y = conv(x, w), then + b and relu if it has them, or one of its
 // gradients.
 struct Convolution {
   enum class Result { y, dx, dw };
@@ -51,23 +51,22 @@ struct AttentionGraph {
 };
 
 using GraphQuestion = std::variant<Convolution, AttentionGraph>;
-// All of it in numbers.
+// The whole question as numbers.
 std::vector<std::int64_t> key_of(const GraphQuestion& question);
 
 // The arrays of a graph.
 enum class GraphArray : std::int64_t { x = 1, w, y, b, query, key, value, out, logsumexp, dout, dquery, dkey, dvalue };
 using GraphArrays = std::vector<std::pair<GraphArray, void*>>;
 
-// What cuDNN plans for: the JSON that it writes for a device. A GPU that is not there can be described as well.
+// cuDNN's description, in JSON, of the device to plan for. Plans can also be made for the description of an absent GPU.
 // Error(device).
 std::string describe_device(int index);
 
-// cuDNN's plans for one graph, best first: those that give the same bits every time and compute in the asked
+// cuDNN's plans for one graph, best first: those that give the same bits every time and compute in the requested
 // precision. Only one is built at a time. Errors of all functions: out_of_memory, device.
 class GraphPlan {
  public:
-  // The plan that an earlier run has stored, or the first that can be built. There is none if cuDNN supports nothing of
-  // the kind.
+  // The plan that an earlier run stored, or the first that can be built. Empty if cuDNN supports no such graph.
   static GraphPlan find(const GraphQuestion& question, const std::string& device, const DiskCache& cache);
 
   GraphPlan(GraphPlan&&) noexcept;
@@ -75,18 +74,18 @@ class GraphPlan {
   ~GraphPlan();
 
   explicit operator bool() const noexcept { return graph_ != nullptr; }
-  // Why there is none, in cuDNN's words.
+  // Why there is no plan, in cuDNN's words.
   const std::string& why_not() const noexcept { return why_not_; }
   bool was_stored() const noexcept { return is_on_disk_; }
   std::size_t workspace_bytes() const;
-  // The engine and its settings, unless it was stored: "eng45_k2=5_k5=3_k14=6".
+  // The engine and its settings, "eng45_k2=5_k5=3_k14=6"; empty for a stored plan.
   std::string name() const;
 
-  // Queues the work on the handle's stream. False if cuDNN refuses the plan only now.
+  // Queues the work on the handle's stream. False if cuDNN rejects the plan only now.
   bool run(cudnnContext* cudnn, const GraphArrays& arrays, void* workspace);
-  // Goes on to the next plan.
+  // Moves on to the next plan.
   void refuse();
-  // For later runs.
+  // Keeps the plan on disk, for later runs.
   void store(DiskCache& cache);
 
  private:

@@ -25,7 +25,7 @@ std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
 
 }  // namespace
 
-// The Wholes of a row, of the pass with all of them.
+// The size of all of a row's Wholes, over all passes.
 std::int64_t ExpressionWriter::bytes_of_wholes() const {
   std::int64_t bytes = 0;
   for (int pass = 0; pass < plan_.levels; ++pass) {
@@ -80,7 +80,7 @@ void ExpressionWriter::write_groups(const Share& share) {
   end_kernel();
 }
 
-// Joins the blocks' results of each row, in the last block. Its threads have the same rows as before: one row, or
+// Joins all blocks' results for each row, in the last block. Its threads have the same rows as before: one row, or
 // several by columns. Then writes the row values that depend on these results.
 void ExpressionWriter::write_finish(const Share& share, int pass) {
   Share finish{.is_by_columns = true, .rows = share.rows};
@@ -96,7 +96,7 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
     line(1, fmt::format("for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups));
     line(2, fmt::format("t{0}.push(u{0}, {1}[(giro::i64(lane * {2} + u{0}) * n + row) / {3}]);", r, parts(r), each,
                         row_pack_));
-    // Counts as 128 units, enough to join Wholes only.
+    // With 128 units, only Wholes are joined.
     line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3}){4};", r,
                         finish.rows, finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr",
                         plan_.is_by_columns ? "" : "[0]"));

@@ -7,7 +7,7 @@ namespace giro::cuda {
 constexpr int kWarp = 32;
 constexpr unsigned int kAllLanes = 0xffffffffu;
 
-// Called by a whole warp: whether the largest of x[0, columns) (the first of equal ones) is at `label` and none is NaN.
+// Called by a whole warp: whether the largest of x[0, columns) (in a tie, the first) is at `label` and none is NaN.
 // Lane 0 has the result.
 template <class T>
 __device__ bool is_correct(const T* x, std::int64_t columns, std::int64_t label, int lane) {

@@ -1,15 +1,15 @@
 #pragma once
 
-// Code, or the text of it where expression_prelude.cpp includes this file.
+// Code, or its text where expression_prelude.cpp includes this file.
 #ifndef GIRO_DEVICE_CODE
 #define GIRO_DEVICE_CODE(...) __VA_ARGS__
 #endif
 
-// giro::is_last_block, called by all threads of `blocks` blocks: whether this block is the last to get here. It then
-// sees what the others wrote before. `arrivals` (CudaStream::arrivals) counts the blocks and is 0 again afterwards.
+// giro::is_last_block, called by all threads of `blocks` blocks: whether this block is the last to arrive. If so, it
+// sees everything the others wrote before. `arrivals` (CudaStream::arrivals) counts the blocks and is then 0 again.
 //
-// The first fence releases what a barrier has put before it, and the second acquires the same of the blocks that came
-// earlier. Blocks have one dimension.
+// The first fence releases the writes that the barrier ordered before it; the second acquires those of the blocks that
+// arrived earlier. Blocks are one-dimensional.
 // clang-format off
 GIRO_DEVICE_CODE(namespace giro {
 __device__ inline bool is_last_block(unsigned int* arrivals, unsigned int blocks) {

@@ -74,8 +74,8 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
-  // cuBLASLt has no preference for the bias's alignment, but takes it from this address, which it does not follow. So
-  // an address of the least alignment stands for every bias.
+  // cuBLASLt has no preference attribute for the bias's alignment but derives it from this address, which it does not
+  // dereference here. try_matmul() accepts only aligned biases, so this address stands for all of them.
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{kMostAlignment});
   const auto factor = [&](const Tensor& of, bool transposed, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride) {
@@ -124,7 +124,7 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
       make);
   if (!plan.found) return false;
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
-  // From the stream's arena, so that in a recording the graph owns it.
+  // From the stream's arena, so that a recorded graph owns it.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float alpha = 1.0f, beta = matmul.adds ? 1.0f : 0.0f;
   check(cublasLtMatmul(owner.cublaslt(), plan.description, &alpha, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b,
@@ -138,7 +138,7 @@ void run(const ops::Matmul& op, const Stream& stream) {
   if (op.out.count() == 0) return;
   const std::int64_t terms = op.a.shape()[op.options.transpose_a ? -2 : -1];
   if (terms == 0) return stream.fill(op.out.raw(), 0, op.out.bytes());
-  constexpr std::int64_t kMostBatch = 65535;  // libraries may count a batch along an axis of the grid that ends there
+  constexpr std::int64_t kMostBatch = 65535;  // libraries may put the batch on a grid axis with this limit
   for (const auto& [out, a, b] : strided_batches(op)) {
     const bool a_moves = a.shape()[0] > 1, b_moves = b.shape()[0] > 1;
     for (std::int64_t begin = 0; begin < out.shape()[0]; begin += kMostBatch) {

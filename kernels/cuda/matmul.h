@@ -13,7 +13,7 @@ namespace giro::cuda {
 // A product as cuBLASLt sees it: column-major, d (m, n) = op(a) op(b) with op(a) (m, k) and op(b) (k, n), all
 // contiguous. A row-major matrix is the transpose of the column-major one in the same memory. Only the memory and the
 // dtype of the tensors are used. a and b have one dtype, d has that or f32; sums are f32. The epilogue reads or writes
-// `bias` (m), which has d's dtype. A batch is `batch` such products, whose d lie one behind the other.
+// `bias` (m), which has d's dtype. A batch is `batch` such products, with consecutive d.
 struct Matmul {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;

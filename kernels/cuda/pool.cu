@@ -15,7 +15,7 @@
 namespace giro::cuda {
 namespace {
 
-// In 32-bit indices, as many images at a time as those can number.
+// Uses 32-bit indices, with as many images per launch as they can address.
 template <bool kOfLargest>
 void pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
                    const Stream& stream) {

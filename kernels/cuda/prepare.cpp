@@ -16,7 +16,7 @@ template <class Op>
 bool is_expression(const Op&) {
   return true;
 }
-using giro::is_expression;  // of narrow layers
+using giro::is_expression;  // for narrow layers
 bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
 
 template <class Op>

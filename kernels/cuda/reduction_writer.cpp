@@ -21,9 +21,9 @@ constexpr int kFewestThreads = 128;                         // per block
 constexpr int kColumns = 32;                                // per block, so that a warp reads neighbours
 constexpr std::int64_t kColumnThreads = 512;                // per such block
 constexpr std::int64_t kMostLoaded = 128;                   // bytes of a thread's elements, by columns
-constexpr std::int64_t kMostWholes = 64;                    // bytes of what its rows come to
+constexpr std::int64_t kMostWholes = 64;                    // bytes of its rows' Wholes
 constexpr std::int64_t kPart = 128;                         // units that are joined as Parts (reduction_prelude)
-constexpr std::int64_t kFewBlocks = 128;                    // do not fill a GPU: long rows are then split over blocks
+constexpr std::int64_t kFewBlocks = 128;                    // too few to fill a GPU: long rows are then split
 constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
 
 std::int64_t units_of(std::int64_t length) { return std::max<std::int64_t>((length + kUnit - 1) / kUnit, 1); }
@@ -46,7 +46,7 @@ void ExpressionWriter::write_reductions() {
   }
 }
 
-// As many as 16 bytes hold of the widest elements, if registers hold what a thread loads for them.
+// As many rows as fit in 16 bytes of the widest elements, if a thread's loads for them fit in registers.
 int ExpressionWriter::row_pack() const {
   if (!plan_.is_by_columns) return 1;
   const std::size_t axis = plan_.row_axes - 1;
@@ -123,10 +123,10 @@ void ExpressionWriter::write_passes(const Share& share) {
   end_kernel();
 }
 
-// Declares a thread's row: whether it exists (live), and which of its elements the block has.
+// Declares a thread's row: whether it exists (live), and which of its elements the block takes.
 void ExpressionWriter::write_row(const Share& share) {
   const char* const order = share.is_by_columns ? "/" : "%";
-  // A single lane is a constant, so that a short row needs no branches and its loads are under way together.
+  // A single lane is a constant, so that a short row needs no branches and its loads are in flight together.
   line(1, share.lanes == 1 ? "const int lane = 0;"
                            : fmt::format("const int lane = threadIdx.x {} {};", order,
                                          share.is_by_columns ? share.rows : share.lanes));
@@ -302,8 +302,8 @@ bool ExpressionWriter::has_element_writes_in(int pass) const {
   return false;
 }
 
-// Whether values stay in registers from one pass to the next. They do if a thread has one unit of each and they are
-// few.
+// Whether values stay in registers from one pass to the next. They do if each thread has a single unit and the values
+// are few.
 bool ExpressionWriter::keeps_values(const Share& share) const {
   if (share.is_by_columns || share.units > share.lanes || plan_.levels == 0) return false;
   std::vector<int> first(expression_.code.size(), -1), last(expression_.code.size(), -1);
@@ -322,7 +322,7 @@ bool ExpressionWriter::keeps_values(const Share& share) const {
   return bytes <= (share.lanes == kMostLanes ? 128 : 384);
 }
 
-// The per-element instructions that a pass needs and that no array keeps.
+// The per-element instructions that a pass needs and whose values no array keeps.
 std::vector<bool> ExpressionWriter::run_in(int pass) const {
   std::vector<bool> run(expression_.code.size(), false);
   for (const std::size_t r : reduced_in(pass)) run[expression_.code[r].operands[0]] = true;

@@ -9,8 +9,8 @@
 namespace giro::cuda {
 namespace {
 
-// A volatile store is relaxed and of the system's scope (PTX ISA, Memory Consistency Model), which is all that words
-// with the row's number need (publish.h).
+// A volatile store is relaxed, with system scope (PTX ISA, Memory Consistency Model), which suffices for words tagged
+// with the row's number (publish.h).
 constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDim.x) || threadIdx.x >= 32) return;
   const int lane = threadIdx.x;
   const giro::i64 number = *row;
@@ -23,7 +23,7 @@ constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDi
 
 static_assert(ops::Publish::kMostColumns <= 32, "a lane of one warp each");
 
-// Each lane's words come after all that earlier kernels wrote.
+// Orders each lane's words after everything that earlier kernels wrote.
 constexpr const char* kRelease = R"cuda(  asm volatile("fence.acq_rel.sys;" ::: "memory");
 )cuda";
 

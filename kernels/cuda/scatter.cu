@@ -23,10 +23,10 @@ struct FindKeys {
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const { keys[i] = rows.key(i); }
 };
 
-// Adds rows of equal key; a call does so for one column of a tile of rows. A run of equal keys that lies within the
-// tile is complete: it becomes a sum. The others, at most the tile's first and its last run, become two rows for the
-// next pass, which adds them to those of the neighbouring tiles; so runs of any length are added in a tree. A row that
-// a tile does not need has the key -1, which is ignored, or is zero.
+// Adds rows with equal keys; each call handles one column of a tile of rows. A run of equal keys that lies within the
+// tile is complete and becomes a sum. The others, at most the tile's first and last runs, become two rows for the next
+// pass, which adds them to the neighbouring tiles' rows, so that runs of any length are added in a tree. If a tile does
+// not need both rows, the spare ones have the key -1, which is ignored, or are zero.
 template <class T, class Sum>
 struct AddRuns {
   Sum *sums, *rest;  // rest is null for a single tile
@@ -82,7 +82,7 @@ struct AddRuns {
 
 constexpr int kThreads = 256;
 
-// A block has threads for some columns and, if these are few, for several tiles.
+// Each block covers some columns and, if these are few, several tiles.
 template <class T, class Sum>
 __global__ void __launch_bounds__(kThreads)
     add_runs_kernel(AddRuns<T, Sum> add, std::int64_t tiles, unsigned int blocks_of_columns) {

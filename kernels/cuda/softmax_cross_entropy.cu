@@ -201,7 +201,7 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
 
 namespace {
 
-// The losses of rows, and which are correct; then their means.
+// Computes each row's loss and whether it is correct, then the means.
 void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const Shape rows = op.labels.shape();
   const auto bytes = static_cast<std::size_t>(rows.count()) * sizeof(float);

@@ -19,7 +19,7 @@ constexpr int kItems = 4;  // per thread
 // Rows whose runs of `span` elements are sorted. Keeps the first `kept` entries of each run, one run after the other.
 struct Runs {
   std::int64_t length, kept, span;
-  std::int64_t count, stride, pitch;  // runs of a row, and the entries from run to run and from row to row
+  std::int64_t count, stride, pitch;  // runs per row; entries from run to run and from row to row
 
   Runs(std::int64_t length, std::int64_t kept, std::int64_t span)
       : length(length),
@@ -34,7 +34,7 @@ struct Runs {
   }
 };
 
-// How many of a run's entries are smaller: where the entry goes among them.
+// How many of a run's entries are smaller, which is where the entry belongs among them.
 template <class Entry>
 __device__ std::int64_t count_smaller(const Entry* run, std::int64_t size, const Entry& than) {
   std::int64_t begin = 0, end = size;
@@ -87,12 +87,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Merges each two neighbouring runs: an entry's place in the merged run is its own place plus the number of entries of
-// the other run that are smaller.
+// Merges neighbouring runs in pairs: an entry's place in the merged run is its place in its own run plus the number of
+// smaller entries in the other.
 template <class Entry>
 struct MergeRuns {
-  Entry* merged;          // null for the last merge,
-  std::int64_t* indices;  // which writes these
+  Entry* merged;          // null in the last merge
+  std::int64_t* indices;  // written by the last merge
   const Entry* entries;
   Runs runs, next;
 

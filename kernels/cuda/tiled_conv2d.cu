@@ -68,12 +68,12 @@ struct Place {
   int row, column;
 };
 
-// The element of a filter for a tap, in pixels from the first tap, and a channel.
+// An element of a filter: its tap, in pixels from the first tap, and a number that each operand defines.
 struct Tap {
   int number, row, column;
 };
 
-// Where a tile's first pixel is: its number in its image, and the number of the image.
+// A tile's first pixel: the number of its image, and its own number in that image.
 struct PixelOrigin {
   int image, pixel;
 
@@ -88,14 +88,14 @@ struct PixelOrigin {
   }
 };
 
-// The tap and, as its number, the channel of element i of a filter.
+// The tap of element i of a filter; its number is the channel.
 __device__ Tap tap_of(std::int64_t i, const Geometry& g, const Divisor& channels) {
   const int at = static_cast<int>(i), tap = at / channels;
   return {at % channels, tap / g.filter_width * g.dilation[0], tap % g.filter_width * g.dilation[1]};
 }
 
-// The patch of x that each pixel of y sees: the elements that a filter's are multiplied with. If kAlong, the terms are
-// those of a patch; otherwise they are the pixels.
+// The patch of x that each pixel of y sees, to be multiplied by a filter. If kAlong, the terms are a patch's elements;
+// otherwise they are the pixels.
 template <bool kAlong, class T>
 struct Patches {
   using Element = T;

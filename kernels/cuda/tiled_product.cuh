@@ -18,17 +18,17 @@
 // sum depends on the shapes alone.
 namespace giro::cuda {
 
-// The vectors of an operand are the rows or the columns of the product, and a vector has as many terms as each element
-// of the product is a sum of. Elements that are neighbours in memory are terms of one vector or the same term of
+// An operand's vectors are the rows of the left matrix or the columns of the right one; each element of the product
+// sums the terms of a row times those of a column. Neighbours in memory are terms of one vector or the same term of
 // several vectors. The index along these neighbours is called inner, the other one outer. An operand has:
 //   kAlongTerms                        whether the inner index is the term
 //   const Element* data
 //   bool in_quads                      whether data can be loaded four elements at a time, from inner indices that are
 //                                      multiples of 4
-//   Origin origin(first)               what is needed of the first outer index of a block, in slice blockIdx.z
-//   Outer outer(origin, i)             what is needed of outer index first + i
-//   Inner inner(i)                     what is needed of inner index i
-//   std::int64_t find(outer, inner)    where in data the element is; negative for one that is 0
+//   Origin origin(first)               what outer() needs of a block's first outer index, in slice blockIdx.z
+//   Outer outer(origin, i)             what find() needs of outer index first + i
+//   Inner inner(i)                     what find() needs of inner index i
+//   std::int64_t find(outer, inner)    the element's index in data; negative if the element is 0
 template <bool kAlong, class T>
 struct Matrix {
   using Element = T;
@@ -39,7 +39,7 @@ struct Matrix {
 
   const T* data;
   bool in_quads;
-  std::int64_t width, slice;  // how much further in data the next outer index and the next slice are
+  std::int64_t width, slice;  // distances in data to the next outer index and to the next slice
 
   __device__ std::int64_t origin(std::int64_t first) const { return blockIdx.z * slice + first * width; }
   __device__ Outer outer(std::int64_t origin, int i) const { return origin + i * width; }
@@ -50,7 +50,7 @@ struct Matrix {
 template <class T>
 using Quad = functors::Pack<T, 4>;
 
-// Whether elements can be accessed as Quads where they begin a multiple of `width` and `slice` elements from the first.
+// Whether elements can be accessed as Quads at multiples of `width` and of `slice` elements from the first.
 inline bool in_quads(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0) {
   return width % 4 == 0 && slice % 4 == 0 &&
          reinterpret_cast<std::uintptr_t>(tensor.raw()) % (4 * size_of(tensor.dtype())) == 0;
@@ -61,24 +61,24 @@ Matrix<kAlong, T> matrix(const Tensor& tensor, std::int64_t width, std::int64_t 
   return {tensor.data<T>(), in_quads(tensor, width, slice), width, slice};
 }
 
-// A product of matrices of (rows, terms) and (terms, columns) that is stored in `out`, row-major, after the bias by
-// column, unless it is empty, and the relu. Or up to 65535 of them, in slices of `out`.
+// The product of a (rows, terms) and a (terms, columns) matrix, stored row-major in `out` after the bias of each
+// column, unless empty, and the relu. Or up to 65535 such products, in slices of `out`.
 struct Product {
   Tensor out;
   std::int64_t rows, columns, terms;
-  Tensor bias = {};  // out's dtype or f32; of all slices, one behind the other
+  Tensor bias = {};  // out's dtype or f32; for all slices, one after another
   bool relu = false;
   std::int64_t slices = 1;
-  // How much further in `out` the next row and the next slice are. If 0: row by row and then slice by slice.
+  // Distances in `out` to the next row and to the next slice. 0: contiguous.
   std::int64_t row_stride = 0, slice = 0;
 };
 
 namespace tiles {
 
-constexpr int kDepth = 8;  // terms of a tile that are in shared memory at a time
+constexpr int kDepth = 8;  // terms of a tile in shared memory at a time
 constexpr int kThreads = 64;
 
-// A warp sums 64 rows and 32 columns.
+// Each warp sums 64 rows by 32 columns.
 struct Square {
   static constexpr int kRows = 64, kColumns = 64;
 };
@@ -86,17 +86,17 @@ struct Narrow {
   static constexpr int kRows = 128, kColumns = 32;
 };
 
-// The padding keeps vectors aligned, and lets 16 vectors of two quads of terms fall into different banks.
+// The padding keeps vectors aligned, and puts 16 vectors of two quads of terms into different banks.
 template <int kVectors>
 using Terms = float[kDepth][kVectors + 4];
 
-// Brings an operand's elements from memory through registers to shared memory. A thread loads quads of elements that
-// are neighbours in memory, all with the same inner index.
+// Moves an operand's elements from global memory through registers to shared memory. Each thread loads quads of
+// neighbours in memory, all quads at the same inner index.
 template <class Operand, int kVectors, bool kInQuads>
 class Loader {
  public:
-  // For vectors from number `first` of `count` on, and terms from `begin` to `end`. Vectors beyond the last are copies
-  // of it, and terms beyond the last are 0.
+  // For vectors [first, count) and terms [begin, end). Vectors beyond the last are copies of it, and terms beyond the
+  // last are 0.
   __device__ Loader(const Operand& operand, std::int64_t first, std::int64_t count, std::int64_t begin,
                     std::int64_t end)
       : operand_(operand),
@@ -133,7 +133,7 @@ class Loader {
     }
   }
 
-  // A conversion of elements as they are loaded would wait for them.
+  // Converts here because converting in load() would wait for the loads.
   __device__ void store(Terms<kVectors>& terms) const {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
@@ -205,7 +205,7 @@ struct Result {
         relu(relu),
         in_quads(columns % 4 == 0 && cuda::in_quads(out, row_stride, slice)) {}
 
-  // In slice blockIdx.z of the array of blockIdx.y.
+  // In slice blockIdx.z of array blockIdx.y.
   __device__ void store(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
     if (dtype == DType::bf16) {
       store_as<BFloat16>(row, column, sums);
@@ -245,9 +245,9 @@ struct Result {
   }
 };
 
-// out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`, in each slice. The blocks of one
-// blockIdx.y sum `depth` of the terms, into an array of their own behind the previous one's.
-// Unless one block for each multiprocessor is enough, ptxas spills registers to fit more of them.
+// out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`, in each slice. The blocks of each
+// blockIdx.y sum `depth` of the terms into their own array; these arrays are consecutive.
+// The launch bounds require only one block per multiprocessor: otherwise ptxas spills registers to fit more.
 template <class Tile, bool kInQuads, class Rows, class Columns>
 __global__ void __launch_bounds__(kThreads, 1)
     tiled_product_kernel(Result out, Rows rows, Columns columns, std::int64_t terms, int depth) {
@@ -277,8 +277,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     column_loader.store(stage.columns);
   };
 
-  // The thread's rows are row + {0 1 2 3 32 33 34 35}, its columns are column + {0 1 2 3 16 17 18 19}. Lanes
-  // that differ in one of the lowest two bits of their numbers share their rows or their columns, so that a warp's load
+  // The thread's rows are row + {0 1 2 3 32 33 34 35}, its columns are column + {0 1 2 3 16 17 18 19}. Lanes that
+  // differ only in bit 0 share their rows, and lanes that differ only in bit 1 their columns, so that a warp's load
   // takes two accesses to shared memory.
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = warp % (kRows / 64) * 64, warp_column = warp / (kRows / 64) * 32;
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     __syncthreads();
   }
 
-  // Through shared memory, so that a warp writes neighbours.
+  // Through shared memory, so that each warp writes neighbours.
   for (int i = 0; i < 8; ++i) {
     for (int j = 0; j < 8; j += 4) {
       quad_at(shared.sums[row + i / 4 * 32 + i % 4][column + j * 4]) = {sums[i][j], sums[i][j + 1], sums[i][j + 2],
@@ -327,8 +327,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-constexpr std::int64_t kBlocks = 528;       // four for each multiprocessor of a large GPU
-constexpr std::int64_t kFewestTerms = 128;  // of a sum that is worth a block
+constexpr std::int64_t kBlocks = 528;       // four per multiprocessor of a large GPU
+constexpr std::int64_t kFewestTerms = 128;  // per block, for splitting a sum to pay off
 
 template <class Tile, class Rows, class Columns>
 void tiled_product(const Product& p, const Rows& rows, const Columns& columns, const Stream& stream) {

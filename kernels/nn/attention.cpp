@@ -55,7 +55,7 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
 
 enum Input : std::size_t { kQuery, kKey, kValue, kMask, kLengths, kDropoutKey };
 
-// Its tensors are the Vars of `in`.
+// The options, with the tensors of `in`.
 ops::AttentionOptions with_tensors(ops::AttentionOptions options, const std::vector<Var>& in) {
   options.mask = in[kMask].value();
   options.key_lengths = in[kLengths].value();
@@ -78,7 +78,7 @@ ops::AttentionOptions options_of(const Shape& query, const Shape& key, const Att
   return options;
 }
 
-// q: (B, T, H, D), k: (B, S, K, D). If queries, keys and values are packed, they are all `query`.
+// q: (B, T, H, D), k: (B, S, K, D). If queries, keys and values are packed, `query` holds all of them.
 Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, const Var& value,
            const AttentionOptions& given) {
   check(q, k, given);

@@ -35,7 +35,7 @@ struct CallFunctions {
   bool touches_its_arguments_alone = true;
 };
 
-// A new value that a user's function computes from `inputs`, used in a step like the result of any op:
+// A new value that a custom function computes from `inputs`, used in a step like the result of any op:
 //
 //   void my_op_cuda(const Tensor& out, const std::vector<Tensor>& in, cudaStream_t stream) {
 //     my_kernel<<<blocks, threads, 0, stream>>>(out.data<float>(), in[0].data<float>(), in[1].data<float>());

@@ -41,7 +41,7 @@ Labels filtered(const Labels& labels, Condition condition) {
   return result;
 }
 
-// Its axes in that order, which names all of them. Axes of other labels get size 1.
+// The term with its axes in `order`, which has all of its labels. The other labels get axes of size 1.
 Named permuted(const Named& term, const Labels& order) {
   std::vector<int> axes;
   std::vector<std::int64_t> sizes;
@@ -55,7 +55,7 @@ Named permuted(const Named& term, const Labels& order) {
   return {value, order};
 }
 
-// Sums over the axes that are not wanted.
+// Sums over the axes that are not in `wanted`.
 Named reduced(const Named& term, const Labels& wanted) {
   std::vector<int> axes;
   for (std::size_t i = 0; i < term.labels.size(); ++i) {
@@ -88,8 +88,8 @@ Factor as_matrices(const Named& term, const Labels& batch, const Labels& outer, 
   return {ordered.value.reshape(Shape(sizes)), is_transposed};
 }
 
-// The product of two terms, summed over the axes that are not wanted. Its axes may have any order, but are in the
-// wanted one if the product gives it.
+// The product of two terms, summed over the axes that are not in `wanted`. The result's axes are in that order only if
+// the matrix product gives it.
 Named contracted(const Named& given_a, const Named& given_b, const Labels& wanted) {
   const Named a = reduced(given_a, wanted + given_b.labels), b = reduced(given_b, wanted + given_a.labels);
   const auto in_a = [&](char label) { return contains(a.labels, label); };
@@ -99,7 +99,7 @@ Named contracted(const Named& given_a, const Named& given_b, const Labels& wante
   const Labels right = filtered(wanted, [&](char label) { return in_b(label) && !in_a(label); });
   const Labels summed = filtered(a.labels, [&](char label) { return !contains(wanted, label); });
   if (summed.empty() || (left.empty() && right.empty())) {
-    // Elements are multiplied and perhaps summed, which is one expression, in f32 as by a matrix product.
+    // An elementwise product, perhaps with a sum: one expression, in f32 like a matrix product.
     const Labels order = filtered(wanted, [&](char label) { return in_a(label) || in_b(label); }) + summed;
     const DType dtype = summed.empty() ? a.value.dtype() : DType::f32;
     const Var product = cast(permuted(a, order).value, dtype) * cast(permuted(b, order).value, dtype);

@@ -12,10 +12,10 @@ namespace giro::nn {
 // named by letters; axes of the same letter are multiplied element by element, and those that the result lacks are
 // summed. "..." stands for any further axes, which broadcast. Without "->", the result has "..." and then the letters
 // that occur once, in alphabetical order. More than two operands are contracted from left to right, each pair as one
-// matrix product where it is one. Operands are f32, bf16 or f16, converted to the wider dtype, which the result has.
-// A letter may not name two axes of one operand.
-// Errors, which name the equation: invalid_argument for an equation that is malformed or has another number of
-// operands; shape_mismatch for the number of axes, or for sizes that differ; dtype_mismatch.
+// matrix product where possible. Operands are f32, bf16 or f16; they are converted to the widest dtype, which is also
+// the result's. A letter may not name two axes of one operand.
+// Errors, which name the equation: invalid_argument for a malformed equation or a wrong number of operands;
+// shape_mismatch for a wrong number of axes or sizes that differ; dtype_mismatch.
 Var einsum(std::string_view equation, const std::vector<Var>& operands, Where where = Where::current());
 
 }  // namespace giro::nn

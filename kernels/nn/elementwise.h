@@ -76,7 +76,7 @@ inline Var operator>=(const Operand& a, const Operand& b) { return greater_equal
 Var broadcast_to(const Operand& x, const Shape& shape);
 // Axis i of the result is axis axes[i] of x; a negative one counts from the end. Without axes, their order is reversed.
 Var transpose(const Operand& x, const std::vector<int>& axes = {});
-// Reversed along these axes.
+// x reversed along these axes.
 Var flip(const Operand& x, const std::vector<int>& axes);
 
 }  // namespace giro::nn

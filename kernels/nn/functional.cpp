@@ -23,9 +23,9 @@
 namespace giro::nn {
 namespace {
 
-// The gradients of (x, w, b), as far as they are wanted. One op computes the gradients of the weight and its bias,
-// another the gradient of the input, so they need not wait for each other. of_dx and of_dw are the gradients of these
-// with respect to (dz, w) and (dz, x).
+// Those gradients of (x, w, b) that are required. One op computes the gradients of the weight and its bias, another the
+// gradient of the input, so they need not wait for each other. of_dx and of_dw are the gradients of dx with respect to
+// (dz, w) and of dw with respect to (dz, x).
 struct WeightedGradients {
   std::function<void(const Tensor& dx, const Tensor& dw, const Tensor& db)> queue;
   Gradient of_dx, of_dw;
@@ -73,7 +73,7 @@ void has_floats(const char* op, const Var& x) {
                           op, to_string(x.value())));
 }
 
-// x in the dtype of w, for the layer `op`.
+// x converted to the dtype of w, for the layer `op`.
 Var as_weights(const char* op, const Var& x, const Var& w) {
   has_floats(op, x);
   const auto fits = [](DType dtype) { return dtype == DType::f32 || is_16_bit(dtype); };

@@ -22,9 +22,8 @@
 
 namespace giro::nn {
 
-// The ops of kernels/ on Vars: the same mathematics, but they allocate their output and know their gradient. Errors are
-// those of the ops and are thrown by the call. They name the line of the call, `where`; so does the program of a
-// recording.
+// The ops of kernels/ on Vars: the same mathematics, but these allocate their output and have gradients. A call throws
+// the op's errors. They name the line of the call, `where`; so does the program of a recording.
 
 // x converted to a dtype; x itself if it already has it. Conversion to an integer truncates toward zero; to boolean it
 // is x != 0.
@@ -42,8 +41,8 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f = Activation::n
 Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f = Activation::none,
            Where where = Where::current());
 // The gradient of conv2d with respect to its images, as a layer, also called deconvolution: x (N, H, W, O), w (O, KH,
-// KW, C / groups), b (C) or Var(). conv2d with the same options has the result's shape as input and x's as output. The
-// result is the smallest such images, or has `more` rows and columns, fewer than the stride.
+// KW, C / groups), b (C) or Var(). conv2d with the same options maps the result's shape to x's. The result has the
+// smallest such shape, plus `more` rows and columns, fewer than the stride.
 Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options,
                      std::array<std::int64_t, 2> more = {0, 0}, Activation f = Activation::none,
                      Where where = Where::current());

@@ -36,7 +36,7 @@ using pointwise::Term;
 
 void expect_indices(const char* op, const Var& indices) { checks::is_integer(op, {"indices", indices.value()}); }
 
-// Indices of a constant may have no stream yet.
+// Constant indices may have no stream yet.
 Var beside(const Var& indices, const Var& x) { return x.has_stream() ? indices.on(x.stream()) : indices; }
 
 Gradient if_floating(const Var& x, Gradient gradient) { return is_floating(x.dtype()) ? std::move(gradient) : nullptr; }
@@ -81,7 +81,8 @@ Var taken(const Var& x, const Var& indices, const Fault& fault) {
   return y;
 }
 
-// Elements of x (O, N, I) for indices (O, J, I) along the middle axis, by their numbers in the whole of x, or -1.
+// Elements of x (O, N, I) for indices (O, J, I) along the middle axis, gathered by their numbers in all of x, -1 if out
+// of range.
 Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
   const Shape& from = x.shape();
   const Shape& shape = indices.shape();
@@ -113,7 +114,7 @@ Var take_along(const Var& x, const Var& indices, std::size_t axis, bool are_dist
   return taken_each(in_three_axes(x, axis), in_three_axes(indices, axis), are_distinct).reshape(indices.shape());
 }
 
-// An expression of a place along the last axis.
+// Fills y with a function of the place along the last axis.
 Var by_place(const char* op, const Var& y, const std::function<Term(Builder&, const Term&)>& value) {
   Builder builder(y.shape());
   Layout along;

@@ -18,44 +18,45 @@ namespace giro::nn {
 template <class F, class... In>
 concept TakesScopeAnd = std::is_invocable_v<const F&, Scope&, In...>;
 
-// What can be a layer: a function of a scope and of up to four values, or of a vector of values.
+// Anything that can be a layer: a function of a scope and up to four values, or a vector of values.
 template <class F>
 concept LayerFunction =
     TakesScopeAnd<F, const Var&> || TakesScopeAnd<F, const std::vector<Var>&> ||
     TakesScopeAnd<F, const Var&, const Var&> || TakesScopeAnd<F, const Var&, const Var&, const Var&> ||
     TakesScopeAnd<F, const Var&, const Var&, const Var&, const Var&>;
 
-// Any layer by a name: a function of a scope and one or more values that gives a value, a pair or a vector of values.
-// It holds no parameters: each call within another layer has its own, by the layer's name and a number (dense0,
+// A named layer: a function of a scope and one or more values that returns a value, a pair or a vector of values. It
+// holds no parameters: each call within another layer has its own, under the layer's name and a number (dense0,
 // dense1), unless the layer is shared(). A model is a layer.
 class Layer {
  public:
-  // Its name is that of a member function f.name(), or "layer".
+  // The name is f.name() if there is such a member function, else "layer".
   template <class F>
     requires(!std::same_as<std::remove_cvref_t<F>, Layer> && LayerFunction<F>)
   Layer(F f) : Layer(name_of(f), std::move(f)) {}
   template <LayerFunction F>
   Layer(std::string name, F f) : Layer(Self{std::move(name), is_of_giro<F>, inputs_of(f), wrapped(std::move(f))}) {}
 
-  // The layer, except that all its calls in one scope have the same parameters: the first call's number.
+  // The same layer, except that all its calls in one scope share the first call's parameters.
   friend Layer shared(const Layer& layer);
 
   const std::string& name() const noexcept { return self_->name; }
   bool is_shared() const noexcept { return self_->is_shared; }
-  // How many values it takes; for a function of a vector f.inputs(), or 1.
+  // How many values it takes; for a function of a vector, f.inputs() or else 1.
   std::size_t inputs() const noexcept { return self_->inputs; }
 
-  // As the model, at the root of the tree. Constants get the parameters' stream. Errors name the line of the call,
-  // `where`, or a line in a layer of the user's own. Error(invalid_argument) if it takes or gives more than one value.
+  // Calls it as the model, at the root of the tree. Constants get the parameters' stream. Errors name the line of the
+  // call, `where`, or a line in a custom layer. Error(invalid_argument) for a wrong number of inputs, or for several
+  // results where one is expected.
   Var operator()(const Params& params, const Var& x,
                  std::source_location where = std::source_location::current()) const;
   std::vector<Var> operator()(const Params& params, const std::vector<Var>& inputs,
                               std::source_location where = std::source_location::current()) const;
-  // As a part of another layer, in a child of its scope.
+  // Calls it as a part of another layer, in a child of its scope.
   Var operator()(const Scope& s, const Var& x, std::source_location where = std::source_location::current()) const;
   std::vector<Var> operator()(const Scope& s, const std::vector<Var>& inputs,
                               std::source_location where = std::source_location::current()) const;
-  // In this very scope.
+  // Calls it in `s` itself.
   std::vector<Var> apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const;
 
  private:

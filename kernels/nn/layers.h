@@ -12,8 +12,8 @@
 
 namespace giro::nn {
 
-// Layers in sequence, each called with what the one before gives. In the tree each has its name and a number, counted
-// separately for each name: dense0, dense1.
+// Layers in sequence, each called with the results of the one before. In the tree, each has its name and a number,
+// counted separately for each name: dense0, dense1.
 template <class... Layers>
 Layer sequential(Layers... layers);
 Layer sequential(std::vector<Layer> layers);
@@ -29,13 +29,13 @@ Layer sigmoid();
 Layer silu();
 // A function without parameters, as a layer.
 Layer lambda(std::function<Var(const Var&)> f);
-// In training sets a fraction `rate`, in [0, 1), of the elements to 0 and multiplies the others by 1 / (1 - rate),
-// other elements in each step and the same ones on any number of ranks. In evaluation x itself. Srivastava et al.:
-// "Dropout", 2014.
+// In training, sets a fraction `rate`, in [0, 1), of the elements to 0 and multiplies the others by 1 / (1 - rate). The
+// elements differ from step to step, but are the same on any number of ranks. In evaluation, x itself. Srivastava et
+// al.: "Dropout", 2014.
 Layer dropout(double rate);
 // x + layer(x), where layer(x) has the shape of x.
 Layer residual(const Layer& layer);
-// The results of all the layers, in order: of one input, each has that input; of several, each has its own.
+// The results of all the layers, in order. A single input goes to every layer; of several, each layer gets its own.
 template <class... Layers>
 Layer parallel(Layers... layers);
 Layer parallel(std::vector<Layer> layers);

@@ -7,8 +7,8 @@
 
 namespace giro::nn {
 
-// Losses of single elements, unless they say otherwise; mean or weighted_mean makes one number of them. Arguments
-// broadcast and have the dtypes of elementwise.h. There is no CTC loss.
+// Elementwise losses, unless stated otherwise; mean or weighted_mean reduces them to one number. Arguments broadcast
+// and have dtypes as in elementwise.h. There is no CTC loss.
 
 Var squared_error(const Operand& prediction, const Operand& target);   // (prediction - target)^2
 Var absolute_error(const Operand& prediction, const Operand& target);  // |prediction - target|
@@ -28,13 +28,14 @@ Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targe
 struct CrossEntropyOptions {
   double label_smoothing = 0;                      // s, in [0, 1] (Szegedy et al., 2016)
   Var class_weights = {};                          // w (C,), 1 if omitted
-  std::optional<std::int64_t> ignored_label = {};  // rows with this label have the loss 0 and the gradient 0
+  std::optional<std::int64_t> ignored_label = {};  // rows with this label have loss 0 and gradient 0
 };
 // Losses (...) of logits (..., C), for integer labels (...) or for targets (..., C) of a floating dtype. bf16 and f16
 // are computed in f32. A label outside [0, C) that is not ignored makes the loss and its gradient NaN, and is an
-// Error(invalid_argument) of the next wait or reading of logs. To leave ignored labels out of the mean:
-// weighted_mean(losses, labels != ignored_label). Errors: shape_mismatch, dtype_mismatch; invalid_argument for a label
-// smoothing outside [0, 1], or an ignored label beside targets.
+// Error(invalid_argument), thrown when the host next waits for the stream or reads the step's logs. To leave ignored
+// labels out of the mean: weighted_mean(losses, labels != ignored_label).
+// Errors: shape_mismatch, dtype_mismatch; invalid_argument for a label smoothing outside [0, 1], or an ignored label
+// with targets.
 Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options,
                           Where where = Where::current());
 
@@ -48,7 +49,7 @@ Var cosine_distance(const Operand& a, const Operand& b, int axis = -1, double ep
 
 // sum(weights values) / sum(weights), where the weights have the shape of the values or of their first axes and any
 // dtype: a mask, for example. A value with the weight 0 does not count, even if it is NaN. NaN if the weights add up to
-// 0. Gradients flow to the values alone. Over ranks it is averaged as mean is, by rows rather than by weights.
+// 0. Gradients flow to the values alone. Over ranks it is averaged like mean, by rows rather than by weights.
 // Error(shape_mismatch).
 Var weighted_mean(const Var& values, const Var& weights, Where where = Where::current());
 

@@ -19,7 +19,7 @@ namespace {
 // The product, stored in f32 or in the dtype of the operands.
 Var product(const Var& a, const Var& b, const MatmulOptions& options, bool in_f32);
 
-// The gradient of a product with respect to an operand, given as such a product of two others.
+// The gradient of a product with respect to `operand`, which is itself a product, of a and b.
 Var gradient_by(const Var& operand, const Var& a, const Var& b, const MatmulOptions& options) {
   const bool is_broadcast = matmul_shape(a.shape(), b.shape(), options) != operand.shape();
   return sum_to(product(a, b, options, is_broadcast || operand.grad_dtype() == DType::f32), operand.shape());
@@ -63,7 +63,7 @@ Var matmul(const Operand& given_a, const Operand& given_b, const MatmulOptions& 
   MatmulOptions options = given;
   if (a.shape().rank() == 1) a = a.reshape({1, a.shape()[0]}), options.transpose_a = false;
   if (b.shape().rank() == 1) b = b.reshape({b.shape()[0], 1}), options.transpose_b = false;
-  // Products with one b are the product of one large a.
+  // Products with the same b are one product with a larger a.
   if (a.shape().rank() > 2 && b.shape().rank() == 2 && !options.transpose_a) {
     const Shape leading(std::span(a.shape().begin(), a.shape().end() - 1));
     a = a.reshape({leading.count(), a.shape()[-1]});

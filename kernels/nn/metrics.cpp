@@ -102,7 +102,7 @@ void expect_classes(const char* op, const Var& predictions, const Var& labels) {
   checks::same_shape(op, {"predictions", predictions.value()}, {"labels", labels.value()});
 }
 
-// The fraction of the elements of a class in `among` that are of it in `other`, too.
+// Of the elements that have the class in `among`, the fraction that have it in `other`, too.
 Metric share(const Var& other, const Var& among, std::int64_t of_class, const Var& mask) {
   const auto is_of = [&](const Var& x) { return cast(x, DType::i64) == of_class; };
   Var counts = is_of(among);

@@ -31,14 +31,14 @@ Metric standard_deviation(const Var& values, const Var& mask = {}, Where where =
 Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where where = Where::current());
 // The same per row, as f32 (R,) of 1 and 0; not differentiated.
 Var correct(const Var& logits, const Var& labels, Where where = Where::current());
-// The fraction of rows whose label is among the k classes of the largest logits; of equal logits the first ones count.
-// A NaN counts as larger than every number; a row whose label has a NaN is wrong. logits (..., C), labels (...), mask
+// The fraction of rows whose label is among the k classes with the largest logits; in a tie, the first ones count. A
+// NaN counts as larger than every number; a row with a NaN at its label is wrong. logits (..., C), labels (...), mask
 // as for average.
 Metric top_k_accuracy(const Var& logits, const Var& labels, std::int64_t k, const Var& mask = {},
                       Where where = Where::current());
-// exp of the mean of the losses, which over steps and ranks is exp of the mean of all losses together.
+// exp of the mean of the losses; over steps and ranks, exp of the mean of all losses together.
 Metric perplexity(const Var& losses, const Var& mask = {}, Where where = Where::current());
-// Of a class: the fraction of its predictions that are right, and the fraction of its elements that are predicted as
+// For a class: the fraction of its predictions that are right, and the fraction of its elements that are predicted as
 // such. NaN if there are none. predictions and labels are integers or booleans of one shape; mask as for average.
 Metric precision(const Var& predictions, const Var& labels, std::int64_t of_class = 1, const Var& mask = {},
                  Where where = Where::current());

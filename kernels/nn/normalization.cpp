@@ -28,8 +28,8 @@ Var in_f32(const char* layer, const Var& x, std::size_t least_rank) {
 
 using Mean = std::function<Var(const Var&)>;
 
-// centered / sqrt(variance + epsilon), where `centered` is x - mean(x), or x itself if is_centered is false. Its
-// gradient takes two means, where those of its parts would take four.
+// centered / sqrt(variance + epsilon), where `centered` is x - mean(x), or x itself if is_centered is false. This
+// gradient takes two means, where differentiating its parts would take four.
 Var standardized(const Var& x, const Var& centered, const Var& variance, double epsilon, bool is_centered,
                  const Mean& mean_of) {
   const Var factor = rsqrt(variance + epsilon);
@@ -110,7 +110,7 @@ struct BatchNorm {
       const Var y = (x - old_mean.value()) * rsqrt(old_variance.value() + options.epsilon);
       return scaled(s, y, affine, given.dtype());
     }
-    // A short batch may leave this rank no rows. Then it computes on a stand-in row with a weight of 0.
+    // A short batch may leave this rank no rows. It then computes on a placeholder row with a weight of 0.
     const bool counts = BatchShare::weight() > 0;
     if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
       throw Error(ErrorCode::invalid_argument,
@@ -124,7 +124,8 @@ struct BatchNorm {
     const auto mean_of = [mean_here, s, synchronized = options.synchronized](const Var& v) {
       return synchronized ? s.mean_over_ranks(mean_here(v)) : mean_here(v);
     };
-    // One pass over the input gives both moments. Relative to the moving mean, they do not cancel once that is near.
+    // One pass over the input gives both moments. They are relative to the moving mean, to avoid cancellation once that
+    // is close to the batch's mean.
     const Var shift = stop_gradient(old_mean.value());
     const Var shifted = x - shift;
     const Var offset = mean_of(shifted);

@@ -8,7 +8,7 @@
 namespace giro::nn {
 
 // Layers that normalize their input. 16-bit inputs are computed in f32 and rounded once, at the end.
-// Errors: shape_mismatch for an input without the axes that a layer needs; dtype_mismatch for integers.
+// Errors: shape_mismatch for an input with too few axes; dtype_mismatch for integers.
 
 struct NormOptions {
   double epsilon = 1e-5;  // added to the variance
@@ -42,12 +42,12 @@ struct BatchNormOptions {
   Initializer bias_init = zeros();
   // Whether ranks that share a batch normalize by the statistics of all its rows, rather than of their own.
   bool synchronized = false;
-  // Whether training, too, uses the moving averages and leaves them as they are, as in a backbone that is frozen.
+  // Whether training, too, uses the moving averages and leaves them as they are, as in a frozen backbone.
   bool use_moving_averages = false;
 };
-// Over all axes of (N, ..., C) but the last. In training by the batch's own mean and variance, in evaluation by their
-// moving averages, the variables batch_stats/mean (C) and batch_stats/var (C). All ranks have the same averages. Ioffe
-// and Szegedy: "Batch normalization", 2015. Error(invalid_argument) in training with a single value per channel.
+// Over all axes of (N, ..., C) but the last. Training uses the batch's own mean and variance, evaluation their moving
+// averages, the variables batch_stats/mean (C) and batch_stats/var (C). All ranks have the same averages. Ioffe and
+// Szegedy: "Batch normalization", 2015. Error(invalid_argument) in training with a single value per channel.
 Layer batch_norm(const BatchNormOptions& options = {});
 
 }  // namespace giro::nn

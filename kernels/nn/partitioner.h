@@ -26,8 +26,8 @@ class GradientReduction {
 };
 
 // How a state and the batches of its steps are distributed over ranks, and how the ranks communicate. With a
-// partitioner, a state gives the same step on any number of ranks. distributed/partitioner.h makes them. Every rank
-// makes the same calls in the same order. Errors of all calls: communication.
+// partitioner, a step computes the same on any number of ranks. distributed/partitioner.h creates partitioners. Every
+// rank makes the same calls in the same order. Errors of all calls: communication.
 class Partitioner {
  public:
   virtual ~Partitioner() = default;
@@ -35,11 +35,11 @@ class Partitioner {
   // This rank's index among the ranks that share each batch, and their number.
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
-  // How many seconds a rank waits for another before this is an error.
+  // How many seconds a rank waits for another before it reports an error.
   virtual double timeout() const noexcept { return 600; }
 
-  // Copies rank 0's leaves to every rank, except leaves of shards, which are each rank's own. Error(communication), as
-  // in expect_same, if the ranks' states have different leaves.
+  // Copies rank 0's leaves to every rank, except sharded leaves, which differ by rank. Error(communication), as in
+  // expect_same, if the ranks' states have different leaves.
   virtual void replicate(const State& state) const = 0;
   // For one backward pass that will write `grads`.
   virtual std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const = 0;
@@ -47,14 +47,14 @@ class Partitioner {
   virtual void mean(const Tensor& values, const Stream& stream) const = 0;
 
   // The part of the params that this rank updates; by default all of them. If it is one of several, the rank holds only
-  // the moments of that part, and after the reduction only that part of the gradients is the mean.
+  // that part's moments, and after the reduction only that part of the gradients is the mean.
   virtual Shard update_shard() const noexcept { return {}; }
   // Each element is a value of this rank's part and becomes the sum over the parts.
   virtual void sum_over_shards(const Tensor&, const Stream&) const {}
   // Each rank has written its part of the collection. Afterwards the collection is the same on all ranks.
   virtual void gather_shards(const Collection&, const Stream&) const {}
 
-  // On the host, for decisions that must be the same everywhere: each number becomes the largest over the ranks. Waits
+  // On the host, for decisions that must be the same everywhere: each number becomes the maximum over the ranks. Waits
   // for all ranks.
   virtual void agree(std::span<double> values) const = 0;
   // Rank 0's text.
@@ -62,12 +62,13 @@ class Partitioner {
   // Error(communication) on all ranks if a rank's `text`, which describes its `what`, differs from rank 0's. Names both
   // ranks and the first lines that differ. Waits for all ranks.
   virtual void expect_same(const std::string& what, const std::string& text) const = 0;
-  // This rank has an error that the others do not know of. The World's destructor then does not wait for them.
+  // Marks this rank as failed, with an error that the others do not know about. The World's destructor then does not
+  // wait for them.
   virtual void set_failed() const noexcept = 0;
 };
 
 // A call of a step on this rank's part of a batch: its weight relative to an even part, its first row in the whole
-// batch, and its rows. Applies to the gradients and random numbers that this thread queues while it lives.
+// batch, and its rows. Applies to the gradients and random numbers that this thread queues while this object exists.
 class BatchShare {
  public:
   BatchShare(double weight, std::int64_t first_row, std::int64_t rows) noexcept

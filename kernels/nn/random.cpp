@@ -46,7 +46,7 @@ Term scalar(Builder& builder, const Key& key) {
   return key.node == 0 ? base : base + key.node;
 }
 
-// The random number that the key gives each element of an array.
+// The random number of each element of an array, drawn from the key.
 Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key, const Shape& shape) {
   pointwise::Layout layout = broadcast_layout(shape, shape);
   const std::int64_t rows = key.rows > 0 ? key.rows : shape.rank() > 0 ? shape[0] : 0;

@@ -13,12 +13,12 @@
 namespace giro::nn {
 namespace {
 
-// A cell after its products: what it makes of the carry, of the parts of x kernel + bias, and of h recurrent_kernel.
+// A cell after its products: the new carry, from the old one, the parts of x kernel + bias, and h recurrent_kernel.
 struct Lstm {
   static constexpr const char* kName = "lstm";
   static constexpr std::int64_t kGates = 4;
   static constexpr std::size_t kCarried = 2;
-  static constexpr bool kAddsProducts = true;  // so both have the same gradient
+  static constexpr bool kAddsProducts = true;  // so both products have the same gradient
   std::int64_t features;
   RecurrentOptions options;
 
@@ -86,7 +86,7 @@ struct OverTime {
     const Var by_step = transpose(x, {1, 0, 2}).reshape({steps * rows, x.shape()[2]});
     Var z = product_with_inputs(s, cell, by_step).reshape({steps, rows, width});
     Var kernel = recurrent_kernel(s, cell);
-    // The hidden states before each step, as a constant: z keeps it, so it must not keep z.
+    // The hidden states before each step, as a constant: z keeps it alive, so it must not keep z alive.
     const auto before = std::make_shared<Var>();
     if (Cell::kAddsProducts) {
       z = with_gradient(z, {z, kernel}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {

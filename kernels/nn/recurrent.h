@@ -10,15 +10,15 @@
 
 namespace giro::nn {
 
-// Recurrent layers over x (B, T, I), which give the hidden states (B, T, features). Errors: shape_mismatch; unsupported
-// for a gradient of an LSTM's gradient.
+// Recurrent layers over x (B, T, I), which return the hidden states (B, T, features). Errors: shape_mismatch;
+// unsupported for a gradient of an LSTM's gradient.
 
 struct RecurrentOptions {
   bool reverse = false;  // from the last step to the first
-  // Whether a sequence goes on where the same row of the batch before ended: then the hidden state is the variable
-  // carry/h (B, features), for an LSTM also carry/c, zero in a new state; training and decoding continue it, evaluation
-  // only begins with it; TrainState::reset("carry") begins anew. If false, each sequence starts from zero.
-  // Error(unsupported) on several ranks.
+  // Whether a sequence continues where the same row of the previous batch ended. If so, the hidden state is the
+  // variable carry/h (B, features), for an LSTM also carry/c, zero in a new state. Training and decoding update it,
+  // evaluation only starts from it; TrainState::reset("carry") sets it to zero. If false, each sequence starts from
+  // zero. Error(unsupported) on several ranks.
   bool carry = false;
   bool use_bias = true;
   Initializer kernel_init = lecun_normal();
@@ -26,9 +26,9 @@ struct RecurrentOptions {
   Initializer bias_init = zeros();
 };
 
-// A cell has the same parameters each time it is called in one scope, step after step; two cells need a child each.
+// A cell uses the same parameters each time it is called in one scope, step after step; two cells need a child each.
 //
-// What a cell passes on from step to step: {h} (B, features), for an LSTM {h, c}.
+// The state that a cell carries from step to step: {h} (B, features), for an LSTM {h, c}.
 using Carry = std::vector<Var>;
 
 // One step of a long short-term memory. Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000.
@@ -55,7 +55,7 @@ struct GruCell {
   Carry operator()(Scope& s, const Carry& carry, const Var& x) const;
 };
 
-// The cell over a sequence. The product with the inputs is one for all steps.
+// The cell over a sequence. All steps share one product with the inputs.
 Layer lstm(std::int64_t features, const RecurrentOptions& options = {});
 Layer gru(std::int64_t features, const RecurrentOptions& options = {});
 

@@ -85,7 +85,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   return y;
 }
 
-// Broadcasts a reduced value to the elements that it comes from.
+// Broadcasts a reduced value to the elements it was reduced from.
 Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
   return broadcast_to(reduced.reshape(Reduction("reduce", shape, axes).kept), shape);
 }
@@ -177,7 +177,7 @@ Var logsumexp(const Operand& x, const Axes& axes) {
   expect_value("logsumexp", x);
   const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
   const Var largest = stop_gradient(max(floats, axes));
-  const Var shift = where(is_finite(largest), largest, 0);  // unshifted, infinities give the right infinity
+  const Var shift = where(is_finite(largest), largest, 0);  // infinities are not shifted: they give the right infinity
   return log(sum(exp(floats - spread(shift, x.var.shape(), axes)), axes)) + shift;
 }
 

@@ -6,7 +6,7 @@
 
 namespace giro::nn {
 
-// The axes of a reduction: some of them, where a negative one counts from the end, or all. mean(x, {-1}) keeps each
+// The axes of a reduction: all, or those given, where a negative one counts from the end. mean(x, {-1}) keeps each
 // reduced axis with size 1, so that x - mean(x, {-1}) broadcasts; Axes({-1}).dropped() removes it. Over all axes the
 // result is a scalar.
 class Axes {

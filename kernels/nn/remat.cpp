@@ -41,7 +41,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
                       inputs.size(), in.size()));
     }
     std::vector<Var> terms(in.size());
-    // A parameter that f itself makes gets its gradient right away.
+    // A parameter that f itself creates gets its gradient right away.
     const auto done = [&](const Var::Pairs& complete) {
       for (const auto& [input, term] : complete) {
         const auto at = std::ranges::find(in, input.node_, &Var::node_);
@@ -64,7 +64,7 @@ Layer remat(Layer layer) {
                 fmt::format("remat: the layer '{}' takes {} values, expected one", layer.name(), layer.inputs()));
   }
   const Layer again(layer.name(), [layer](Scope& s, const Var& x) {
-    // The first call is made in the scope itself, the second in one that gives the same.
+    // The first call uses the scope itself, later calls a copy that gives the same results.
     const auto calls = std::make_shared<std::pair<Scope, bool>>(s.again(), true);
     return remat(
         [layer, s, calls](const Var& h) {

@@ -24,7 +24,7 @@ constexpr const char* kParams = "params";
       fmt::format("'{}' is {}, the layer asks for {}{}", path, to_string(found), name_of(dtype), to_string(shape)));
 }
 
-// The fans of a matrix (in, out), with axes before it as a window that both sides have.
+// The fans of a matrix (in, out). Axes before it are a window, which multiplies both fans.
 Fans default_fans(const Shape& shape) {
   if (shape.rank() == 0) return {};
   if (shape.rank() == 1) return {shape[0], shape[0]};
@@ -46,9 +46,9 @@ const Var& find(const std::map<std::string, Var>& vars, const std::string& name,
 struct ScopeTree {
   std::shared_ptr<const ScopeValues> values;
   std::map<std::string, Var> written = {};
-  bool forgets = false;                      // what is written
-  std::map<std::string, int> draws = {};     // keys given so far, by place and purpose
-  std::map<std::string, Var> declared = {};  // the values that stand for declared leaves, by path
+  bool forgets = false;                      // discards what is set
+  std::map<std::string, int> draws = {};     // keys drawn so far, by path and purpose
+  std::map<std::string, Var> declared = {};  // placeholder values of declared leaves, by path
 };
 
 Params::Params(std::map<std::string, Var> params, const Stream& stream, Mode mode)
@@ -85,7 +85,7 @@ void Variable::set(const Var& given, Where where) const {
   }
   if (tree_->forgets) return;
   Var value = stop_gradient(given);
-  // A leaf's own memory may be written before it is copied from.
+  // A leaf's own memory might be overwritten before it is copied.
   const bool is_a_leaf = std::ranges::any_of(tree_->values->variables, [&](const auto& each) {
     return each.second.value().raw() == value.value().raw() && value.value().count() > 0;
   });
@@ -101,7 +101,7 @@ void Variable::set(const Var& given, Where where) const {
   }
 }
 
-// What a scope has handed out so far.
+// The names that a scope has given out so far.
 struct Scope::Frame {
   std::map<std::string, int> counts;    // of numbered names
   std::set<std::string> names, leaves;  // of children, and of leaves with their collections

@@ -21,12 +21,12 @@ class Partitioner;
 
 namespace giro::nn {
 
-// What a model is called for. In training, dropout drops values and BatchNorm uses the statistics of the batch. decode
-// is evaluation by a model that keeps what it has seen in variables, such as a transformer that generates
+// The purpose of a call of a model. In training, dropout drops values and BatchNorm uses the statistics of the batch.
+// decode is evaluation that updates variables with the inputs seen so far, such as a generating transformer's cache
 // (transformer.h).
 enum class Mode { eval, train, decode };
 
-// A leaf that a model has asked for, while a state is created for it.
+// A leaf that a model requests while a state is created for it.
 struct DeclaredLeaf {
   std::string collection;  // "params"
   std::string name;        // in the collection, "dense0/kernel"
@@ -36,7 +36,7 @@ struct DeclaredLeaf {
   Initializer initializer;
 };
 
-// What all scopes of a model share.
+// The values that all scopes of a model share.
 struct ScopeValues {
   Stream stream;
   Mode mode = Mode::eval;
@@ -47,9 +47,9 @@ struct ScopeValues {
   std::int64_t rows = 0;                      // and how many it has; 0 if unknown
   std::int64_t draw = 0;                      // which of several draws in a step the keys are for
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  // Puts a variable's new value into the state; null: the values are kept until somebody asks for written().
+  // Writes a variable's new value to the state; null: new values are kept for written().
   std::function<void(const std::string& path, const Var& value)> assign = {};
-  // If not null, there are no values yet: each leaf that the model asks for is added here. Parameters then have
+  // If not null, there are no values yet: each leaf that the model requests is added here. Parameters then have
   // `dtype`.
   std::vector<DeclaredLeaf>* declared = nullptr;
   DType dtype = DType::f32;
@@ -58,8 +58,8 @@ struct ScopeValues {
 class Scope;
 struct ScopeTree;  // private
 
-// The values of a model's leaves: what a state gives the function that computes a loss. A handle. Calling a model with
-// it starts at the root of the tree each time, so a model may be called several times with the same parameters.
+// The values of a model's leaves, which a state passes to the function that computes a loss. A handle. Each call of a
+// model with it starts at the root of the tree, so a model may be called several times with the same parameters.
 class Params {
  public:
   Params(std::map<std::string, Var> params, const Stream& stream, Mode mode = Mode::eval);
@@ -84,10 +84,10 @@ class Params {
 // A leaf of a collection other than params. It is part of the state, so it is saved, and a step may change it.
 class Variable {
  public:
-  // The value, as set last in this step.
+  // The value last set in this step, else the state's.
   const Var& value() const;
-  // The state has the new value from the end of value_and_grad on; outside of it, at once, and what value() gave before
-  // then changes, too. No gradient flows through it. Errors: invalid_argument in evaluation; shape_mismatch,
+  // Within value_and_grad, the state gets the new value at its end. Elsewhere it gets it at once, which also changes
+  // what value() returned before. No gradient flows through it. Errors: invalid_argument in evaluation; shape_mismatch,
   // dtype_mismatch.
   void set(const Var& value, Where where = Where::current()) const;
 
@@ -98,7 +98,7 @@ class Variable {
   std::string path_;
 };
 
-// Where a layer gets its parameters and everything else that is not an input. A handle: copies are the same scope.
+// Gives a layer its parameters and everything else that is not an input. A handle: copies are the same scope.
 //
 //   struct LayerNorm {
 //     double epsilon = 1e-5;
@@ -110,35 +110,35 @@ class Variable {
 //     }
 //   };
 //
-// A layer has no other function for shapes: a state is created by calling the model once with values that have no
-// memory, and every leaf it asks for then exists. Errors name the layer's path and the user's line.
+// A layer needs no separate function for shapes: creating a state calls the model once with values that have no memory,
+// and adds every leaf that it requests. Errors name the layer's path and the user's line.
 class Scope {
  public:
-  // A parameter, f32 in the state and as the state's precision says here. Fans default to those of a matrix (in, out)
-  // or, for other ranks, of (..., in, out). Each name is asked for once in a scope: what is called several times gets a
-  // child each, or the same(). Errors: invalid_argument for a name that was asked for before; shape_mismatch if it has
-  // another shape in the state; not_found for a leaf that the state does not have.
+  // A parameter: f32 in the state, here in the dtype of the state's precision. Fans default to those of a matrix (in,
+  // out) or, for other ranks, of (..., in, out). Each name may be requested once in a scope: a part that is called
+  // several times gets a child each time, or same(). Errors: invalid_argument for a name that was requested before;
+  // shape_mismatch if it has another shape in the state; not_found for a leaf that the state does not have.
   Var param(const std::string& name, const Shape& shape, const Initializer& initializer,
             const std::optional<Fans>& fans = {}) const;
   // A leaf of another collection, "batch_stats" for example. Errors as param.
   Variable variable(const std::string& collection, const std::string& name, const Shape& shape,
                     const Initializer& initializer, DType dtype = DType::f32) const;
-  // A key for random numbers, by the seed and the step of the state, the purpose, this place in the model, and how many
-  // keys it gave before. Each call of value_and_grad in a step has other keys. Arrays whose
-  // elements are those of whole rows of the batch, in order, have the numbers of these rows on any number of ranks; for
-  // one that is the same on all ranks, set first_row to 0. Error(invalid_argument) if the state gives none.
+  // A key for random numbers, derived from the state's seed and step, the purpose, this scope's path, and the number of
+  // keys drawn here before. Each call of value_and_grad in a step gets other keys. Arrays of whole batch rows, in
+  // order, get the same numbers for each row on any number of ranks; for an array that is the same on all ranks, set
+  // first_row to 0. Error(invalid_argument) if the state has no key.
   Key key(const std::string& purpose) const;
   Mode mode() const;
   bool training() const { return mode() == Mode::train; }
   // How many ranks share the batch; 1 without a partitioner.
   int ranks() const;
-  // The mean over the ranks that share the batch; x itself if this rank is alone. Its gradient is one, too.
+  // The mean over the ranks that share the batch; x itself if this rank is alone. Its gradient is such a mean, too.
   Var mean_over_ranks(const Var& x, Where where = Where::current()) const;
 
-  // The scope of a part of this layer, whose leaves have `name`/ before their names. Always the same one for one name.
+  // The scope of a part of this layer, whose leaves are named `name`/... The same name always gives the same scope.
   Scope child(const std::string& name) const;
-  // The same leaves again, for a part that is called several times with the same parameters, such as a cell in each
-  // step of a sequence.
+  // A scope with the same leaves, for a part that is called several times with the same parameters, such as a cell in
+  // each step of a sequence.
   Scope same() const;
   // f(child, inputs...) in a new child with that name and a number, counted for each name: block0, block1.
   template <class F, class... In>
@@ -146,11 +146,11 @@ class Scope {
     Scope scope = child(numbered(name));
     return scope.run([&]() -> decltype(auto) { return f(scope, std::forward<In>(inputs)...); });
   }
-  // The name with the next number.
+  // The name with its next number in this scope.
   std::string numbered(const std::string& name) const;
-  // The child that belongs to `owner`, which is kept alive: with the next number, or the same() as before.
+  // The child of `owner`, which is kept alive: a new one with the next number, or same() of the existing one.
   Scope child_of(const std::shared_ptr<const void>& owner, const std::string& name) const;
-  // f(), whose errors name this scope.
+  // f(), with errors that name this scope.
   template <class F>
   decltype(auto) run(F&& f) const {
     try {
@@ -160,11 +160,11 @@ class Scope {
     }
   }
 
-  // A scope in which the same calls give the same results once more: children and keys are numbered from here,
+  // A copy of this scope in which the same calls give the same results: children and keys are numbered from here,
   // variables have their present values, and set() has no effect.
   Scope again() const;
 
-  // Whether leaves are declared, while a state is created.
+  // Whether a state is being created, so that leaves are declared.
   bool declares() const;
   const std::string& path() const noexcept { return path_; }  // "block0/dense1"; empty at the root
   const Stream& stream() const;

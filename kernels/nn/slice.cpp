@@ -53,7 +53,7 @@ std::uint16_t chosen(Builder& builder, std::uint16_t place, std::int64_t end, st
   return builder.apply(pointwise::functions::where, builder.dtype(before), values);
 }
 
-// A read of x that starts at index `begin` along an axis of a larger space. The other axes are x's.
+// A read of x, placed at index `begin` along an axis of a larger space. The other axes are x's.
 std::uint16_t read_from(Builder& builder, const Var& x, std::size_t axis, std::int64_t begin, std::int64_t size) {
   Layout layout = broadcast_layout(x.shape(), x.shape());
   layout.offset = -begin * layout.strides[axis];

@@ -8,13 +8,13 @@
 
 namespace giro::nn {
 
-// Slicing and joining of values of any dtype. Ops that compute with the parts read and write them in place: the gates
-// of an LSTM need no copies, neither in the forward pass nor for the gradient.
+// Slicing and joining values of any dtype. Ops that compute with the parts read and write them in place: the gates of
+// an LSTM need no copies in either the forward or the backward pass.
 // Errors: invalid_argument for an axis, begin or end out of range; shape_mismatch.
 
 // Elements begin, begin + step, ... up to but excluding `end` along an axis, like x[begin:end:step] in NumPy. An
-// omitted begin or end is the respective end of the axis; a negative axis, begin or end counts from the end; a negative
-// step goes backwards. Unlike in NumPy, begin and end must lie within the axis, and `end` must not come before `begin`.
+// omitted begin or end is that end of the axis; a negative axis, begin or end counts from the end; a negative step goes
+// backwards. Unlike in NumPy, begin and end must lie within the axis, and `end` must not come before `begin`.
 struct Slice {
   int axis = 0;
   std::optional<std::int64_t> begin = {}, end = {};

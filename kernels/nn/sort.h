@@ -15,8 +15,8 @@ Var sort(const Operand& x, int axis = -1);
 // The indices along the axis in that order, i64, of x's shape.
 Var argsort(const Operand& x, int axis = -1);
 
-// The k largest elements along the last axis, largest first, and their indices, i64; both (..., k). Of equal elements
-// the one with the lower index comes first. Error(invalid_argument) unless 0 <= k <= the size of the axis.
+// The k largest elements along the last axis, largest first, and their indices, i64; both (..., k). Among equal
+// elements, the one with the lower index comes first. Error(invalid_argument) unless 0 <= k <= the size of the axis.
 struct TopK {
   Var values, indices;
 };

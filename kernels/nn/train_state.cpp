@@ -45,14 +45,14 @@ std::vector<std::pair<std::string, std::vector<nn::DeclaredLeaf>>> by_collection
   return collections;
 }
 
-// A function that sets the leaves of a collection to their initial values. Each has random numbers of its own, by its
-// number from `first` on.
+// A function that sets the leaves of a collection to their initial values. Each has its own random numbers, by its
+// number, counted from `first`.
 std::function<void(const Collection&, const Stream&)> initial_values(const std::vector<nn::DeclaredLeaf>& declared,
                                                                      std::uint64_t seed, std::uint64_t first) {
   struct Initial {
     nn::DeclaredLeaf declared;
     Rng rng;
-    std::optional<float> everywhere = {};  // the value of all elements, once it is known
+    std::optional<float> everywhere = {};  // the value of all elements, if known to be equal
   };
   const auto all = std::make_shared<std::vector<Initial>>();
   for (const nn::DeclaredLeaf& leaf : declared) all->push_back({leaf, {seed, RngPurpose::initial_value, first++}});
@@ -250,7 +250,7 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
       values.variables.emplace(leaf.path, nn::Var(leaf.value, stream()));
     }
   }
-  // One key for all that is drawn in a step.
+  // One key for all draws of a step.
   values.key = [seed = at("seed"), step = at("step"), on = stream(), key = std::make_shared<std::optional<nn::Var>>()] {
     if (!*key) *key = fold_in(nn::Var(seed, on), nn::Var(step, on)).base.var;
     return **key;
@@ -258,7 +258,7 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
   values.first_row = BatchShare::first_row();
   values.rows = BatchShare::rows();
   values.partitioner = partitioner_;
-  // The backward pass may still need the values of before, so value_and_grad writes the new ones at its end.
+  // The backward pass may still need the old values, so value_and_grad writes the new ones at its end.
   if (grads == nullptr) {
     values.assign = [variables = values.variables](const std::string& path, const nn::Var& value) {
       copy(variables.at(path).value(), value.value(), value.stream());
@@ -328,7 +328,7 @@ std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, con
     nn::Var grad = nn::stop_gradient(nn::cast(grads[i], DType::f32));
     if (scale) grad = grad / nn::Var(scale, stream());
     if (partitioner_) {
-      grad = 1.0 * grad;  // in memory of its own
+      grad = 1.0 * grad;  // in its own memory
       partitioner_->mean(grad.value(), stream());
     }
     result.emplace(names[i], grad);

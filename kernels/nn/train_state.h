@@ -29,20 +29,20 @@ class UpdatePlan;
 }
 
 struct TrainStateOptions {
-  // What the model is called with: names, dtypes and shapes of a batch's features, batch axis included (Dataset::spec).
+  // The model's inputs: names, dtypes and shapes of a batch's features, batch axis included (Dataset::spec).
   std::vector<LeafSpec> inputs;
-  std::uint64_t seed = 0;                                     // of the initial values and of the keys in the steps
+  std::uint64_t seed = 0;                                     // for the initial values and for the keys in the steps
   DeviceContext context = discover_devices().best();          // by default a new one for the best available device
   std::shared_ptr<const Partitioner> partitioner = {};        // if this process is one of several ranks
   Precision precision = Precision::f32;                       // that the model is computed in
-  std::map<std::string, CollectionOptions> collections = {};  // how collections of the model's own are kept, by name
+  std::map<std::string, CollectionOptions> collections = {};  // how the model's own collections are kept, by name
 };
 
-// The state of training a model, on one device. Its tree:
+// The training state of a model, on one device. Its tree:
 //   params/...          f32, one buffer
 //   grads/...           f32, like params; not saved. With f16 multiplied by loss_scale/scale
 //   batch_stats/... or any other collection of variables that the model's layers have
-//   opt_state/mu/...    f32, like those of params that need it, and opt_state/nu/...: the optimizer's moments. With a
+//   opt_state/mu/...    f32, for the params that need it, and opt_state/nu/...: the optimizer's moments. With a
 //                       partitioner that divides the params among the ranks, this rank's pieces of them (Leaf::piece)
 //   ema/...             the average of params, with optim::ema
 //   loss_scale/...      only with f16: scale, good_steps and skipped of optim::LossScale
@@ -52,10 +52,10 @@ struct TrainStateOptions {
 //   seed                i64 scalar
 class TrainState : public State {
  public:
-  // Calls the model once, with values that have no memory, to find out which leaves it has, and draws their initial
-  // values from the seed; they are the same on every device. The model is a layer, which gets the first input, or any
-  // function of (nn::Scope, const Batch&) or of (nn::Scope, const nn::Var&...) with as many of the inputs, in order.
-  // With a partitioner, the state is one of several ranks' and starts with rank 0's values.
+  // Calls the model once, with values that have no memory, to find its leaves, and draws their initial values from the
+  // seed; they are the same on every device. The model is a layer, which gets the first input, or any function of
+  // (nn::Scope, const Batch&) or of (nn::Scope, const nn::Var&...) with as many of the inputs, in order. With a
+  // partitioner, each rank has such a state, which starts with rank 0's values.
   //
   //   auto state = giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = train_data.spec()});
   //
@@ -81,23 +81,22 @@ class TrainState : public State {
   // A copy, queued on the stream that both share.
   TrainState clone() const { return {State::clone(), *this}; }
 
-  // The parameters and variables, for evaluation unless said otherwise: no gradient is tracked, except while
-  // value_and_grad calls a function of the state. In a 16-bit precision they are copies, which each call queues anew.
+  // The parameters and variables, by default for evaluation: no gradient is tracked, except while value_and_grad calls
+  // a function of the state. In a 16-bit precision they are copies, queued by each call.
   nn::Params params() const;
-  nn::Params params(nn::Mode mode) const;  // without a gradient in any case
+  nn::Params params(nn::Mode mode) const;  // never tracks a gradient
 
   // The same with the averages that optim::ema keeps in place of the parameters. Errors: not_found if there are none.
   nn::Params ema_params(nn::Mode mode = nn::Mode::eval) const;
-  // A state of the same leaves alone, in memory of their own: params, f32, with the averages, and the model's
-  // variables.
+  // A state with copies of just these leaves: params, f32, with the averages, and the model's variables.
   //
   //   giro::save("averaged.safetensors", state.averaged());
   //
   // With a partitioner, all ranks call it. Errors as above.
   State averaged() const;
 
-  // Gives the leaves of params, or of a collection of the model's own, their initial values again: with "cache" or
-  // "carry", sequences begin anew. Errors: not_found for another collection; invalid_argument in a recorded step,
+  // Resets the leaves of params, or of one of the model's own collections, to their initial values: with "cache" or
+  // "carry", sequences start over. Errors: not_found for another collection; invalid_argument in a recorded step,
   // unless all elements of a leaf have the same initial value.
   void reset(const std::string& collection);
 
@@ -117,8 +116,9 @@ class TrainState : public State {
     }
   }
 
-  // The same in `parts` calls of f(params, part), one after the other, each for a part of the batch. grads is the mean
-  // of their gradients, and memory is needed for one part at a time. Returns what the calls returned, in order.
+  // Gradient accumulation: the same in `parts` calls of f(params, part), one after the other, each for a part of the
+  // batch. grads is the mean of their gradients, and memory is needed for one part at a time. Returns the calls'
+  // results, in order.
   //
   //   auto losses = state.value_and_grad(4, [&](auto& params, int part) {
   //     const giro::Batch rows = batch.slice(part, 4);
@@ -127,7 +127,7 @@ class TrainState : public State {
   //   state.apply_gradients();
   //   return giro::logs().add_metric("loss", mean(losses));
   //
-  // Error(invalid_argument) for less than one part.
+  // Error(invalid_argument) for fewer than one part.
   template <class F>
   auto value_and_grad(int parts, F&& f, std::source_location where = std::source_location::current()) {
     expect_parts(parts, where);
@@ -143,12 +143,11 @@ class TrainState : public State {
     return results;
   }
 
-  // The gradients of a loss, for programs with their own update, by the parameters' names below params, next to what
-  // f(params) returned, which is as for value_and_grad. grads stays as it is. With a partitioner, each is the mean over
-  // the ranks. None for frozen parameters.
+  // For programs with their own update: a pair of the result of f(params), which is as for value_and_grad, and the
+  // gradients of the loss, by the parameters' names below params. grads stays as it is. With a partitioner, each
+  // gradient is the mean over the ranks. Frozen parameters have none.
   //
   //   auto [loss, grads] = state.gradients([&](auto& params) { return loss_of(model(params, batch["x"])); });
-  //
   template <class F>
   auto gradients(F&& f, std::source_location where = std::source_location::current()) {
     nn::Params params = differentiable_params();
@@ -164,15 +163,15 @@ class TrainState : public State {
   void set_learning_rate_scale(double scale);
 
   // Queues one update of params from grads, and step + 1. With f16, if a gradient is not finite, params and opt_state
-  // stay as they are, and learning rate and bias correction do not count that step, as with flax's DynamicScale. All
-  // ranks make the same decision.
+  // stay as they are, and the learning rate and bias correction do not count that step, as with flax's DynamicScale.
+  // All ranks make the same decision.
   void apply_gradients(std::source_location where = std::source_location::current());
 
  private:
   using Features = std::vector<std::pair<std::string, Tensor>>;
   TrainState(std::optional<nn::Layer> model, optim::Optimizer optimizer, const DeviceContext& context);
   TrainState(State leaves, const TrainState& other);
-  // While it lives, params() returns the differentiable parameters.
+  // While this exists, params() returns the differentiable parameters.
   class Differentiating {
    public:
     Differentiating(TrainState& state, const nn::Params& params) : state_(state) { state.differentiated_ = &params; }
@@ -186,7 +185,8 @@ class TrainState : public State {
   static TrainState create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
                                   std::optional<nn::Layer> layer, optim::Optimizer optimizer,
                                   const TrainStateOptions& options);
-  // Calls a model with the inputs that it takes. Batch is a class of loop/, complete where a model takes one.
+  // Calls a model with the inputs that it takes. Batch is a class of loop/, which is complete wherever a model takes
+  // one.
   template <class Model, class B = Batch>
   static void call(const Model& model, const nn::Params& params, const Features& inputs) {
     if constexpr (std::is_convertible_v<const Model&, nn::Layer>) {
@@ -219,12 +219,12 @@ class TrainState : public State {
   std::map<std::string, nn::Var> gradients_of(const nn::Var& loss, const nn::Params& params,
                                               std::source_location where) const;
   // The leaves as the model sees them, by name. With `grads`, f32, those that are not frozen are differentiable. A
-  // collection that is not this state's has an owner.
+  // collection of another state needs an owner, which keeps it alive.
   std::map<std::string, nn::Var> leaves_in_precision(const Collection& leaves, const Collection* grads = nullptr,
                                                      const std::shared_ptr<const void>& owner = nullptr) const;
-  // These and everything else of a scope.
+  // The leaves of params as above, and everything else that a scope has.
   nn::ScopeValues values_in_precision(const Collection* grads, nn::Mode mode) const;
-  // The averages of all parameters. If the ranks hold shards of them, they are gathered into a collection of `whole`.
+  // The averages of all parameters. If ranks hold shards of them, these are gathered into a collection of `whole`.
   const Collection& averages(State& whole) const;
   // Queues the gradient of the loss, which is `result` or its first element. Returns `result`.
   template <class R>
@@ -240,7 +240,7 @@ class TrainState : public State {
 
   std::optional<nn::Layer> model_;
   std::vector<std::string> variables_;  // the names of the model's own collections
-  // What sets these and params to their initial values.
+  // Functions that set these and params to their initial values.
   std::map<std::string, std::function<void(const Collection&, const Stream&)>> initial_;
   optim::Optimizer optimizer_;
   std::shared_ptr<const optim::UpdatePlan> plan_;

@@ -73,7 +73,7 @@ struct PositionEmbedding {
   }
 };
 
-// What an attention keeps of earlier tokens.
+// The keys and values of earlier tokens.
 struct Cache {
   Variable tokens, keys, values;
 
@@ -156,7 +156,7 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   const auto result = [&](const Var& y) {
     return dense_in(s, "out", y.reshape({x.shape()[0], x.shape()[1], of_queries}), width, options, out_init(options));
   };
-  // Outside of decoding it is only declared, so that other batches may be larger or smaller.
+  // Outside of decoding, the cache is only declared, so that other batches may be larger or smaller.
   const bool has_cache = is_self && options.cache > 0, decodes = has_cache && s.mode() == Mode::decode;
   const bool needs_cache = decodes || (has_cache && s.declares());
   std::vector<Var> parts;

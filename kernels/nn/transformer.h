@@ -9,12 +9,12 @@
 
 namespace giro::nn {
 
-// The layers of transformers. Sequences are (B, T, ...).
+// Transformer layers. Sequences are (B, T, ...).
 //
-// A model that is made to generate, token by token, has room in its layers for what they keep of earlier tokens, as
-// variables of the collection "cache" (`cache`, in tokens). It is called with Mode::decode: then its inputs are the
-// next tokens of the sequences that the cache holds, and are added to it. Tokens for which there is no more room give
-// NaN. A cache is for as many sequences as the state is created with; they begin anew with TrainState::reset("cache").
+// To generate token by token, a model's layers have a cache for earlier tokens: variables of the collection "cache",
+// with room for `cache` tokens. When the model is called with Mode::decode, its inputs are the next tokens of the
+// cached sequences and are added to the cache. Tokens beyond that give NaN. The cache holds as many sequences as the
+// batch that the state is created with; TrainState::reset("cache") starts them over.
 
 // Integer ids of any shape (...) -> (..., features). Parameter: embedding (ids, features). Ids out of range give NaN.
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init = normal(0.02));
@@ -27,14 +27,14 @@ struct PositionOptions {
 };
 Layer position_embedding(std::int64_t length, const PositionOptions& options = {});
 
-// x (B, T, H, D) with each pair (x[d], x[d + D/2]) rotated by positions (T) times base^(-2d/D), so that products of
-// two depend on their distance. Su et al.: "RoFormer", 2021, with the halves as in GPT-NeoX and Llama.
+// x (B, T, H, D) with each pair (x[d], x[d + D/2]) rotated by positions (T) times base^(-2d/D), so that the product of
+// two vectors depends on their distance. Su et al.: "RoFormer", 2021, with the halves as in GPT-NeoX and Llama.
 // Error(shape_mismatch) for an odd D.
 Var rotary_embedding(const Var& x, const Var& positions, double base = 10'000, Where where = Where::current());
 
 struct AttentionLayerOptions {
   std::int64_t heads = 1;
-  std::int64_t kv_heads = 0;       // of keys and values, each shared by heads / kv_heads heads; 0: as many as heads
+  std::int64_t kv_heads = 0;       // heads of keys and values, each shared by heads / kv_heads; 0: as many as heads
   std::int64_t head_features = 0;  // 0: the input's features / heads
   bool is_causal = false;
   double dropout = 0;    // of the weights
@@ -61,7 +61,7 @@ struct MultiHeadAttention {
 Layer multi_head_attention(const AttentionLayerOptions& options);
 
 struct TransformerBlockOptions {
-  AttentionLayerOptions attention;  // its initializers are also those of the other two products
+  AttentionLayerOptions attention;  // its initializers also apply to the other two products
   std::int64_t hidden = 0;          // 0: four times the input's features
   Activation activation = Activation::gelu;
   double dropout = 0;

@@ -25,7 +25,7 @@ std::shared_ptr<const Buffer> allocate(const Stream& stream, DType dtype, const 
   return std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
 }
 
-// Makes a recording keep memory from outside of it, which its replays use.
+// Makes a recording keep memory from outside of it alive, for its replays.
 void keep(const std::shared_ptr<const void>& memory, const Tensor& value) {
   if (detail::Recording* const recording = detail::Recording::current()) recording->keep(memory, value.raw());
 }
@@ -215,10 +215,10 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     if (how.only.empty() || how.only.contains(y.node_.get())) how.done({{y, dy}});
     return;
   }
-  // Inputs come before what is computed from them. An explicit stack, so that depth is not limited.
+  // Inputs come before the values computed from them. The stack is explicit, so that depth is not limited.
   std::vector<Var> order;
   std::unordered_set<const Node*> seen{y.node_.get()};
-  std::unordered_map<const Node*, std::size_t> uses;  // of an end: terms that have not been added yet
+  std::unordered_map<const Node*, std::size_t> uses;  // of an end: terms not yet added
   std::vector<std::pair<Var, std::size_t>> stack{{y, 0}};
   while (!stack.empty()) {
     auto& [var, next] = stack.back();
@@ -238,7 +238,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
       stack.emplace_back(input, 0);
     }
   }
-  // Nodes that the wanted gradients pass through.
+  // Nodes that the requested gradients pass through.
   std::unordered_set<const Node*> leading;
   const auto leads = [&](const Var& var) {
     return var.requires_grad() &&

@@ -38,7 +38,7 @@ struct Part {
 };
 
 // The gradients of the loss with respect to the inputs of an op: one Var per input, in order, with the input's shape
-// and its dtype or grad_dtype(); Var() for an input that requires none. An op with one input may give a single Var.
+// and its dtype or grad_dtype(); Var() for an input that requires none. For an op with one input, a single Var will do.
 class Gradients {
  public:
   Gradients(Var only);
@@ -74,7 +74,7 @@ class Var {
   // A constant in memory that `owner` keeps alive.
   Var(const Tensor& constant, std::shared_ptr<const void> owner);
   // A leaf. backward(loss) writes its gradient to `grad`, which has the same shape and is f32 or of the value's dtype.
-  // The memory of both is kept alive, or must outlive the work, as above.
+  // The memory of both is kept alive or must outlive the work, as above.
   static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
   // A new, uninitialized value, to be computed from `inputs` on their stream. `gradient` is kept if an input requires a
   // gradient; null means there is none. Its math is TF32 if an input's is.
@@ -91,7 +91,7 @@ class Var {
   // recording keeps the memory alive if value() is called in it.
   const Tensor& value() const;
   // The elements as T, for a value in host memory. Errors: those of Tensor::data; device_mismatch for a value on a GPU,
-  // which to_host(value(), stream()) copies to the host.
+  // which to_host(value(), stream()) can copy.
   template <class T>
   T* data() const {
     check_on_host();
@@ -99,13 +99,13 @@ class Var {
   }
   const Shape& shape() const { return node_->value.shape(); }
   DType dtype() const { return node_->value.dtype(); }
-  // How products with this value, and with values computed from it, may be computed.
+  // The precision of products with this value and with values computed from it.
   Math math() const { return node_->math; }
   void set_math(Math math) const { node_->math = math; }
   bool requires_grad() const { return node_->requires_grad; }
   // Error(invalid_argument) for a constant without a stream.
   const Stream& stream() const;
-  // Puts a constant that has no stream on this one. Returns a value that has one unchanged.
+  // Puts a constant without a stream on this one. A value with a stream is returned unchanged.
   Var on(const Stream& stream) const;
   // The dtype of its gradient: its own, or f32 for a 16-bit parameter with an f32 gradient.
   DType grad_dtype() const { return node_->grad_dtype; }
@@ -142,10 +142,10 @@ class Var {
     Math math = Math::f32;
     bool requires_grad = false;
     DType grad_dtype = DType::f32;
-    Tensor grad;                               // of a parameter: where its gradient goes
+    Tensor grad;                               // of a parameter: where its gradient is written
     std::shared_ptr<const void> grad_storage;  // of grad
     bool has_grad = false;                     // of a parameter
-    bool is_used_up = false;                   // by a backward
+    bool is_used_up = false;                   // by a backward pass
     std::vector<Var> inputs;
     Gradient gradient;           // null for parameters and constants
     std::source_location where;  // the line of the user's program that made it
@@ -160,8 +160,8 @@ inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
 struct Var::Differentiation {
   std::uint64_t made_before = 0;              // ends at values numbered below it, and at parameters
   std::unordered_set<const Node*> only = {};  // computes gradients only of these; empty: of all ends
-  // Called with values and their gradients once all terms of these have been queued and added. One call gets all that
-  // one op completes.
+  // Called with values and their gradients once all terms of these have been queued and added. One call gets all the
+  // gradients that one op completes.
   std::function<void(const Pairs&)> done = {};
   // If true, the computation and the gradients can be differentiated again; if false, the computation is used up.
   bool keep = false;
@@ -171,7 +171,7 @@ struct Var::Differentiation {
 Var stop_gradient(const Var& x);
 
 // The value y, computed from `inputs`, with `gradient` in place of the gradient of the ops that computed it: for
-// functions with a cheaper gradient, or with another one by choice, such as a straight-through estimator. `gradient`
+// functions with a cheaper gradient, or a deliberately different one, such as a straight-through estimator. `gradient`
 // gets y, too.
 Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient);
 
@@ -182,7 +182,7 @@ Var constant(const HostArray& values, const Stream& stream);
 // Queues the gradient of options.seed times `loss`, an f32 scalar, into every parameter that it depends on. The
 // computation is used up.
 // Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter, or on a value that an earlier
-// backward has used up.
+// backward() has used up.
 void backward(const Var& loss, const BackwardOptions& options = {});
 
 // The gradient of `y`, an f32 scalar, with respect to each of `xs`. The results are Vars that can be differentiated

@@ -35,7 +35,7 @@ LearningRate constant(double rate) { return LearningRate(rate); }
 
 namespace {
 
-// `rate` from `steps` on.
+// Rises from `start` to `peak` over `steps`, then follows `rate`.
 LearningRate after_warmup(const LearningRate& rate, float peak, std::int64_t steps, float start) {
   return LearningRate([=](const Value& step) {
     const Value rising = start + (peak - start) * step / static_cast<double>(steps);

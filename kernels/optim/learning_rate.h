@@ -24,9 +24,9 @@ class LearningRate {
     requires(!std::same_as<F, LearningRate> && std::is_invocable_r_v<Value, const F&, const Value&>)
   LearningRate(F rate) : rate_(std::move(rate)) {}
 
-  // The rate of a step, counted from 0: the float that the device computes.
+  // The rate at a step, counted from 0: the same float that the device computes.
   float operator()(std::int64_t step) const { return evaluate(rate_, step); }
-  // The same in an update. The step is whole.
+  // The same within an update. The step is a whole number.
   Value operator()(const Value& step) const { return rate_(step); }
 
  private:
@@ -50,8 +50,8 @@ LearningRate polynomial(double start, double end, double power, std::int64_t ste
 LearningRate linear(double start, double end, std::int64_t steps);
 
 struct ExponentialDecayOptions {
-  bool staircase = false;  // decays at every `steps` steps instead of a little at each step
-  double end = 0;          // the least rate
+  bool staircase = false;  // decays once every `steps` steps instead of a little at each step
+  double end = 0;          // the lowest rate
 };
 // start decay^(step / steps).
 LearningRate exponential_decay(double start, std::int64_t steps, double decay,
@@ -59,8 +59,8 @@ LearningRate exponential_decay(double start, std::int64_t steps, double decay,
 // Linear from 0 at step 0 to `peak` at `warmup_steps`, then peak sqrt(warmup_steps / step). Vaswani et al., "Attention
 // is all you need", 2017.
 LearningRate inverse_sqrt(double peak, std::int64_t warmup_steps);
-// schedules[0] up to the first boundary, then schedules[1], and so on; each counts its steps from where it begins. One
-// more schedule than boundaries, which rise from 1 or later.
+// schedules[0] up to the first boundary, then schedules[1], and so on; each counts its steps from its own beginning.
+// There is one more schedule than boundaries, which increase and start at 1 or later.
 LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<std::int64_t>& boundaries);
 
 }  // namespace giro::optim

@@ -30,7 +30,7 @@ void check_not_negative(const char* what, double value) {
 
 namespace {
 
-// params - rate direction, less the weight decay.
+// params -= rate * direction, with weight decay.
 void step_along(Update& u, const Value& direction, const Value& rate, double weight_decay) {
   const Value param = u.param();
   Value updated = param - rate * direction;
@@ -147,7 +147,7 @@ Optimizer clip_by_value(double limit, const Optimizer& optimizer) {
 
 namespace {
 
-// Two of a kind would keep one collection.
+// Two of a kind would share one collection.
 void expect_no_other(const char* kind, const Optimizer& optimizer) {
   if (optimizer.name.find(kind) == std::string::npos) return;
   throw Error(ErrorCode::invalid_argument,

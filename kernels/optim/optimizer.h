@@ -11,7 +11,7 @@
 namespace giro::optim {
 
 // Errors of all: invalid_argument for a number out of its range (decays of moments in [0, 1); eps, norms and thresholds
-// > 0; weight_decay >= 0). Weight decay is decoupled: params shrink by learning_rate * weight_decay a step.
+// > 0; weight_decay >= 0). Weight decay is decoupled: each step scales params by 1 - learning_rate * weight_decay.
 
 struct SgdOptions {
   double momentum = 0;
@@ -56,10 +56,10 @@ struct RmspropOptions {
   double eps = 1e-8;
   double initial_scale = 0;  // of nu
   bool centered = false;     // divides by an estimate of the standard deviation
-  double momentum = 0;       // of the steps, after the learning rate
+  double momentum = 0;       // of the updates, with the learning rate applied
   bool nesterov = false;
 };
-// nu = decay nu + (1 - decay) g^2; params -= lr g / sqrt(nu + eps), as optax has it.
+// nu = decay nu + (1 - decay) g^2; params -= lr g / sqrt(nu + eps), as in optax.
 // Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012.
 Optimizer rmsprop(const LearningRate& learning_rate, const RmspropOptions& options = {});
 
@@ -67,19 +67,19 @@ struct AdagradOptions {
   double initial_accumulator_value = 0.1;
   double eps = 1e-7;
 };
-// sum += g^2; params -= lr g / sqrt(sum + eps), nothing where the sum is 0.
+// sum += g^2; params -= lr g / sqrt(sum + eps), unchanged where sum is 0.
 // Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization", 2011.
 Optimizer adagrad(const LearningRate& learning_rate, const AdagradOptions& options = {});
 
-// Optimizers of single leaves (make_per_leaf), with optax's defaults.
+// Per-leaf optimizers (make_per_leaf), with optax's defaults.
 
 struct AdafactorOptions {
-  std::int64_t min_dim_size_to_factor = 128;  // of the two largest axes; else the second moment is kept whole
+  std::int64_t min_dim_size_to_factor = 128;  // of the two largest axes; else the second moment is not factored
   double decay_rate = 0.8;                    // the second moment decays by 1 - t^-decay_rate at step t
   bool multiply_by_parameter_scale = true;
   double clipping_threshold = 1;  // of an update's root mean square
   double momentum = 0;
-  double weight_decay = 0;  // not times the learning rate
+  double weight_decay = 0;  // not multiplied by the learning rate
   double eps = 1e-30;
   DecayMask decay_mask = {};
 };
@@ -95,11 +95,11 @@ struct MuonOptions {
   DecayMask decay_mask = {};
   AdamWOptions others = {.weight_decay = 0};  // for leaves that are not matrices
 };
-// Momentum, made orthogonal, for matrices; adamw for all other leaves.
+// Orthogonalized momentum for matrices; adamw for all other leaves.
 // Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
 Optimizer muon(const LearningRate& learning_rate, const MuonOptions& options = {});
 
-// Optimizers around others.
+// Optimizers that wrap others.
 
 // Gradients scaled down to a global L2 norm of at most max_norm.
 Optimizer clip_by_global_norm(double max_norm, const Optimizer& optimizer);
@@ -112,20 +112,21 @@ Optimizer lookahead(const Optimizer& optimizer, int every = 5, double alpha = 0.
 // starts as the params of the first update. TrainState::ema_params evaluates with it, TrainState::averaged is for
 // saving it.
 Optimizer ema(double decay, const Optimizer& optimizer);
-// Updates once in `steps` steps, with the mean of their gradients (opt_state/accumulated), like optax.MultiSteps. The
-// learning rate and the optimizer's step count updates. Whatever stands around it sees the mean, too.
+// Gradient accumulation: updates once every `steps` steps, with the mean of their gradients (opt_state/accumulated),
+// like optax.MultiSteps. The learning rate and the optimizer's step count updates. Optimizers around it also see the
+// mean.
 Optimizer accumulate(int steps, const Optimizer& optimizer);
 
-// The leaf does not change, and no gradient of it is computed.
+// The leaf does not change, and its gradient is not computed.
 Optimizer frozen();
 // Each leaf is updated by the first optimizer whose pattern matches its path below params. `*` matches anything but
-// '/', `**` anything; a pattern without either matches a leaf or all leaves below a path. Norms stay those of all
+// '/', `**` anything; a pattern without either matches a leaf or all leaves below a path. Norms still cover all
 // gradients.
 //
 //   optim::by_path({{"encoder/**", optim::frozen()}, {"**/bias", optim::sgd(0.1)}, {"**", optim::adamw(1e-3)}})
 //
 // Errors, when a state is created: not_found for a pattern that matches no leaf, naming the nearest path, and for a
-// leaf without a match; unsupported for accumulate in it.
+// leaf without a match; unsupported for accumulate inside it.
 Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers);
 
 }  // namespace giro::optim

@@ -16,7 +16,7 @@ namespace {
 
 using nn::Var;
 
-// The axes of the second largest and of the largest size, in optax's order; empty unless both are large enough.
+// The axes with the second largest and the largest size, in optax's order; empty unless both are large enough.
 std::vector<int> factored_axes(const Shape& shape, std::int64_t least) {
   if (shape.rank() < 2) return {};
   std::vector<int> axes(shape.rank());
@@ -29,7 +29,7 @@ std::vector<int> factored_axes(const Shape& shape, std::int64_t least) {
 
 Var root_mean_square(const Var& x) { return sqrt(mean(square(x))); }
 
-// An approximation of U V^T of the singular value decomposition U S V^T of a matrix.
+// An approximation of U V^T, given a matrix with the singular value decomposition U S V^T.
 Var orthogonal(const Var& matrix, int steps, double eps) {
   const bool is_tall = matrix.shape()[0] > matrix.shape()[1];
   Var x = is_tall ? transpose(matrix) : matrix;
@@ -95,7 +95,7 @@ Optimizer muon(const LearningRate& learning_rate, const MuonOptions& options) {
     u.set_moment("mu", mu);
     Var direction = mu / u.correction(beta);
     if (options.nesterov) {
-      // Of the next step, and of this one.
+      // mu takes the next step's bias correction, g this step's.
       const Var next = 1 - beta * (1 - u.correction(beta));
       direction = beta * (mu / next) + (1 - beta) * (g / u.correction(beta));
     }

@@ -338,7 +338,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   UpdateFrame frame(optimizer, t, stream);
   frame.run(optimizer);
   frame.finish();
-  // Without what the function has read or computed in vain.
+  // Drops reads and computations that no write uses.
   const pointwise::Expression expression = pointwise::without_write((*std::move(frame.code)).take(), {});
   if (!expression.writes.empty()) queue("update", expression, stream);
 }

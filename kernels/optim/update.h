@@ -18,31 +18,30 @@ namespace giro::optim {
 
 struct UpdateFrame;  // private
 
-// What an optimizer's function sees: the values of one update, each as set last. A function has no other effects and
-// takes the same path each time; a choice by the step is a where().
+// The argument of an optimizer's function: the values of one update, each as last set. The function has no other
+// effects and takes the same path each time; a choice that depends on the step is a where().
 class Update {
  public:
   Value param() const;
   void set_param(const Value& value) const;
   Value grad() const;
   void set_grad(const Value& value) const;
-  // Multiplies grad(). A scalar factor is combined with the others before it meets the elements.
+  // Multiplies grad(). Scalar factors are combined before they are applied to the elements.
   void scale_grad(const Value& factor) const;
 
-  // A value per element that the state keeps from update to update, as opt_state/<name>. It starts with `initial`.
+  // A value per element that the state keeps from update to update, as opt_state/<name>. It starts as `initial`.
   Value moment(const std::string& name, double initial = 0) const;
-  // The same, but before the first update it is the parameter.
+  // The same, but it starts as the parameter before the first update.
   Value copy_of_param(const std::string& name) const;
   void set_moment(const std::string& name, const Value& value) const;
 
-  // Scalars. The number of this update, counted from 1, which is whole: remainder(u.step(), 5) == 0.
+  // Scalars. The number of this update, counted from 1; a whole number: remainder(u.step(), 5) == 0.
   Value step() const;
   // 1 - beta^step, without cancellation.
   Value correction(double beta) const;
   // The rate of this update, times the state's learning_rate_scale.
   Value rate(const LearningRate& rate) const;
-  // The L2 norm of all gradients of the state together, as they are before set_grad and scale_grad.
-  // Error(unsupported) after one of those.
+  // The L2 norm of all gradients of the state together. Error(unsupported) after set_grad or scale_grad.
   Value gradient_norm() const;
   // Whether weight decay applies to the parameter; a condition.
   Value decays() const;
@@ -54,15 +53,15 @@ class Update {
   UpdateFrame* frame_;
 };
 
-// What a per-leaf optimizer's function sees: the same for one leaf at a time, as Vars of the leaf's shape. Any op of
-// Vars may be used.
+// The argument of a per-leaf optimizer's function: the same for one leaf at a time, as Vars of the leaf's shape. Any op
+// on Vars may be used.
 class LeafUpdate {
  public:
   explicit LeafUpdate(Update& update) : update_(update) {}
   nn::Var param() const { return update_.param().var(); }
   void set_param(const nn::Var& value) const { update_.set_param(Value(value)); }
   nn::Var grad() const { return update_.grad().var(); }
-  // A moment of any shape; without one, of the leaf's.
+  // A moment of any shape; by default, the leaf's.
   nn::Var moment(const std::string& name, double initial = 0) const { return update_.moment(name, initial).var(); }
   nn::Var moment(const std::string& name, const Shape& shape, double initial = 0) const;
   void set_moment(const std::string& name, const nn::Var& value) const { update_.set_moment(name, Value(value)); }
@@ -81,7 +80,7 @@ using DecayMask = std::function<bool(const std::string& path)>;
 // An optimizer as a plain value; its moments live in the state.
 struct Optimizer {
   std::string name;
-  // Queues nothing but what sets the values of the update. Empty: the parameters do not change.
+  // Sets the values of the update and queues nothing else. Empty: the parameters do not change.
   std::function<void(Update&)> update = {};
   bool is_per_leaf = false;
   DecayMask decay_mask = {};
@@ -120,7 +119,7 @@ struct UpdateTensors {
   std::vector<std::pair<std::string, Tensor>> moments{};  // read and written; by name
   Tensor decays{};               // u8, one per granule: whether weight decay applies; empty: everywhere
   Tensor step{};                 // i64 scalar, read: steps made so far
-  Tensor learning_rate{};        // f32 scalar: where the first rate goes; may be empty
+  Tensor learning_rate{};        // f32 scalar: where the first rate is written; may be empty
   Tensor learning_rate_scale{};  // f32 scalar; empty: 1
   Tensor squared_norm{};         // f32 scalar, sum of squares of the state's grads, for an optimizer that reads it
   Tensor must_be_finite{};       // f32 scalar: only learning_rate changes if it is not finite; may be empty
@@ -129,8 +128,8 @@ struct UpdateTensors {
 };
 
 // One update over flat buffers, in one launch. Errors: shape_mismatch, dtype_mismatch, device_mismatch;
-// invalid_argument for a buffer that is not aligned; not_found for a moment that is not there; unsupported for an
-// optimizer that is per leaf or by path.
+// invalid_argument for a buffer that is not aligned; not_found for a missing moment; unsupported for an optimizer that
+// is per leaf or by path.
 void update(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& stream);
 
 }  // namespace giro::optim

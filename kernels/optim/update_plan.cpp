@@ -17,7 +17,7 @@ static_assert(kGranule * sizeof(float) == Collection::kLeafAlignment, "a granule
 
 std::int64_t granules_of(const Shape& shape) { return (shape.count() + kGranule - 1) / kGranule; }
 
-// The average of params is for the user to see.
+// The average of params is public, so it is not below opt_state.
 std::string collection_of(const std::string& moment) { return moment == "ema" ? moment : "opt_state/" + moment; }
 
 }  // namespace
@@ -49,7 +49,7 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
     groups_.back().last = i + 1;
   }
   granules_.push_back(granules);
-  // Sharded collections are divided alike, so each has all leaves.
+  // All sharded collections are divided in the same way, so each has all leaves.
   for (const Group& group : groups_) {
     for (const Moment& moment : group.needs.moments) {
       Moments& to = moments_of(moment.name);

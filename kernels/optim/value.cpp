@@ -199,7 +199,7 @@ float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step) {
                          each.integer);
         break;
       case Instruction::Kind::cast: {
-        // A cast of the step rounds once, so not by way of a double.
+        // A cast of the step must round only once, so it does not go through a double.
         const DType from = expression.code[each.operands[0]].dtype;
         const auto& operand = values[each.operands[0]];
         value = as_bytes(from == DType::i64 ? static_cast<float>(as<std::int64_t>(operand))

@@ -16,9 +16,9 @@ struct ScalarFunction;
 namespace giro::optim {
 
 // A value of an optimizer's update or of a learning rate's schedule: a number, a scalar, or one value per element of
-// the parameters. Values are combined with the usual operators and the functions below, also with numbers. What scalars
-// alone determine is computed once, not for each element. All values are f32, except that a step is exact where whole
-// numbers are added to it or it is compared with them. Conditions are boolean.
+// the parameters. The usual operators and the functions below combine values with each other and with numbers. Anything
+// that depends on scalars alone is computed once, not for each element. All values are f32, except that a step stays
+// exact when whole numbers are added to it or compared with it. Conditions are boolean.
 class Value {
  public:
   template <std::floating_point T>
@@ -31,7 +31,7 @@ class Value {
 
   bool is_number() const noexcept { return builder_ == nullptr && !var_; }
   double number() const noexcept { return number_; }
-  // In an update of single leaves. Error(invalid_argument) for any other value.
+  // The Var, in a per-leaf update. Error(invalid_argument) for any other value.
   const nn::Var& var() const;
   // Its number in the builder's expression, in which a number becomes a constant.
   std::uint16_t in(pointwise::Builder& builder, DType dtype = DType::f32) const;
@@ -64,7 +64,7 @@ Value operator>=(const Value& a, const Value& b);
 Value logical_and(const Value& a, const Value& b);
 Value logical_or(const Value& a, const Value& b);
 Value logical_not(const Value& a);
-// a where the condition holds, else b. A number holds unless it is 0.
+// a where the condition holds, else b. A number counts as true unless it is 0.
 Value where(const Value& condition, const Value& a, const Value& b);
 Value abs(const Value& a);
 Value sign(const Value& a);  // -1, 0, 1 or NaN
@@ -80,11 +80,11 @@ Value minimum(const Value& a, const Value& b);  // NaN if either is
 Value maximum(const Value& a, const Value& b);
 Value clamp(const Value& a, const Value& lowest, const Value& highest);
 Value is_finite(const Value& a);
-// Of whole numbers: a / b, truncated toward 0, and what remains.
+// Of whole numbers: a / b, truncated toward 0, and its remainder.
 Value quotient(const Value& a, const Value& b);
 Value remainder(const Value& a, const Value& b);
 
-// f(step) computed on the host, with the bits that a device computes.
+// f(step) computed on the host, with the same bits as on a device.
 float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step);
 
 }  // namespace giro::optim

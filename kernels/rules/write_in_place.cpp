@@ -3,7 +3,7 @@
 
 namespace giro::rules {
 
-// A value that is computed only to be copied, such as a gradient to its leaf, is written to the destination directly.
+// A value that is only copied elsewhere, such as a gradient to its leaf, is written to the destination directly.
 bool write_in_place(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops[i].node.writes) {
     const auto readers = ops[i].keeps_its_place() ? std::nullopt : ops.readers(i, value);

@@ -1,6 +1,5 @@
-// Without an include guard: chain.cpp includes it once for each instruction set, each in its own namespace. The
-// compiler lowers vector types to instructions before it inlines functions, so every function that uses them needs the
-// target.
+// Without an include guard: chain.cpp includes it once for each instruction set, each in its own namespace. Compilers
+// lower vector types before they inline functions, so every function that uses them needs the target.
 
 constexpr int kRegisters = kVector == 64 ? kOf32 : kOf16;
 

@@ -27,8 +27,7 @@ class Chains {
     for (const Plan::Access& w : p_.row_writes) ++uses_[w.value];
   }
 
-  // A step without a chain function, or of another dtype, is placed before the chain, or ends it if it needs its
-  // values.
+  // A step without a chain function, or of another dtype, goes before the chain, or ends it if it needs its values.
   void form(std::vector<Step>& steps, bool of_rows) {
     of_rows_ = of_rows;
     done_.clear();
@@ -102,8 +101,8 @@ class Chains {
     push(function.with(operand_first, number >= 0), number >= 0 ? number : operand);
   }
 
-  // The value, if it is a single number for the whole tile, else -1: a constant, a row's value if tiles have one row,
-  // or a number that is the same for all columns.
+  // The value that is one number for the whole tile, or -1: a constant, the value of a tile's only row, or one for all
+  // columns.
   int number_of(int value) const {
     if (std::find(constants_.begin(), constants_.end(), value) != constants_.end()) return value;
     const bool is_of_one_row = p_.pattern == Plan::Pattern::rows && p_.unit_rows == 1;
@@ -114,8 +113,7 @@ class Chains {
     return -1;
   }
 
-  // A boolean computed here, in four bytes for conditions in this chain. After the chain it is converted for other
-  // uses.
+  // A boolean in four bytes, for conditions in this chain. After the chain it is converted for other uses.
   int boolean_in_four_bytes(int value) {
     const int result = new_value_({4, of_rows_, of_rows_});
     const int others = uses_[value] - conditions_[value];

@@ -55,8 +55,7 @@ struct Product {
   }
 };
 
-// max and min as the largest of integer keys, so the order does not matter. The keys sort like the numbers, -0 before
-// 0, NaN last.
+// max and min, in any order, as the largest integer key. Keys sort like the numbers, -0 before 0, NaN last.
 template <class T, bool kIsMin>
 struct Extreme {
   using Element = T;

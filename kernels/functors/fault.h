@@ -9,11 +9,10 @@
 
 namespace giro::functors {
 
-// Reports elements that an op rejects. If there are several, the first position of the first call is kept, in whatever
-// order threads report them: words[0] is the minimum of (call, position), words[1] that of (position, element) for that
-// call. An element is clamped to 32 bits. "Atomic functions operating on mapped page-locked memory are not atomic from
-// the point of view of the host" (CUDA C++ Programming Guide, Mapped Memory), so the host reads the element only once
-// the kernel is done.
+// Reports elements that an op rejects. Keeps the first position of the first call, in whatever order threads report:
+// words[0] is the minimum of (call, position), words[1] that of (position, element) in that call. Elements are clamped
+// to 32 bits. "Atomic functions operating on mapped page-locked memory are not atomic from the point of view of the
+// host" (CUDA C++ Programming Guide, Mapped Memory), so the host reads it after the kernel.
 struct Fault {
   std::uint64_t* words;
   const std::int64_t* call;

@@ -52,8 +52,7 @@ inline giro::Tensor find(const giro::Safetensors& file, const std::string& name)
 inline void load(const std::string& path, giro::TrainState& state) {
   const giro::Safetensors file = giro::load(path);
   giro::LoadOptions options{.rename = kNames};
-  // Files of a model with a head have a prefix. Some also have the causal mask, and the head, which repeats the
-  // embedding.
+  // Files of a model with a head have a prefix. Some have the causal mask, and the head, a copy of the embedding.
   for (const auto& [theirs, ours] : kNames) options.rename.emplace_back("transformer." + theirs, ours);
   options.rename.emplace_back("**", "params/**");  // any other name is an error
   options.optional = {"**.attn.bias", "**.attn.masked_bias", "params/lm_head.weight"};

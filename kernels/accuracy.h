@@ -5,7 +5,7 @@
 
 namespace giro {
 
-// out = the fraction of rows with the largest logit (the first of equal ones) at the label. logits f32, bf16 or f16
+// out = the fraction of rows where the largest logit (the first, if tied) is at the label. logits f32, bf16 or f16
 // (R, C), R >= 1; labels u8, i32 or i64 (R,); out an f32 scalar. A row with a NaN counts as wrong.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument.
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);

@@ -13,7 +13,7 @@ struct Conv2dOptions {
   std::array<std::int64_t, 2> stride{1, 1};      // height, width
   std::array<std::int64_t, 2> pad_before{0, 0};  // top, left: zeros
   std::array<std::int64_t, 2> pad_after{0, 0};   // bottom, right
-  std::array<std::int64_t, 2> dilation{1, 1};    // from tap to tap of a filter
+  std::array<std::int64_t, 2> dilation{1, 1};    // distance between a filter's taps
   std::int64_t groups = 1;                       // each group of filters sees its own group of channels
   bool operator==(const Conv2dOptions&) const = default;
 };
@@ -27,15 +27,15 @@ Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<s
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
 // The shape of the images x (N, H, W, C) from which conv2d makes dz (N, OH, OW, O). If the stride is larger than 1,
-// there are several such shapes: the smallest one, or one with `more` rows and columns, fewer than the stride. Errors:
-// those of conv2d_shape.
+// there are several: this is the smallest plus `more` rows and columns, which are fewer than the stride. Errors: as for
+// conv2d_shape.
 Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOptions& options,
                              std::array<std::int64_t, 2> more = {0, 0});
 
 // Cross-correlation over images, commonly called convolution. Outputs alias no input.
 // x (N, H, W, C), w (O, KH, KW, C / groups), b (O) or empty, y (N, OH, OW, O). x, w, y and the gradients dx and dz are
 // all f32, all bf16 or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch,
-// dtype_mismatch, device_mismatch; device for 16 bits on a CPU without such convolutions in oneDNN.
+// dtype_mismatch, device_mismatch; device for 16 bits where oneDNN has no such convolutions for the CPU.
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
             const Stream& stream);
 inline void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,

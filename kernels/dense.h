@@ -8,7 +8,7 @@ namespace giro {
 
 // Fully connected layer. Row-major; outputs alias no input. x, w, y and the gradients dx and dz are all f32, all bf16
 // or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch, dtype_mismatch,
-// device_mismatch; device for 16 bits on a CPU without such products in oneDNN.
+// device_mismatch; device for 16 bits where oneDNN has no such products for the CPU.
 
 // y = x w + b. x (B, I), w (I, O), b (O) or empty, y (B, O).
 void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream);

@@ -20,7 +20,7 @@ namespace {
 constexpr int kRounds = 5;
 constexpr double kLongEnough = 8e-3;  // seconds per round
 
-// The seconds of the fastest of several rounds. `round` queues work.
+// The fastest round's time in seconds. `round` queues work.
 template <class Round>
 double fastest(const Stream& stream, Round&& round) {
   double seconds = stream.impl().time(round);
@@ -28,7 +28,7 @@ double fastest(const Stream& stream, Round&& round) {
   return seconds;
 }
 
-// With growing sizes, until a round takes long enough or the size is the largest allowed.
+// Tries growing sizes until a round takes long enough or the largest size is reached.
 double bytes_per_second(const Stream& stream) {
   constexpr std::size_t kMost = std::size_t{256} << 20;
   for (std::size_t bytes = std::size_t{1} << 20;; bytes *= 4) {
@@ -59,7 +59,7 @@ double flops_per_second(const Stream& stream, DType dtype, Math math) {
   }
 }
 
-// What is measured on the first call for each device and kind.
+// Measures on the first call for each device and kind, and remembers the result.
 template <class Measure>
 double once(const Stream& stream, const std::string& kind, Measure&& measure) {
   static std::mutex mutex;

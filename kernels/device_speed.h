@@ -12,8 +12,7 @@ namespace giro {
 // milliseconds and up to 768 MiB of memory. Errors: device, out_of_memory; invalid_argument while the thread records.
 DeviceSpeed device_speed(const Stream& stream);
 
-// Its FLOP/s alone, for products of matrices of another dtype, or in another precision. Measured likewise. Errors: also
-// those of dense.
+// Only the FLOP/s, for the given dtype and precision, measured the same way. Errors: also those of dense.
 double product_speed(const Stream& stream, DType dtype = DType::f32, Math math = Math::f32);
 
 }  // namespace giro

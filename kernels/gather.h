@@ -20,7 +20,7 @@ struct RowOrder {
   bool shuffled = false;
 
   GIRO_HOST_DEVICE std::int64_t operator()(std::int64_t position) const {
-    // One division, of numbers without a sign, which takes a GPU's thread the least.
+    // A single unsigned division: the cheapest for a GPU thread.
     const auto at = static_cast<std::uint64_t>(position), rows = static_cast<std::uint64_t>(size), epoch = at / rows;
     const std::uint64_t index = at - epoch * rows;
     return static_cast<std::int64_t>(shuffled ? permutation(static_cast<std::int64_t>(epoch))(index) : index);
@@ -34,8 +34,8 @@ struct RowOrder {
 };
 
 // out[..., r, ...] = src[..., indices[r], ...] along an axis. src (..., N, ...) and out (..., R, ...) have the same
-// dtype, any; indices u8, i32 or i64 (R,). Where an index is outside [0, N), the result is NaN, or 0 if it is not
-// floating. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+// dtype, which may be any; indices u8, i32 or i64 (R,). Where an index is outside [0, N), the result is NaN, or 0 if it
+// is not floating. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream,
                  std::size_t axis = 0);
 

@@ -18,12 +18,12 @@
 namespace giro {
 namespace {
 
-// Of an axis, counted from the last one. 1 for an axis that the shape lacks.
+// The size of an axis counted from the last one; 1 if the shape has no such axis.
 std::int64_t size_at(const Shape& shape, std::size_t from_the_end) {
   return from_the_end < shape.rank() ? shape[-1 - static_cast<int>(from_the_end)] : 1;
 }
 
-// As a matrix, or a batch of them: a (K) is (1, K), b (K) is (K, 1).
+// A vector as a matrix: (1, K) for a, (K, 1) for b.
 Shape as_matrices(const Shape& shape, bool is_a) {
   if (shape.rank() != 1) return shape;
   return is_a ? Shape{1, shape[0]} : Shape{shape[0], 1};
@@ -72,8 +72,8 @@ void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOpt
 
 std::vector<StridedBatch> strided_batches(const ops::Matmul& op) {
   const Shape out = op.out.shape(), a = op.a.shape(), b = op.b.shape();
-  // The innermost axes along which a moves or not, and b moves or not, are one strided axis. The others are looped
-  // over.
+  // The innermost axes along which each operand either always advances or always broadcasts form one strided axis. The
+  // others are looped over.
   std::int64_t inner = 1;
   bool a_moves = false, b_moves = false;
   std::size_t axis = 2;  // from the end

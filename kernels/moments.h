@@ -8,15 +8,15 @@ namespace giro {
 // Moments of values, which may be spread over several ranks. Means, standard deviations, counts and sums are f64 and
 // are computed in f64. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 
-// The mean, the population standard deviation sqrt(mean(x^2) - mean(x)^2), and the number of the values that count; all
-// scalars. values f32 of any shape. mask boolean, with the shape of values or of their first axes: where it is false, a
-// value does not count, even if it is NaN. With an empty mask all values count. If none counts, mean and deviation are
-// NaN. The order of the sums depends only on the shape, so repeated runs give the same bits.
+// The mean, the population standard deviation sqrt(mean(x^2) - mean(x)^2), and the number of values used; all scalars.
+// values f32 of any shape. mask boolean, with the shape of values or of their first axes: where it is false, a value is
+// ignored, even if it is NaN. An empty mask uses all values. If none are used, mean and deviation are NaN. The order of
+// the sums depends only on the shape, so repeated runs give the same bits.
 void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
              const Stream& stream);
 
-// sums (3,) = count * (mean, mean^2 + deviation^2, 1), which can be added over parts; zeros if the count is 0. An empty
-// deviation stands for 0.
+// sums (3,) = count * (mean, mean^2 + deviation^2, 1), which can be added across ranks; zeros if the count is 0. An
+// empty deviation means 0.
 void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                  const Stream& stream);
 // The inverse: the moments from factor * sums.

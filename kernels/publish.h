@@ -12,14 +12,14 @@
 namespace giro {
 
 // Where a step's scalars go: a ring of rows in memory that host and device share. Row r, counted from 0, is in slot
-// r % capacity. A column is a double in two words: each has half of the double's bits below, and above them the row's
-// number modulo 2^32. So a row has arrived when all of its words have that number, in whatever order they were stored
-// and without a fence, which over PCIe takes as long as a small kernel. This needs words that are never torn:
-// "naturally aligned" accesses of 8 bytes to mapped memory are "preserved as single accesses" for the host (CUDA C++
-// Programming Guide, Mapped Memory).
+// r % capacity. A column is a double in two words: each holds half of the double's bits in its low half and the row's
+// number modulo 2^32 in its high half. So a row has arrived when all of its words have that number, in whatever order
+// they were stored, without a fence, which over PCIe takes as long as a small kernel. This requires that words are
+// never torn: "naturally aligned" accesses of 8 bytes to mapped memory are "preserved as single accesses" for the host
+// (CUDA C++ Programming Guide, Mapped Memory).
 //
-// Once a row has arrived, work of its stream before it has ended, and what that work has read may be overwritten. What
-// it has written to the host's memory may still be on its way, unless `is_release`.
+// Once a row has arrived, the earlier work on its stream has finished, and that work's inputs may be overwritten. Its
+// writes to host memory may still be in flight, unless `is_release`.
 struct RowRing {
   std::uint64_t* words = nullptr;  // pinned, capacity * row_words()
   std::int64_t capacity = 0;       // a power of two
@@ -51,10 +51,10 @@ struct RowRing {
   }
 };
 
-// Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row` is an i64 scalar on the
-// device, the number of the row; it is incremented. The host must not let the device get more than `capacity` rows
-// ahead. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for another capacity, or
-// another number of columns.
+// Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row`, an i64 scalar on the
+// device, is the row's number and is incremented. The host must not let the device get more than `capacity` rows ahead.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a capacity that is not a power of two,
+// or if the number of scalars is not the ring's columns.
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 
 }  // namespace giro

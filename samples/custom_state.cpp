@@ -17,7 +17,7 @@ struct Darts {
   double standard_error() const { return std::sqrt(pi() * (4 - pi()) / static_cast<double>(thrown)); }
 };
 
-// A batch is a seed here, which determines the darts of a step.
+// Here a batch is a seed, which determines the darts of a step.
 void throw_darts(Darts& darts, const int& seed) {
   std::mt19937_64 engine(static_cast<std::uint64_t>(seed));
   std::uniform_real_distribution<double> coordinate(-1, 1);

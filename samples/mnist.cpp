@@ -137,7 +137,7 @@ int train(const Arguments& args) {
 
 }  // namespace
 
-// 8. Errors are exceptions with a message of one line.
+// 8. Errors are exceptions with a one-line message.
 int main(int argc, char** argv) {
   Arguments args;
   CLI::App app("Trains a classifier on MNIST-format images.", "mnist");

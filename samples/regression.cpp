@@ -26,7 +26,7 @@ struct Arguments : sample::Options {
   }
 };
 
-// Houses and their prices, which are the same every time. Some prices are far off, as in many a table.
+// Made-up houses and their prices, the same every time. Some prices are outliers, as in many real tables.
 std::string houses() {
   std::string text = "area,rooms,age,distance,price\n";
   const giro::Rng rng{.seed = 1};
@@ -70,7 +70,7 @@ struct Moments {
 
 bool is_for_validation(std::int64_t row) { return row % 5 == 4; }
 
-// The rows for training, or those for validation.
+// The training or the validation rows.
 giro::Dataset part(const giro::Dataset& all, bool for_validation) {
   giro::Dataset::Arrays arrays;
   for (const auto& [name, rows] : all.rows()) {
@@ -87,8 +87,7 @@ giro::Dataset part(const giro::Dataset& all, bool for_validation) {
   return giro::Dataset(arrays);
 }
 
-// Nearly squared for errors below delta and nearly absolute for those above, so that a few prices that are far off do
-// not rule the others.
+// Nearly squared for errors below delta and nearly absolute for those above, so that a few outliers do not dominate.
 nn::Var robust_loss(const nn::Var& prediction, const nn::Var& target, double delta) {
   return mean(delta * delta * (sqrt(1 + square((prediction - target) / delta)) - 1));
 }
@@ -154,7 +153,7 @@ int train(Arguments args) {
     return giro::loop(std::move(state), valid_data, {{giro::every(1), valid_step}});
   };
 
-  // Validates now and then, stops once that has not got better for a while, and ends with the best state.
+  // Validates periodically, stops once the validation loss no longer improves, and ends with the best state.
   auto stopping = giro::early_stopping("loss_valid", {.patience = args.patience, .restore_best = true});
   const giro::Schedule evaluating = giro::every_end(args.evaluate_every) | giro::last();
   auto trained = giro::loop(std::move(state), train_data,
@@ -174,7 +173,7 @@ int train(Arguments args) {
   const auto validated = validate(trained.state);
   if (!world.is_primary()) return 0;
 
-  // The first rank predicts all rows, with a state that it shares with no other.
+  // Rank 0 predicts all rows, with a state that is not partitioned.
   auto alone = giro::TrainState::create(model, giro::optim::sgd(0),
       {.inputs = train_data.spec(), .context = device, .precision = giro::parse_precision(args.dtype)});
   giro::load_into(alone, validated.state.flatten("params"), {.only = {"params"}});

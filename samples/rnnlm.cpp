@@ -26,8 +26,8 @@ struct Arguments : sample::Options {
 
 constexpr double kTrained = 0.95;  // of each file; the rest is held out
 
-// Logits for each byte of a text, from those before it. The first is predicted from a 0, or in a text that goes on from
-// the last byte of what came before, with which it then begins.
+// Logits for each byte of a text, from the bytes before it. The first is predicted from a 0 or, if the text continues
+// another (`goes_on`), from the last byte of that one, which then comes first in the tokens.
 struct Rnnlm {
   std::int64_t width, layers;
   double dropout;
@@ -44,8 +44,8 @@ struct Rnnlm {
   }
 };
 
-// Texts that go on: row r of a batch begins with the byte that row r of the batch before ended with. Of `batch` equal
-// shares of the files it reads share r, then share r + 1, and so on; the last one is followed by the first.
+// Texts that continue from batch to batch: row r of a batch begins with the last byte of row r of the previous batch.
+// Of `batch` equal shares of the files, row r reads share r, then share r + 1, and so on; the first follows the last.
 class ContinuedText final : public giro::RowSource {
  public:
   ContinuedText(const std::vector<std::string>& paths, std::int64_t batch, std::int64_t length)
@@ -76,11 +76,11 @@ class ContinuedText final : public giro::RowSource {
   }
 
  private:
-  std::int64_t batch_, length_, windows_ = 0;  // of a row's share
+  std::int64_t batch_, length_, windows_ = 0;  // windows_: in a row's share
   std::vector<unsigned char> text_;
 };
 
-// What a run that goes on had written by then.
+// The losses that a resumed run had written before.
 giro::History read_history(const std::string& path, std::int64_t steps) {
   giro::History history;
   if (steps == 0) return history;
@@ -150,7 +150,7 @@ int train(const Arguments& args) {
       .precision = giro::parse_precision(args.dtype),
       .log = print});
 
-  model.carries = false;  // what is held out does not go on where the training is
+  model.carries = false;  // the held-out text does not continue the training text
   auto process_checkpoint = flip::serial(
       flip::EvalLoop({.task = {.metrics = {{"lnpp", cross_entropy}}, .data = eval_data, .model = model}, .n_steps = 2}),
       flip::SummaryLogger(),                         //
@@ -158,7 +158,7 @@ int train(const Arguments& args) {
       flip::CheckpointFileWriter(checkpoints),       //
       flip::LowestCheckpointFileWriter(checkpoints, "lnpp", "eval", print));
 
-  // The history is written before the checkpoint, so that a run that goes on finds all that came before it.
+  // The history is written before the checkpoint, so that a resumed run finds everything before it.
   giro::History history = read_history(logdir + "/history.csv", train_loop.step());
   double seconds = 0, steps = 0;
   for (bool is_first = true; const auto& checkpoint : train_loop) {

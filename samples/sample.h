@@ -1,6 +1,6 @@
 #pragma once
 
-// What the samples share: options, where they train, how fast, and how they end.
+// Shared by the samples: options, placement on devices and ranks, timing, and exit.
 
 #include <giro/giro.h>
 
@@ -79,12 +79,12 @@ struct Place {
   }
 };
 
-// Counts the steps of a training and their seconds, without what else runs between them, and without the first two,
-// which record it. As tasks: `pause` comes before and `go_on` after all that is not to be counted, when that is due;
-// `pause` also in the last step, and both when the counting `begins`.
+// Times the training steps, without other work between them and without the first two steps, which record. As tasks:
+// whenever that other work is due, `pause` comes before it and `go_on` after it. Both are also due with `begins()`, and
+// `pause` in the last step.
 class Stopwatch {
  public:
-  // For a run that goes on from the newest checkpoint in a directory, or begins where there is none.
+  // For a run that resumes from the newest checkpoint in a directory, if there is one.
   explicit Stopwatch(const std::string& checkpoints)
       : second_step_(std::max<std::int64_t>(giro::CheckpointStore(checkpoints).latest_steps(), 0) + 1) {}
 
@@ -106,7 +106,7 @@ class Stopwatch {
       begin_ = Clock::now();
     };
   }
-  // NaN, in JSON a null, after less than three steps.
+  // NaN (null in JSON) after fewer than three steps.
   double steps_per_second() const {
     return steps_ == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(steps_) / seconds_;
   }
@@ -120,7 +120,7 @@ class Stopwatch {
   double seconds_ = 0;
 };
 
-// Says how to go on with a run that a signal has ended. Returns the exit code.
+// Prints how to resume a run that a signal has ended. Returns the exit code.
 inline int stopped(
     int signal, std::int64_t steps, const Place& place, const std::string& logdir, bool has_checkpoints) {
   if (place.world.is_primary()) {
@@ -131,7 +131,7 @@ inline int stopped(
   return 128 + signal;
 }
 
-// Parses the command line and runs the sample. Errors are exceptions with a message of one line.
+// Parses the command line and runs the sample. Errors are exceptions with a one-line message.
 template <class Run>
 int run(CLI::App& app, int argc, char** argv, Run&& train) {
   try {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # samples/train_on_text.sh SAMPLE [OPTION...]: installs what is missing, builds giro, and starts a sample that trains on
-# text: on Perl's manual, unless --data names other files or nothing is trained.
+# text: Perl's manual, unless --data names other files or nothing is trained.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -7,8 +7,8 @@ namespace giro::cpu {
 namespace attention {
 namespace {
 
-// The next step of the softmax of a row: x becomes e^(x - m), m the largest so far, and what was summed before shrinks
-// by `factor`. A row of -inf alone has no shift, so that it sums to 0.
+// One step of the online softmax of a row: x becomes e^(x - m), where m is the largest so far, and earlier sums must be
+// multiplied by `factor`. A row with only -inf is not shifted, so that it sums to 0.
 struct OnlineSoftmax {
   GIRO_LOOP_INLINE static void run(float* x, std::int64_t n, float* largest, float* total, float* factor) {
     const float before = *largest;

@@ -7,8 +7,8 @@ namespace giro::cpu {
 namespace attention {
 namespace {
 
-// Replaces a row's scores by its weights, and the gradient with respect to the weights by that with respect to the
-// scores.
+// Replaces a row's scores with its weights, and the gradient with respect to the weights with the gradient with respect
+// to the scores.
 struct ScoreGradient {
   GIRO_LOOP_INLINE static void run(float* p, float* dp, std::int64_t n, float logsumexp, float delta) {
 #pragma omp simd
@@ -45,8 +45,8 @@ struct Backward : Common {
 
   Array dout, out, dquery, dkey, dvalue;
   const float* logsumexp;
-  // A head of keys has the queries of items() chunks. `splits` threads share them; each of them then stores its sums in
-  // `partial` (2, B, K, splits, S, D).
+  // A head of keys has items() chunks of queries. If `splits` threads share them, each stores its sums in `partial` (2,
+  // B, K, splits, S, D).
   std::int64_t splits;
   float* partial;
 
@@ -130,7 +130,7 @@ struct Backward : Common {
     return partial + (is_value ? partial_size() : 0) + ((b_and_head * splits + split) * attending.keys + s) * width;
   }
 
-  // Adds the splits' sums of a row, in their order.
+  // Adds the splits' sums of a row, in order.
   void add_partial(std::int64_t row) const {
     const std::int64_t b_and_head = row / attending.keys, s = row % attending.keys;
     for (const bool is_value : {false, true}) {
@@ -143,7 +143,7 @@ struct Backward : Common {
     }
   }
 
-  // What kChunk queries add to the gradients of all keys, and the gradients of these queries.
+  // Adds the terms of kChunk queries to the gradients of all keys, and computes the gradients of these queries.
   void add_chunk(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t begin) const {
     const std::int64_t queries = std::min(kChunk, attending.queries - begin), padded = padded_width();
     const Rows outs = out.get(b, begin, h, queries, a.scratch);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the forward and backward passes of attention share on the CPU: the op's arrays, a thread's memory, and tiles of
+// Shared by the forward and backward passes of attention on the CPU: the op's arrays, a thread's memory, and tiles of
 // scores.
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using pointwise::Compiled;
 // A tile has the scores of kQueries queries and kKeys keys. Keys are packed once for kChunk queries.
 inline constexpr std::int64_t kQueries = 64, kKeys = 256, kChunk = 256;
 static_assert(kChunk % kQueries == 0);
-inline constexpr std::int64_t kScoreRow = kKeys + 16;  // so that rows fall into different sets of the cache
+inline constexpr std::int64_t kScoreRow = kKeys + 16;  // so that rows map to different cache sets
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Kept {
@@ -58,7 +58,7 @@ struct Array {
   char* data = nullptr;  // of the first head
   DType dtype = DType::f32;
   std::int64_t rows = 0, heads = 0, width = 0;
-  std::int64_t row = 0;                      // from a row to the next, in elements
+  std::int64_t row = 0;                      // distance between rows, in elements
   TileLoop read = nullptr, write = nullptr;  // null for f32
 
   explicit Array(const ops::Heads& of) {
@@ -102,7 +102,7 @@ struct Array {
   }
 };
 
-// A thread's memory as arrays of floats, each aligned to 64 bytes. Counts them first, without memory.
+// Divides a thread's memory into arrays of floats, each aligned to 64 bytes. Without memory, only counts the bytes.
 class Floats {
  public:
   explicit Floats(float* memory = nullptr) : memory_(memory) {}
@@ -148,14 +148,12 @@ struct Common {
 
   std::int64_t chunks() const { return (attending.queries + kChunk - 1) / kChunk; }
   std::int64_t padded_width() const { return products.padded(width); }
-  // Work in elements, for for_each_part: a vector of products costs about as much as one of them.
+  // The cost in elements, for for_each_part: a vector of products counts as one element.
   std::int64_t work() const { return batch * attending.heads * attending.queries * attending.keys * width / 16; }
 
-  // out (count, kScoreRow) = rows times the first `wanted` of the packed keys or values, and the rest of their
-  // panel.
+  // out (count, kScoreRow) = rows times the first `wanted` packed keys or values, rounded up to whole panels.
   void multiply_keys(float* out, const float* rows, const float* keys, std::int64_t count, std::int64_t packed,
                      std::int64_t wanted) const {
-    // Whole panels, as they are packed.
     const std::int64_t columns = std::min(packed, (wanted + products.width - 1) / products.width * products.width);
     products.multiply({out, kScoreRow, rows, width, 1, keys, width, count, columns, width, false});
   }

@@ -32,7 +32,7 @@ struct Vector<4> {
 
 constexpr int kAhead = 2048;  // bytes
 
-// Of those with two operands four each: see ChainFunction::with.
+// A function of two operands has four codes: see ChainFunction::with.
 struct Code {
 #define GIRO_UNARY(NAME, ...) NAME,
 #define GIRO_BINARY(NAME, ...) NAME, NAME##_last = NAME + 3,
@@ -52,7 +52,7 @@ struct Code {
 #undef GIRO_UNARY
 };
 
-// As many registers as leave some for operands; with a sanitizer a few, which take a tenth of the time to compile.
+// Leaves some registers for operands. With a sanitizer there are only a few, which compile ten times as fast.
 #if defined(GIRO_FEW_REGISTERS)
 constexpr int kOf16 = 4, kOf32 = 4;
 #else

@@ -7,20 +7,20 @@
 
 namespace giro::cpu {
 
-// A step of arithmetic on f32. Those of a chain run together, some hundred elements at a time: each makes something of
-// the value that the one before has left in registers, and most of another operand, a tile or one number.
+// A step of f32 arithmetic. The steps of a chain run together, on a few hundred elements at a time: each takes the
+// value that the previous one left in registers and, in most cases, another operand: a tile or a single number.
 //
-// A boolean is held in four bytes, of which any that is not 0 says true.
+// A boolean takes four bytes; nonzero is true.
 struct ChainStep {
   int code = 0;
-  int operand = 0;    // the tile's number, or that of where the value is stored
-  int condition = 0;  // of `where`
+  int operand = 0;    // index of the tile that is read or written
+  int condition = 0;  // the condition's tile, for `where`
 };
 
 using Chain = void (*)(const ChainStep* steps, std::size_t count, const std::byte* const* tiles, std::int64_t n);
 Chain chain();
 
-// What a step does. With two operands its code is one of four.
+// A step's function. With two operands, its code is one of four.
 struct ChainFunction {
   int code;
   int inputs;
@@ -28,17 +28,17 @@ struct ChainFunction {
   int with(bool operand_first, bool is_number) const { return code + (operand_first ? 2 : 0) + (is_number ? 1 : 0); }
 };
 
-// What a function of f32 is by its source, or what rounds to "bf16" or "f16". None for one that has no code.
+// The step for the f32 function with this source, or for rounding to "bf16" or "f16". nullopt if there is none.
 std::optional<ChainFunction> chain_function(std::string_view source);
 
-extern const ChainFunction kChainLoad;  // or kChainLoad.with(false, true): a number
+extern const ChainFunction kChainLoad;  // with(false, true): loads a number
 extern const ChainFunction kChainStore;
-extern const ChainFunction kChainStream;  // stores past the caches
-extern const ChainFunction kChainSum;     // adds to the lanes that Fold::open has opened
-extern const ChainFunction kChainAhead;   // begins to fetch what comes some blocks later: code, + 1, ... a part each
+extern const ChainFunction kChainStream;  // a store that bypasses the caches
+extern const ChainFunction kChainSum;     // adds to the lanes that Fold::open initialized
+extern const ChainFunction kChainAhead;   // prefetches elements some blocks ahead: code, code + 1, ... are its parts
 inline constexpr int kPartsAhead = 4;
 
-// What this thread has streamed is there for other threads that what comes next is.
+// A store fence: other threads see what this thread has streamed before they see its later stores.
 void end_of_streams();
 
 }  // namespace giro::cpu

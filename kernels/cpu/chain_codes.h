@@ -1,6 +1,6 @@
-// What a chain's steps do (chain.h), without an include guard: a name, the source of the function of f32 that it is,
-// and the same of vectors a and b, to the bit what arithmetic.h and math.h make of them. No two may have a costly
-// part in common: GCC takes such a part out of the switch, and computes it for every step.
+// The functions of a chain's steps (chain.h), without an include guard: a name, the source of the f32 function, and the
+// same function of vectors a and b, with the same bits as in arithmetic.h and math.h. No two may share a costly
+// subexpression: GCC would hoist it out of the switch and compute it for every step.
 
 GIRO_UNARY(negate, "negative(a)", -a)
 GIRO_UNARY(abs, "abs(a)", AS_FLOATS(AS_BITS(a) & 0x7fffffff))

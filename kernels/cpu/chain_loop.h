@@ -1,6 +1,5 @@
-// Without an include guard: chain.cpp includes it once for each instruction set, in a namespace of its own. Vector
-// types are made into instructions before functions are inlined, so the target is to be that of the function they stand
-// in.
+// Without an include guard: chain.cpp includes it once for each instruction set, each in its own namespace. Compilers
+// lower vector types before they inline functions, so every function that uses them needs the target.
 
 constexpr int kRegisters = kVector == 64 ? kOf32 : kOf16;
 
@@ -12,7 +11,7 @@ GIRO_INLINE V root(V a) {  // one instruction
   _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) { y[l] = __builtin_sqrtf(a[l]); }
   return y;
 }
-// Rounded to what 16 bits hold, as tile_loops.cpp does it.
+// Rounds to a 16-bit value, as in tile_loops.cpp.
 template <class V, class Bits>
 GIRO_INLINE V to_bf16(V, Bits u) {
   const Bits rounded = u + 0x7fff + (u >> 16 & 1);
@@ -21,7 +20,7 @@ GIRO_INLINE V to_bf16(V, Bits u) {
 template <class V, class Bits>
 GIRO_INLINE V to_f16(V, Bits u) {
   const Bits size = u & 0x7fffffff, normal = (size + 0xfff + (size >> 13 & 1)) & 0xffffe000;
-  const V tiny = __builtin_bit_cast(V, size) + 0.5f - 0.5f;  // a unit of 0.5 is the least number
+  const V tiny = __builtin_bit_cast(V, size) + 0.5f - 0.5f;  // an ulp of 0.5 is the smallest f16
   const Bits special = size > 0x7f800000 ? Bits{} + 0x7fc00000 : Bits{} + 0x7f800000;
   const Bits finite = size < 0x38800000 ? __builtin_bit_cast(Bits, tiny) : normal;
   return __builtin_bit_cast(V, (size < 0x477ff000 ? finite : special) | (u & 0x80000000));
@@ -35,7 +34,7 @@ GIRO_INLINE V multiply_add(V a, V b, V c) {  // one instruction, or calls where 
   return y;
 }
 
-// Past the caches, where there is an instruction for it.
+// Stores past the caches where there is an instruction for it.
 template <int kBytes, class V>
 GIRO_INLINE void stream(std::byte* to, V x) {
 #if defined(__x86_64__)
@@ -45,11 +44,11 @@ GIRO_INLINE void stream(std::byte* to, V x) {
     if constexpr (kBytes == 16) return _mm_stream_ps(reinterpret_cast<float*>(to), x);
   }
 #endif
-  using M = typename Vector<kBytes>::in_memory;  // a template's argument would lose its alignment
+  using M = typename Vector<kBytes>::in_memory;  // as a template argument it would lose its alignment
   *reinterpret_cast<M*>(to) = x;
 }
 
-// kCount vectors for exponential.h: what it does to one does not wait for what it does to the others.
+// kCount vectors for exponential.h. They are independent, so the latencies of their instructions overlap.
 template <class V, class Bits, int kCount>
 struct Pack {
   V v[kCount];
@@ -89,7 +88,7 @@ struct Pack {
 #undef GIRO_FORMULA
 #undef GIRO_INLINE
 
-// Runs all steps on kRegisters vectors at a time, from element i on, as long as they fill them.
+// Runs all steps on kRegisters full vectors at a time, from element i on. Returns the first element that is left.
 template <int kBytes, int kRegisters>
 GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, const std::byte* const* tiles,
                                     std::int64_t i, std::int64_t n) {
@@ -119,7 +118,7 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
     }                                                                                 \
     break;                                                                            \
   }
-// With a tile, or the same number everywhere, for the other operand: the second, or the first.
+// The other operand is a tile or a single number, and either the second or the first.
 #define GIRO_TILE reinterpret_cast<const M*>(tile)[r]
 #define GIRO_CONDITION reinterpret_cast<const BitsInMemory*>(tiles[s->condition] + 4 * i)[r]
 #define GIRO_NUMBER(NAME) \
@@ -131,7 +130,7 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
   GIRO_CASE(Code::CODE + 2, , const V a = GIRO_TILE; GIRO_VALUE(b); x[r] = __VA_ARGS__) \
   GIRO_CASE(Code::CODE + 3, GIRO_NUMBER(a), GIRO_VALUE(b); x[r] = __VA_ARGS__)
 #define GIRO_BINARY(CODE, SOURCE, ...) GIRO_OF_NUMBER(CODE, __VA_ARGS__) GIRO_OF_OTHERS(CODE, __VA_ARGS__)
-// Where b is a number and no NaN it takes one instruction.
+// If b is a single number other than NaN, this takes one instruction.
 #define GIRO_EXTREME(CODE, SOURCE, IS)                                                                              \
   GIRO_OF_OTHERS(CODE, b != b ? b : (b IS a ? b : a))                                                               \
   case Code::CODE + 1: {                                                                                            \

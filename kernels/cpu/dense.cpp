@@ -15,7 +15,7 @@ namespace {
 // Whether narrow_dense.h, which is for f32, computes a layer with these outputs or output gradients.
 bool runs_narrow(const Tensor& outputs) { return outputs.dtype() == DType::f32 && narrow::can_run(outputs.shape()[1]); }
 
-// x is f32, or bytes that each stand for factor times their value.
+// x is f32, or bytes to be multiplied by `factor`.
 narrow::Input input_of(const Tensor& x, double factor) {
   narrow::Input input{nullptr, nullptr, static_cast<float>(factor), x.shape()[0], x.shape()[1]};
   if (x.dtype() == DType::u8) {

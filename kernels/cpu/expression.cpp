@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::int64_t kMostParts = 256;  // enough for threads to have equal shares
 
-// How many of n equal pieces of all that work are worth a thread's waking.
+// How many of n equal pieces of the work a thread must get to be worth waking.
 std::int64_t pieces_together(std::int64_t n, std::int64_t work, std::int64_t at_a_time) {
   const std::int64_t worth = kParallelFrom / std::max<std::int64_t>(1, work / std::max<std::int64_t>(1, n));
   return std::max({std::int64_t{1}, worth, at_a_time / kMostParts});
 }
 
-constexpr std::int64_t kTogether = 16;  // tiles
+constexpr std::int64_t kTogether = 16;  // tiles per run
 
 void run_units(const Plan& plan) {
   const std::int64_t most = plan.joins_tiles ? kTogether : 1;
@@ -77,7 +77,7 @@ void run_split(const Plan& plan) {
 
 void run(const pointwise::Expression& expression, const Stream& stream) {
   submit(stream, [plan = std::make_shared<const Plan>(expression)] {
-    const FlushSubnormals flush;  // for what the calling thread does alone
+    const FlushSubnormals flush;  // for the calling thread's own work
     if (plan->is_split) {
       run_split(*plan);
     } else {

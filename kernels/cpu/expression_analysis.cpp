@@ -65,7 +65,7 @@ void Analysis::find_needed() {
   }
 }
 
-// Axes of one element go; two go together where they are one to all that is read and written.
+// Drops axes of size 1, and merges two axes where every access can treat them as one.
 void Analysis::merge_axes() {
   std::vector<const pointwise::Layout*> from(e_.reads.size() + e_.places.size() + e_.writes.size(), nullptr);
   for (std::size_t i = 0; i < e_.code.size(); ++i) {
@@ -121,7 +121,7 @@ bool Analysis::is_same_along(const Strides& strides, int begin, int end) const {
   return true;
 }
 
-// What a row has one value of, and after how many passes a value is known.
+// Finds which values are per row, and after how many passes each is known.
 void Analysis::find_levels() {
   const std::size_t n = e_.code.size();
   of_rows_.assign(n, false);
@@ -156,7 +156,7 @@ void Analysis::find_levels() {
     writes_rows_[w] = of_rows_[e_.writes[w].value] && is_of_rows(writes_[w]);
     any = any || writes_rows_[w];
   }
-  if (!has_reductions_ && !any) {  // no rows at all
+  if (!has_reductions_ && !any) {  // nothing is per row
     p_.kept = p_.rank;
     of_rows_.assign(n, false);
   }
@@ -195,7 +195,7 @@ void Analysis::find_numbers() {
   }
 }
 
-// Tiles along the innermost of the axes that are not reduced.
+// Tiles the innermost axis that is not reduced.
 void Analysis::cut(std::int64_t inner, std::int64_t most) {
   const std::int64_t others = inner == 0 ? 0 : p_.rows / inner;
   if (inner >= most / 2) {
@@ -210,7 +210,7 @@ void Analysis::cut(std::int64_t inner, std::int64_t most) {
   }
   p_.unit_rows = p_.tile;
 }
-// Of arrays that have an element for each.
+// Only arrays that vary along both innermost axes vote.
 int Analysis::votes_for_columns() const {
   int votes = 0;
   const auto count = [&](const Strides& strides) {

@@ -17,8 +17,8 @@ namespace giro::cpu {
 
 inline std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// What an expression is, before there are steps: which instructions are needed, its axes, what has one value a row, and
-// in what tiles it is run. It fills in the part of the plan that says so.
+// Analyzes an expression before its steps are planned: which instructions are needed, its axes, which values are per
+// row, and how it is tiled. Fills in that part of the plan.
 struct Analysis {
   struct Strides {
     std::int64_t offset;
@@ -36,8 +36,8 @@ struct Analysis {
   Plan& p_;
   bool has_reductions_ = false;
   std::vector<bool> needed_, of_rows_, writes_rows_;
-  std::vector<bool> is_number_;  // columns: the same for all columns, and no constant
-  std::vector<int> known_;       // the passes after which a value can be computed
+  std::vector<bool> is_number_;  // columns: the same for all columns, but not a constant
+  std::vector<int> known_;       // the number of passes before a value can be computed
   std::vector<Strides> reads_, places_, writes_;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using Step = Plan::Step;
 
-constexpr std::int64_t kShortest = 128;  // elements of a row that lanes of its own are worth
+constexpr std::int64_t kShortest = 128;  // elements: the shortest row worth its own lanes
 
 class Chains {
  public:
@@ -27,7 +27,7 @@ class Chains {
     for (const Plan::Access& w : p_.row_writes) ++uses_[w.value];
   }
 
-  // Steps that a chain has no code for, or that are of another dtype, come before it or end it.
+  // A step without a chain function, or of another dtype, goes before the chain, or ends it if it needs its values.
   void form(std::vector<Step>& steps, bool of_rows) {
     of_rows_ = of_rows;
     done_.clear();
@@ -74,7 +74,7 @@ class Chains {
     for (int k = 0; k < s.inputs; ++k) --uses_[s.in[static_cast<std::size_t>(k)]];
     const bool operand_first = held_ != a && (held_ == b || number_of(a) >= 0);
     const int value = operand_first ? b : a, other = operand_first ? a : b;
-    // The value goes on in registers; what it takes the place of is stored if it is needed.
+    // The value stays in registers; the one it replaces is stored if it is still needed.
     if (held_ >= 0 && !is_stored_ &&
         (uses_[held_] > 0 || held_ == condition || (function.inputs > 1 && held_ == other))) {
       push(kChainStore.code, held_);
@@ -101,7 +101,8 @@ class Chains {
     push(function.with(operand_first, number >= 0), number >= 0 ? number : operand);
   }
 
-  // One number for all of a tile: a constant, a row's where a tile is of one row, or that of all columns.
+  // The value that is one number for the whole tile, or -1: a constant, the value of a tile's only row, or one for all
+  // columns.
   int number_of(int value) const {
     if (std::find(constants_.begin(), constants_.end(), value) != constants_.end()) return value;
     const bool is_of_one_row = p_.pattern == Plan::Pattern::rows && p_.unit_rows == 1;
@@ -112,7 +113,7 @@ class Chains {
     return -1;
   }
 
-  // What is compared here, for conditions in this chain; what others ask is made of it afterwards.
+  // A boolean in four bytes, for conditions in this chain. After the chain it is converted for other uses.
   int boolean_in_four_bytes(int value) {
     const int result = new_value_({4, of_rows_, of_rows_});
     const int others = uses_[value] - conditions_[value];
@@ -173,13 +174,13 @@ class Chains {
   const std::vector<int>& constants_;
   const std::function<int(const PlannedValue&)>& new_value_;
   bool of_rows_ = false;
-  std::map<int, int> uses_;           // that are still to come
-  std::map<int, int> conditions_;     // of them, those in these steps by a chain's `where`
-  std::map<int, int> in_four_bytes_;  // of a boolean
-  std::vector<Step> done_, after_;    // before the chain, and after it
+  std::map<int, int> uses_;           // remaining uses of each value
+  std::map<int, int> conditions_;     // of these, as conditions of `where` in these steps
+  std::map<int, int> in_four_bytes_;  // the four-byte form of a boolean
+  std::vector<Step> done_, after_;    // steps before the chain, and after it
   std::vector<ChainStep> links_;
-  std::set<int> made_;  // by the chain
-  int held_ = -1;       // in registers
+  std::set<int> made_;  // values made by the chain
+  int held_ = -1;       // the value in registers, or -1
   bool is_stored_ = false;
 };
 
@@ -190,7 +191,7 @@ bool is_written(const Plan& plan, int value) {
   });
 }
 
-// Adds what a chain computes while it is in registers.
+// Lets chains add to sums while the values are in registers.
 void sum_in_chains(Plan& plan, Plan::Pass& pass, const std::function<int(const PlannedValue&)>& new_value) {
   for (Plan::Reduction& r : pass.reductions) {
     if (!r.is_sum_of_f32) continue;

@@ -8,11 +8,11 @@
 
 namespace giro::cpu {
 
-// Makes chains of the steps of a plan (chain.h). `constants`: the values that are one number.
+// Combines the steps of a plan into chains (chain.h). `constants`: the values that are constants.
 void form_chains(Plan& plan, const std::vector<int>& constants,
                  const std::function<int(const PlannedValue&)>& new_value);
 
-// Whether a step or a reduction of elements takes the value from where it is stored.
+// Whether a step or a reduction of elements reads the stored value.
 bool is_used(const Plan& plan, int value);
 
 }  // namespace giro::cpu

@@ -22,7 +22,7 @@ using pointwise::Instruction;
 using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
-constexpr std::int64_t kLongestKept = 65536;  // elements of a row whose values are kept from pass to pass
+constexpr std::int64_t kLongestKept = 65536;  // elements: the longest row whose values are kept between passes
 class Planner : Analysis {
  public:
   Planner(const Expression& expression, Plan& plan) : Analysis(expression, plan) {}
@@ -170,7 +170,7 @@ class Planner : Analysis {
     return element_values_[i] = value;
   }
 
-  // The same of one that is a number for all columns.
+  // The same for a value that is a number, equal for all columns.
   int number_value(std::size_t i) {
     if (at(i).kind == Kind::constant) return row_value(i);
     if (numbers_[i] < 0) numbers_[i] = computed(i, [&](std::size_t k) { return number_value(k); });
@@ -185,7 +185,7 @@ class Planner : Analysis {
     for (int k = 0; k < inputs_of(at(i)); ++k) {
       in[static_cast<std::size_t>(k)] = operand(at(i).operands[static_cast<std::size_t>(k)]);
     }
-    // A chain reads a number again for each of its blocks: nothing else may lie there.
+    // A chain rereads a number for each of its blocks, so its slot must not be reused.
     const int value = new_value({size_of_value(i), false, is_number_[i]});
     pass.steps.push_back(step(i, in, value));
     pass.steps.back().is_number = is_number_[i];
@@ -230,7 +230,7 @@ class Planner : Analysis {
     pass.reductions.push_back(r);
   }
 
-  // A write into memory that is read waits for the last pass.
+  // A write to memory that is also read waits for the last pass.
   int pass_of_write(std::size_t w) const {
     for (std::size_t i = 0; i < e_.code.size(); ++i) {
       if (needed_[i] && at(i).kind == Kind::read && shares_memory(w, at(i).index)) {
@@ -246,7 +246,7 @@ class Planner : Analysis {
     return a < b + y.bytes() && b < a + x.bytes();
   }
 
-  // One step of arithmetic on what is read: instead of being kept for the next pass it is computed again.
+  // One arithmetic step on values that are read: it is recomputed in the next pass instead of kept.
   bool costs_no_more_than_a_load(std::size_t i) const {
     const Instruction& code = at(i);
     if (code.kind != Kind::apply || code.dtype != DType::f32 || code.function->inputs != 2) return false;
@@ -294,10 +294,10 @@ class Planner : Analysis {
     return a;
   }
 
-  std::vector<int> row_values_, element_values_, numbers_;  // slots, or -1
+  std::vector<int> row_values_, element_values_, numbers_;  // indices of values, or -1
   std::vector<PlannedValue> values_;
   std::vector<PlannedConstant> constants_;
-  std::map<int, std::size_t> reads_of_elements_;  // by their values
+  std::map<int, std::size_t> reads_of_elements_;  // value to read
   int pass_ = 0;
 };
 

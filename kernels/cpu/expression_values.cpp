@@ -10,11 +10,11 @@
 namespace giro::cpu {
 namespace {
 
-constexpr std::int64_t kLarge = std::int64_t{16} << 20;  // bytes that caches do not keep until they are read
+constexpr std::int64_t kLarge = std::int64_t{16} << 20;  // bytes: more than caches keep until it is read
 
-// From when to when a value needs a slot, in steps, or for good.
+// When a value needs its slot: from step `first` to `last`, or always.
 struct Life : PlannedValue {
-  bool is_computed = false;   // by a step, and for itself
+  bool is_computed = false;   // by a step that is not an expansion
   int first = -1, last = -1;  // first is -1 if it is never stored
   int pass = 0;
 };
@@ -67,7 +67,7 @@ class Values {
     }
   }
 
-  // A step computes into memory where nothing in that tile is read from there afterwards.
+  // A step computes directly into the written memory if no later step of the tile reads from there.
   template <class F>
   void choose_direct(Plan::Pass& pass, int number, const F& reads_from_there) {
     std::vector<int> direct;
@@ -88,7 +88,7 @@ class Values {
     return false;
   }
 
-  // Results that do not fit into the caches go past them, and inputs are fetched ahead of their use.
+  // Results that do not fit into the caches bypass them, and inputs are prefetched.
   void stream_large(Plan::Pass& pass) {
     const auto is_large = [&](const Plan::Access& a) {
       return a.is_flat && a.convert == nullptr && p_.rows * p_.length * static_cast<std::int64_t>(a.size) >= kLarge;
@@ -114,7 +114,7 @@ class Values {
     }
   }
 
-  // A little beside each step: more at once than a core has buffers for would hold up what is computed.
+  // Spreads the prefetches over the steps: more at once than a core has buffers for would stall the computation.
   template <class F>
   void fetch_ahead(Plan::Step& chain, const Plan::Pass& pass, const F& is_large) {
     std::vector<ChainStep> ahead;
@@ -135,7 +135,7 @@ class Values {
     chain.links = std::move(links);
   }
 
-  // Whether nothing of a tile lies in a slot.
+  // Whether no value of a tile is in a slot.
   bool joins_tiles() const {
     if (p_.pattern != Plan::Pattern::elements || p_.rank != 1) return false;
     std::vector<int> in_memory;

@@ -9,11 +9,11 @@
 
 namespace giro::cpu {
 
-// A value of a plan, by whose number its steps name it.
+// A value of a plan. Steps refer to it by its index.
 struct PlannedValue {
   std::size_t size;  // of an element in bytes
   bool of_rows;
-  bool for_good;  // nothing else may have its slot
+  bool for_good;  // its slot is never reused
 };
 struct PlannedConstant {
   int value;
@@ -21,9 +21,9 @@ struct PlannedConstant {
   std::array<std::byte, 8> bytes;
 };
 
-// Finds from when to when each value is needed, now that the steps stand, which are computed where they are written,
-// and where the others lie in a thread's memory. `reads_from_there(write, value)`: whether the value is what elements
-// read in memory that the write writes.
+// Called once the steps are final: finds the lifetime of each value, which values are computed directly where they are
+// written, and the slots of the others in a thread's memory. `reads_from_there(write, value)`: whether the value is
+// read, per element, from memory that the write writes.
 void place_values(Plan& plan, const std::vector<PlannedValue>& values, const std::vector<PlannedConstant>& constants,
                   const std::function<bool(const Plan::Access& write, int value)>& reads_from_there);
 

@@ -36,7 +36,7 @@ void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) 
   at.index[0] = first;
 }
 
-// From an element of the first row on.
+// The range of n elements from `element` of the first row on.
 Worker::Range Worker::elements_from(std::int64_t element, std::int64_t n) const {
   Range at = rows_;
   at.first = first_row_ * plan_.length + element;
@@ -57,7 +57,7 @@ std::int64_t Worker::offset_of(const Plan::Access& access, const Range& at) cons
   return offset;
 }
 
-// f(offset, done, n, now) for each part of the range that lies within an innermost axis, from index `now` on.
+// Calls f(offset, done, n, now) for each part of the range within an innermost axis, which begins at index `now`.
 template <class F>
 void Worker::for_each_run(const Plan::Access& access, const Range& at, std::int64_t offset, const F& f) const {
   const int inner = at.last - 1;
@@ -77,7 +77,7 @@ void Worker::for_each_run(const Plan::Access& access, const Range& at, std::int6
   }
 }
 
-// Whether all of a range within an innermost axis is.
+// Whether all of a range within an innermost axis is in bounds.
 bool Worker::is_there(const Plan::Access& read, const Range& at) const {
   for (int a = 0; a < plan_.rank; ++a) {
     const std::int64_t n = a == at.last - 1 ? at.n : 1;
@@ -86,7 +86,7 @@ bool Worker::is_there(const Plan::Access& read, const Range& at) const {
   return true;
 }
 
-// The others are 0.
+// Elements out of bounds become 0.
 void Worker::load_what_is_there(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const {
   const auto size = static_cast<std::int64_t>(read.size);
   const int inner = at.last - 1;
@@ -246,7 +246,7 @@ void Worker::begin(std::int64_t unit, std::int64_t units) {
   for (const Plan::Step& s : plan_.first_row_steps) step(s, rows_.n);
 }
 
-// Blocks of kBlockLength, whose totals are added one after the other.
+// Computes a total per block of kBlockLength, and adds the totals in order.
 void Worker::run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t last, Total* into) {
   for (std::int64_t block = first; block < last; block += kBlockLength) {
     const std::int64_t end = std::min(last, block + kBlockLength);

@@ -7,10 +7,10 @@
 
 namespace giro::cpu {
 
-// One thread's work on a plan, in plan.memory bytes of its own.
+// One thread's work on a plan, in its own plan.memory bytes.
 class Worker {
  public:
-  // Values of rows are those of `leader`, if there is one: then it is to run parts of its rows.
+  // A worker with a `leader` uses its values of rows, and runs parts of its rows.
   Worker(const Plan& plan, std::byte* memory, const Worker* leader = nullptr);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -18,12 +18,12 @@ class Worker {
     if (plan_.streams) end_of_streams();
   }
 
-  // Independent pieces: a tile of elements, or some rows. Several tiles at once if the plan joins them.
+  // Runs an independent unit: a tile of elements, or some rows. Several tiles at once if plan.joins_tiles.
   void run(std::int64_t unit, std::int64_t units = 1);
 
-  // The same in steps, for threads that share the rows of a unit: between begin() and end(), for each pass, parts of
-  // the rows' elements, whose totals go to `totals` (unit_rows for each of the pass's reductions), and then
-  // finish_pass() with what they come to.
+  // run() in stages, for threads that share the rows of a unit. Between begin() and end(), for each pass: run_part() on
+  // parts of the rows' elements, which adds to `totals` (unit_rows for each of the pass's reductions), then
+  // finish_pass() with the merged totals.
   void begin(std::int64_t unit, std::int64_t units = 1);
   void run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t last, Total* totals);
   void finish_pass(const Plan::Pass& pass, const Total* totals);
@@ -32,10 +32,10 @@ class Worker {
   std::int64_t number_of_rows() const { return rows_.n; }
 
  private:
-  // A range of elements or rows: where it begins along each axis, and the axes that it runs along, [0, last).
+  // A range of elements or rows: its first index along each axis, and the axes that it covers, [0, last).
   struct Range {
     std::int64_t index[kMaxAxes];
-    std::int64_t first, n;  // numbers in the order of these axes
+    std::int64_t first, n;  // the first one's number in the order of these axes, and how many
     int last;
   };
   // What a slot holds.

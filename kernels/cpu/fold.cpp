@@ -55,7 +55,7 @@ struct Product {
   }
 };
 
-// max and min, in any order: the largest of integer keys. The keys sort like the numbers, -0 before 0, NaN last.
+// max and min, in any order, as the largest integer key. Keys sort like the numbers, -0 before 0, NaN last.
 template <class T, bool kIsMin>
 struct Extreme {
   using Element = T;
@@ -281,7 +281,7 @@ Fold fold_over(Combiner combiner) {
     case Combiner::all:
       break;
   }
-  // Values are 0 and 1, so that any of no elements is 0 and all of no elements is 1.
+  // Values are 0 and 1. With these identities, any of no elements is 0 and all of no elements is 1.
   const bool is_any = combiner == Combiner::any;
   Fold fold = fold_over<T>(is_any ? Combiner::max : Combiner::min);
   fold.identity.integer = is_any ? Extreme<std::int64_t, false>::of(0) : Extreme<std::int64_t, true>::of(1);

@@ -12,7 +12,7 @@ namespace giro::cpu {
 constexpr std::int64_t kPiece = 1024;  // elements that are combined in lanes
 constexpr std::int64_t kLanes = 32;
 
-// The state of a row's reduction after some of its pieces.
+// The state of a row's reduction after some pieces of the row.
 struct Total {
   double number = 0;
   std::int64_t integer = 0;  // or a key: see fold.cpp

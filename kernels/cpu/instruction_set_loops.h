@@ -1,6 +1,6 @@
-// Without an include guard: includes GIRO_LOOPS, a file of loops, once for each instruction set, in the namespaces
-// baseline, avx2 and avx512. The file finds there kVector, the bytes of a vector, and GIRO_TARGET, which its functions
-// have as attributes. Include it in an unnamed namespace.
+// Without an include guard: includes the file GIRO_LOOPS once for each instruction set, in the namespaces baseline,
+// avx2 and avx512. The file can use kVector, the bytes of a vector, and must put GIRO_TARGET, the target attribute, on
+// its functions. Include this in an unnamed namespace.
 
 namespace baseline {
 #if defined(__AVX512F__)

@@ -4,7 +4,7 @@
 
 namespace giro::cpu {
 
-// Whether the largest logit of a row (the first of equal ones) is at the label and no logit is NaN.
+// Whether the largest logit of a row (the first, if tied) is at the label and no logit is NaN.
 template <class T, class Label>
 bool is_correct(const T* row, std::int64_t classes, Label label) {
   std::int64_t best = 0;

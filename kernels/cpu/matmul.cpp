@@ -17,7 +17,7 @@ namespace {
 
 using dnnl::memory;
 
-// From matrix to matrix, from row to row and from column to column.
+// The distances between matrices, rows and columns, in elements.
 using MatrixStrides = std::array<memory::dim, 3>;
 
 MatrixStrides strides_of(const Factor& factor) {
@@ -58,13 +58,13 @@ struct MatrixProduct : one_dnn::Kernel<dnnl::matmul> {
             key.matrices(key.batch, key.m, key.n, key.out, key.out_strides))) {}
 };
 
-// How many rows and columns of an f32 product a part has. They depend on the shape alone, so that the bits of the
-// result do not depend on the number of threads.
+// The rows and columns in one part of an f32 product. They depend only on the shape, so the bits of the result do not
+// depend on the number of threads.
 std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, bool a_is_transposed) {
   constexpr memory::dim kLeastWork = 1 << 22, kLeastSide = 256, kMostParts = 64, kUnit = 16;
-  constexpr memory::dim kLong = 1 << 30;  // more work than this is divided even where that costs speed
-  // oneDNN copies the operands, which makes it faster, if 1 / m + 1 / n is at most this. If `a` is transposed it
-  // becomes a third slower where it does not.
+  constexpr memory::dim kLong = 1 << 30;  // more work than this is divided even if that costs speed
+  // oneDNN copies the operands, which makes it faster, if 1 / m + 1 / n is at most this. Without the copies, it is a
+  // third slower for a transposed `a`.
   constexpr double kCopied = 1.0 / 512;
   memory::dim rows = m, columns = n;
   for (memory::dim parts = 2; parts <= std::min(kMostParts, m * n * k / kLeastWork); parts *= 2) {
@@ -80,7 +80,7 @@ std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, 
   return {(rows + kUnit - 1) / kUnit * kUnit, (columns + kUnit - 1) / kUnit * kUnit};
 }
 
-// By oneDNN's BLAS function, which is up to three times as fast as its primitive.
+// Uses oneDNN's BLAS function, which is up to three times as fast as its primitive.
 void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Tensor& bias, const Stream& stream) {
   const memory::dim m = out.shape()[-2], n = out.shape()[-1], k = a.matrix.shape()[a.is_transposed ? -2 : -1];
   const auto [rows, columns] = part_of(m, n, k, a.is_transposed);

@@ -11,8 +11,8 @@ struct Factor {
   bool is_transposed = false;
 };
 
-// Queues out = a b + bias: out (M, N), a (M, K), b (K, N), the bias (N) or empty. Or the products of a batch, without a
-// bias: out (B, M, N), a and b of B matrices or of one.
+// Queues out = a b + bias: out (M, N), a (M, K), b (K, N), the bias (N) or empty. Or a batch of products without a
+// bias: out (B, M, N); a and b have B matrices or one.
 void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& bias, const Stream& stream);
 
 }  // namespace giro::cpu

@@ -12,7 +12,7 @@ constexpr std::int64_t kMostOutputs = 16;
 // Whether this processor has AVX-512 and the layer has at most kMostOutputs outputs.
 bool can_run(std::int64_t outputs);
 
-// The layer's input: (rows, inputs) f32, or bytes that each stand for factor times their value.
+// The layer's input: (rows, inputs) f32, or bytes to be multiplied by `factor`.
 struct Input {
   const float* floats = nullptr;
   const std::uint8_t* bytes = nullptr;

@@ -14,9 +14,8 @@ namespace giro::cpu {
 namespace {
 
 constexpr std::int64_t kChunk = 512;
-// More than the logarithm, the cosine and what is computed from them are off by, relative to the largest result that
-// the radius allows. A result that is further from where the rounding to f32 changes is what the C library's would
-// give.
+// A bound on the error of a normal computed here, relative to its radius. If no rounding boundary of f32 is within it,
+// the result has the same bits as with the C library's functions.
 constexpr double kError = 0x1p-46;
 
 // ln x for a normal x.
@@ -40,7 +39,7 @@ GIRO_LOOP_INLINE double log_of(double x) {
   return 2 * (p * z * s + s) + exponent * std::numbers::ln2;
 }
 
-// The cosine of `turn` / 2^32 turns: quarters, and the rest as Taylor's series.
+// The cosine of `turn` / 2^32 turns: quarter turns, and a Taylor series for the rest.
 GIRO_LOOP_INLINE double cosine_of_turn(std::uint32_t turn) {
   const std::uint32_t quarters = (turn + 0x20000000u) >> 30;
   const double t = static_cast<double>(static_cast<std::int32_t>(turn - (quarters << 30))) *
@@ -67,7 +66,7 @@ GIRO_LOOP_INLINE double cosine_of_turn(std::uint32_t turn) {
   return ((quarters + 1) & 2) != 0 ? -size : size;
 }
 
-// A chunk's values, and which of them are not certain.
+// A chunk's values, and which of them are uncertain.
 struct Chunk {
   Rng rng;
   double scale, limit;
@@ -77,7 +76,7 @@ struct Chunk {
   std::uint8_t* uncertain;
 
   GIRO_LOOP_INLINE static void run(const Chunk* chunk) {
-    // Copies: a store to the values may alias the chunk.
+    // Copies, because a store to the values may alias the chunk.
     const Rng rng = chunk->rng;
     const double scale = chunk->scale, limit = chunk->limit;
     const std::uint64_t first = chunk->first;

@@ -11,8 +11,8 @@ namespace giro::cpu {
 // A standard normal from two words of bits (Box and Muller, 1958).
 double standard_normal(std::uint32_t a, std::uint32_t b);
 
-// Sets value i to the f32 nearest to scale * standard_normal of the first two words of block i, to the bit, in a tenth
-// of the time. Where that normal's size is above `limit`, or so near to it that the rounding decides, it is exact(i).
+// Sets values[i] to the f32 nearest to scale * standard_normal of the first two words of block i, bit for bit but ten
+// times as fast. Where the normal's magnitude exceeds `limit`, or rounding decides whether it does, it is exact(i).
 void draw_normals(std::span<float> values, const Rng& rng, double scale, double limit,
                   const std::function<double(std::uint64_t)>& exact);
 

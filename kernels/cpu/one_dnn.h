@@ -25,8 +25,8 @@ namespace giro::cpu::one_dnn {
 
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
-// One for the process: a primitive and its memories must share it. It is never destroyed, as threads may still use it
-// while the program ends.
+// One per process: a primitive and its memories must share it. Never destroyed, because threads may still use it while
+// the program ends.
 inline const dnnl::engine& engine() {
   static const auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return *engine;
@@ -44,12 +44,11 @@ inline std::optional<DType> dtype_of(const Tensor& tensor) {
   return tensor ? std::optional(tensor.dtype()) : std::nullopt;
 }
 
-// A memory over a tensor's elements.
 inline dnnl::memory memory(const Tensor& tensor, const dnnl::memory::desc& desc) {
   return dnnl::memory(desc, engine(), tensor.raw());
 }
 
-// Runs a oneDNN build or execution step, turning its exception into giro's.
+// Runs a oneDNN build or execution step and converts its exception to giro's.
 template <class F>
 auto checked(const char* what, F&& f) {
   try {
@@ -100,8 +99,8 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 #endif
 
-// How many of an op's `count` rows or columns a part has, in multiples of `unit`. One thread computes a part. `work` is
-// the op's number of multiplications or element moves. The size depends on the shape alone, so the bits of the result
+// The number of an op's `count` rows or columns in each part, a multiple of `unit`. One thread computes a part. `work`
+// is the op's number of multiplications or element moves. The size depends only on the shape, so the bits of the result
 // do not depend on the number of threads.
 inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_t most_parts = 64,
                               std::int64_t unit = 1) {
@@ -112,7 +111,7 @@ inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_
   return (even + unit - 1) / unit * unit;
 }
 
-// A primitive and its descriptor, which knows its layouts and the size of its scratchpad.
+// A primitive and its descriptor, which has its layouts and the size of its scratchpad.
 template <class Primitive>
 struct Kernel {
   explicit Kernel(typename Primitive::primitive_desc described) : desc(std::move(described)), primitive(desc) {}
@@ -120,8 +119,8 @@ struct Kernel {
   Primitive primitive;
 };
 
-// Made(key), or this thread's earlier one for an equal key: making one costs as much as a small op. A thread keeps the
-// newest 64 of each kind. The primitive runs on one thread.
+// A Made(key), cached per thread: creating one costs as much as a small op. A thread keeps the newest 64 of each kind.
+// The primitive runs on one thread.
 template <class Made, class Key>
 std::shared_ptr<const Made> kernel_of(const Key& key) {
   struct Known {
@@ -221,7 +220,7 @@ inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::
   std::move(parts).submit(stream, "reorder");
 }
 
-// `given` in the layout that a primitive asks for: itself, or a copy that is made before each run. The copy has its own
+// `given` in the layout that a primitive requires: itself, or a copy that is made before each run. The copy has its own
 // memory, not the stream's: if the layout has padding, oneDNN writes to it immediately, while other work may run.
 inline dnnl::memory in_layout(const Stream& stream, const dnnl::memory& given, const dnnl::memory::desc& wanted) {
   if (given.get_desc() == wanted) return given;

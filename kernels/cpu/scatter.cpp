@@ -21,7 +21,7 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
                            [&](std::int64_t begin, std::int64_t end) { std::fill(sums + begin, sums + end, Sum(0)); });
             constexpr std::int64_t kRows = 64;
             for_each_block(count, kRows, count * width, [&](std::int64_t begin, std::int64_t end) {
-              // The block of a key's first row adds all rows of that key.
+              // The block that has a key's first row adds all rows of that key.
               const auto is_first = [&](std::int64_t i) { return i == 0 || rows.key(i - 1) != rows.key(i); };
               while (begin < end && !is_first(begin)) ++begin;
               if (begin == end) return;

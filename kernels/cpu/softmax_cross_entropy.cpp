@@ -33,7 +33,7 @@ template <class T, class Label>
 struct CrossEntropy {
   float* losses;
   float* work;
-  T* narrow;  // where the gradient is stored as T; null if `work` is it, or none is wanted
+  T* narrow;  // the gradient as T; null if it stays in `work`, or none is wanted
   bool wants_gradient;
   float factor;
   const T* logits;
@@ -42,7 +42,7 @@ struct CrossEntropy {
   functors::Fault fault;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
-    float at_label[kRows] = {};  // minus the row's largest logit
+    float at_label[kRows] = {};  // the label's logit minus the row's largest one
     for (std::int64_t r = begin; r < end; ++r) {
       float* const row = work + r * classes;
       for (std::int64_t c = 0; c < classes; ++c) row[c] = static_cast<float>(logits[r * classes + c]);
@@ -77,7 +77,7 @@ struct CrossEntropy {
   }
 };
 
-// Calls f with a CrossEntropy. Without a gradient in f32, `scratch` takes the exponentials.
+// Calls f with a CrossEntropy. Without a gradient in f32, `scratch` holds the exponentials.
 template <class F>
 void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, float factor,
                         const Fault& fault, const Stream& stream, F&& f) {

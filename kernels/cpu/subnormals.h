@@ -6,11 +6,11 @@
 
 namespace giro::cpu {
 
-// While it lives, this thread's arithmetic gives zero where a result would be subnormal. Processors take a hundred
-// times as long for such numbers, and training makes many: moments that decay, probabilities that vanish. Subnormal
-// operands are still read as they are: whether instructions such as a maximum would read them as zero depends on how
-// the compiler writes a selection, and fused and unfused ops must agree to the bit. One made with false keeps subnormal
-// results, within the life of another.
+// During its lifetime, this thread's arithmetic flushes subnormal results to zero. Processors take a hundred times as
+// long for such numbers, and training produces many: moments that decay, probabilities that vanish. Subnormal operands
+// are still read as they are: whether instructions such as a maximum would read them as zero depends on how the
+// compiler implements a selection, and fused and unfused ops must agree bit for bit. One made with false keeps
+// subnormal results during the lifetime of another.
 class FlushSubnormals {
  public:
   FlushSubnormals(const FlushSubnormals&) = delete;

@@ -5,7 +5,7 @@
 namespace giro::cpu {
 
 // How many of OpenMP's threads should idle, so that no working thread shares a CPU with another busy process: such a
-// thread keeps all the others waiting. Judged by how often threads lose their CPU involuntarily.
+// thread would keep all the others waiting. Judged by the rate of involuntary context switches.
 class LeftToOthers {
  public:
   // Whether the next update is due. `seconds` is the time on any clock that starts at 0 or later.
@@ -17,20 +17,20 @@ class LeftToOthers {
 
  private:
   static constexpr double kWindow = 0.2;     // seconds between updates, at least
-  static constexpr double kContended = 120;  // contention means more switches a second than this in total and than
+  static constexpr double kContended = 120;  // contention: more switches per second than this in total and than
   static constexpr double kOfThread = 3;     // this per thread; busy processes cause 300 and up, idle systems up to 40
-  static constexpr double kCalmSeconds = 2;  // until an idle thread is tried again
+  static constexpr double kCalmSeconds = 2;  // before an idle thread is tried again
   double before_ = 0, next_ = 0, calm_at_ = 0;
   std::int64_t switches_before_ = 0;
   int left_ = 0;
   bool started_ = false;
 };
 
-// How many threads the next parallel work gets: OpenMP's number, fewer while other processes want the CPUs. Results
+// The number of threads for the next parallel work: OpenMP's, or fewer while other processes need the CPUs. Results
 // must not depend on it.
 int team_threads();
 
-// While it lives, parallel work that this thread starts has `threads` threads.
+// During its lifetime, parallel work that this thread starts has `threads` threads.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);

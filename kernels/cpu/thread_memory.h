@@ -4,7 +4,7 @@
 
 namespace giro::cpu {
 
-// Memory that a thread keeps: one op after the other finds it in the cache. Aligned for any vector.
+// Memory that a thread reuses from op to op, so that it stays in the cache. Aligned for any vector.
 std::byte* memory_of_thread(std::size_t bytes);
 
 }  // namespace giro::cpu

@@ -10,8 +10,8 @@ namespace giro::cpu {
 // A loop over n elements. `out` may be `in` if their elements have the same size.
 using TileLoop = void (*)(const void* in, void* out, std::int64_t n);
 
-// Converts between dtypes that values are computed in, or between f32 and a 16-bit dtype. Floats to integers truncate
-// and saturate, NaN gives 0; integers to smaller integers wrap.
+// Converts between dtypes in which values are computed, or between f32 and a 16-bit dtype. Floats to integers truncate
+// and saturate, and NaN becomes 0; integers to smaller integers wrap.
 TileLoop conversion(DType from, DType to);
 
 // Rounds f32 to values that the 16-bit dtype can hold.

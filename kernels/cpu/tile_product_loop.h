@@ -3,7 +3,7 @@
 #include "kernels/cpu/vector_loop.h"
 
 constexpr std::int64_t kWidth = 2 * kLanes;
-// The rows of `out` that registers hold. An x86-64 without AVX2 has 16 registers, too, but rounds twice per term.
+// The rows of `out` held in registers. An x86-64 without AVX2 also has 16 registers, but rounds twice per term.
 constexpr int kRows = kVector == 64 ? 8 : 4;
 
 template <class X>
@@ -15,7 +15,7 @@ GIRO_INLINE X multiply_add(X a, X b, X c) {
   return a * b + c;
 }
 
-// kCount rows of one panel. If kIsTransposed, neighbours in `left` are of different rows.
+// kCount rows of one panel. If kIsTransposed, adjacent elements of `left` belong to different rows.
 template <int kCount, int kVectors, bool kIsTransposed>
 GIRO_TARGET void multiply_rows(const TileProduct& p, float* out, const float* left, const float* right) {
   const std::int64_t row = kIsTransposed ? 1 : p.left_row, term = kIsTransposed ? p.left_term : 1;
@@ -43,7 +43,7 @@ GIRO_TARGET void multiply_rows(const TileProduct& p, float* out, const float* le
   }
 }
 
-// Rows from number `i` on, as many as are left, kCount at a time.
+// The rows from `i` on, kCount at a time while enough are left, then fewer.
 template <int kCount, int kVectors, bool kIsTransposed>
 GIRO_TARGET void multiply_panel(const TileProduct& p, std::int64_t i, float* out, const float* right) {
   for (; i + kCount <= p.rows; i += kCount) {
@@ -96,7 +96,7 @@ GIRO_INLINE V high_halves(V a, V b, std::index_sequence<I...>) {
   return __builtin_shufflevector(a, b, ((I + kLanes) / 2 + I % 2 * kLanes)...);
 }
 
-// A square of kLanes rows, `row` apart, becomes kLanes rows that lie `to_row` apart.
+// Transposes a square of kLanes rows, `row` apart, into kLanes rows, `to_row` apart.
 GIRO_TARGET inline void transpose(float* to, std::int64_t to_row, const float* rows, std::int64_t row) {
   constexpr auto kLane = std::make_index_sequence<kLanes>();
   V x[kLanes], y[kLanes];

@@ -41,7 +41,7 @@ struct Tiles {
   std::int64_t columns() const { return (out_width + 1) / 2; }
   std::int64_t count() const { return images * rows() * columns(); }
 
-  // The rows of channels of tile t's pixels: `outside` where there is none.
+  // The addresses of the channels of tile t's pixels; `outside` for pixels that do not exist.
   template <class T>
   std::array<T*, 16> inputs(std::int64_t t, T* images_, std::int64_t channels, T* outside) const {
     return pixels<4>(t, images_, in_height, in_width, pad_top, pad_left, channels, outside);
@@ -76,11 +76,11 @@ Buffer floats(std::int64_t count, const Stream& stream) {
   return stream.allocate(static_cast<std::size_t>(count) * sizeof(float));
 }
 
-// Queues out = the convolution of `in` with filters that are transformed and packed: panels of (in channels, out
-// channels) for each place.
+// Queues out = the convolution of `in` with transformed and packed filters: panels of (in channels, out channels) for
+// each place.
 void convolve(float* out, const float* in, const Buffer& filters, const float* bias, const Tiles& tiles,
               std::int64_t in_channels, std::int64_t out_channels, const Stream& stream) {
-  // Reads the filters once for each block, whose own arrays stay in a core's cache.
+  // The filters are read once per block; a block's own arrays stay in a core's cache.
   const std::int64_t most = std::clamp<std::int64_t>(4096 / (in_channels + out_channels), 32, 64);
   cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(),
                        u = static_cast<const float*>(filters.data())] {
@@ -118,7 +118,7 @@ void convolve(float* out, const float* in, const Buffer& filters, const float* b
 
 bool fits(const Shape& x, const Shape& w, const Shape& y, DType dtype, const Conv2dOptions& options) {
   constexpr std::int64_t kChannels = 32;  // whole panels of any instruction set
-  constexpr std::int64_t kPixels = 128;   // fewer do not pay for the transforms of the filters
+  constexpr std::int64_t kPixels = 128;   // with fewer, transforming the filters does not pay
   const auto is = [](const std::array<std::int64_t, 2>& both, std::int64_t value) {
     return both[0] == value && both[1] == value;
   };
@@ -163,7 +163,7 @@ void backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Co
   cpu::submit(stream, [=, &transform = transforms(), width = tile_products().width, w = w.data<float>(),
                        u = static_cast<float*>(filters.data())] {
     for_each_block(in, 8, kPlaces * in * out, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t o = begin; o < end; ++o) {  // with its last tap first
+      for (std::int64_t o = begin; o < end; ++o) {  // taps in reverse order
         transform.filter(u + o * width, in * out, in * width, w + (o * 9 + 8) * out, -out, out);
       }
     });
@@ -198,7 +198,7 @@ void backward_weights(const Tensor& dw, const Tensor& dz, const Tensor& x, const
       const std::int64_t panels = out / width;
       for_each_block(kPlaces * panels, 1, kPlaces * count * in * out, [&](std::int64_t unit, std::int64_t) {
         const std::int64_t i = unit / panels, o = unit % panels * width;
-        // Blocks are summed by themselves first: one long sum would be several times less exact.
+        // Each block is summed separately first: one long sum would be several times less accurate.
         float* const sums = du + (i * out + o) * in;
         float* const of_block = first > 0 ? floats_of_thread(width * in) : sums;
         products.multiply({.out = of_block,

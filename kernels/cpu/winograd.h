@@ -4,11 +4,11 @@
 
 namespace giro::cpu::winograd {
 
-// Convolutions by Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015: F(2 x 2, 3 x 3) makes a
-// square of 2 x 2 outputs from one of 4 x 4 inputs with 16 multiplications in place of 36. The products are those of
-// matrices, one for each of the 16 places; sums are f32, and their order does not depend on the number of threads.
+// Convolutions by Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015: F(2 x 2, 3 x 3) computes 2
+// x 2 outputs from 4 x 4 inputs with 16 multiplications instead of 36, as one matrix product for each of the 16 places.
+// Sums are f32, and their order does not depend on the number of threads.
 
-// Whether it applies, and is the faster way: to f32, 3 x 3 taps, stride 1, and whole vectors of channels.
+// Whether this applies and is faster: f32, 3 x 3 taps, stride 1, and whole vectors of channels.
 bool fits(const Shape& x, const Shape& w, const Shape& y, DType dtype, const Conv2dOptions& options);
 
 // As in conv2d and conv2d_backward, for a convolution that fits.

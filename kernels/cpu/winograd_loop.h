@@ -1,6 +1,6 @@
 // Without an include guard: winograd.cpp includes it once for each instruction set (instruction_set_loops.h). The
-// transforms of F(2 x 2, 3 x 3), of squares whose elements are rows of channels. Where a result lies in panels, `panel`
-// is the distance from one to the next; if it is kWidth, the channels lie one after the other.
+// transforms of F(2 x 2, 3 x 3), on squares whose elements are rows of channels. If a result is in panels, `panel` is
+// the distance between them; if it is kWidth, the channels are contiguous.
 
 #include "kernels/cpu/vector_loop.h"
 
@@ -56,7 +56,7 @@ GIRO_INLINE void transform_filters(V a, V b, V c, V& first, V& second, V& third,
   const V ends = a + c;
   first = a, second = 0.5f * (ends + b), third = 0.5f * (ends - b), fourth = c;
 }
-// Taps lie `tap` floats apart.
+// Taps are `tap` floats apart.
 GIRO_TARGET inline void transform_filter(float* to, std::int64_t plane, std::int64_t panel, const float* from,
                                          std::int64_t tap, std::int64_t channels) {
   for (std::int64_t c = 0; c < channels; c += kLanes) {
@@ -81,7 +81,7 @@ GIRO_TARGET inline void transform_filter(float* to, std::int64_t plane, std::int
 GIRO_INLINE void expand_outputs(V a, V b, V& first, V& second, V& third, V& fourth) {
   first = a, second = a + b, third = a - b, fourth = -b;
 }
-// The gradient of what transform_output reads.
+// The gradient with respect to transform_output's input.
 GIRO_TARGET inline void expand_output(float* to, std::int64_t plane, std::int64_t panel, const float* const* pixels,
                                       std::int64_t channels) {
   for (std::int64_t c = 0; c < channels; c += kLanes) {
@@ -105,7 +105,7 @@ GIRO_INLINE void reduce_filters(V a, V b, V c, V d, V& first, V& second, V& thir
   const V half = 0.5f * (b + c);
   first = a + half, second = 0.5f * (b - c), third = half + d;
 }
-// The gradient of what transform_filter reads, given the gradient of its output.
+// The gradient with respect to transform_filter's input, given the gradient of its output.
 GIRO_TARGET inline void reduce_filter(float* to, const float* from, std::int64_t plane, std::int64_t channels) {
   for (std::int64_t c = 0; c < channels; c += kLanes) {
     V rows[12], w[9];

@@ -10,14 +10,14 @@
 
 namespace giro::functors {
 
-// Which keys a query attends to, and which weights dropout keeps, as kernels ask for it.
+// Which keys a query attends to, and which weights dropout keeps, in the form that kernels need.
 struct Attending {
   std::int64_t heads, queries, keys;  // H, T, S
   bool is_causal, has_dropout;
   const bool* mask;                                         // null if there is none
   std::int64_t mask_of_b, mask_of_h, mask_of_t, mask_of_s;  // its strides; 0 where it is broadcast
   const std::int32_t* key_lengths;                          // null if there are none
-  const std::int64_t* key;                                  // that dropout_key is added to; may be null
+  const std::int64_t* key;                                  // dropout_key is added to it; may be null
   std::int64_t dropout_key, first_place;
   float kept_below, kept_factor;
 
@@ -39,13 +39,13 @@ struct Attending {
         kept_below(static_cast<float>(1 - options.dropout)),
         kept_factor(static_cast<float>(1 / (1 - options.dropout))) {}
 
-  // How many keys sample b has.
+  // The number of keys of sample b.
   GIRO_HOST_DEVICE std::int64_t length(std::int64_t b) const {
     if (key_lengths == nullptr) return keys;
     const std::int64_t length = key_lengths[b];
     return length < 0 ? 0 : length > keys ? keys : length;
   }
-  // The keys from number end() on are not for query t of a sample of that length.
+  // Query t of a sample with `length` keys attends only to keys below end().
   GIRO_HOST_DEVICE std::int64_t end(std::int64_t t, std::int64_t length) const {
     if (!is_causal) return length;
     const std::int64_t end = t + 1 + length - queries;
@@ -54,7 +54,7 @@ struct Attending {
   GIRO_HOST_DEVICE const bool* mask_row(std::int64_t b, std::int64_t h, std::int64_t t) const {
     return mask + b * mask_of_b + h * mask_of_h + t * mask_of_t;
   }
-  // Whether there is a key for query t. `end`: its end().
+  // Whether query t may attend to any key. `end`: its end().
   GIRO_HOST_DEVICE bool has_key(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t end) const {
     if (mask == nullptr) return end > 0;
     const bool* const row = mask_row(b, h, t);
@@ -63,7 +63,7 @@ struct Attending {
     }
     return false;
   }
-  // The place of key 0 of query t among the numbers that dropout draws.
+  // The index of key 0 of query t among dropout's random numbers.
   GIRO_HOST_DEVICE std::int64_t place(std::int64_t b, std::int64_t h, std::int64_t t) const {
     return first_place + ((b * heads + h) * queries + t) * keys;
   }

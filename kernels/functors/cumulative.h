@@ -11,7 +11,7 @@
 
 namespace giro::functors {
 
-// The type that sums and products of T are computed in.
+// The type in which sums and products of T are computed.
 template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
 
@@ -48,7 +48,7 @@ struct Times {
   }
 };
 
-// f(Type<T>{}, Plus or Times).
+// Calls f(Type<T>{}, Plus{}) or f(Type<T>{}, Times{}).
 template <class F>
 void with_cumulative(DType dtype, Cumulative of, F&& f) {
   const auto with = [&]<class T>(Type<T> type) { of == Cumulative::sum ? f(type, Plus{}) : f(type, Times{}); };

@@ -6,7 +6,7 @@
 
 namespace giro::functors {
 
-// What the word at a position adds to the digest.
+// The digest's term for the word at a position.
 GIRO_HOST_DEVICE inline std::uint64_t digest_term(std::uint64_t word, std::int64_t position) {
   std::uint64_t z = word + (static_cast<std::uint64_t>(position) + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -45,7 +45,7 @@ void with_any(DType dtype, F&& f) {
   }
 }
 
-// The integer types that labels and indices come in.
+// The dtypes of labels and indices.
 template <class F>
 void with_integer(DType dtype, F&& f) {
   switch (dtype) {

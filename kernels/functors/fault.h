@@ -9,10 +9,10 @@
 
 namespace giro::functors {
 
-// Reports elements that an op does not take. Of several the first position of the first call stays, in whatever order
-// threads report them: the least of words (call, position) and, for that call, of words (position, element). An element
-// is clamped to 32 bits. "Atomic functions operating on mapped page-locked memory are not atomic from the point of view
-// of the host" (CUDA C++ Programming Guide, Mapped Memory), which reads the element once the kernel is done.
+// Reports elements that an op rejects. Keeps the first position of the first call, in whatever order threads report:
+// words[0] is the minimum of (call, position), words[1] that of (position, element) in that call. Elements are clamped
+// to 32 bits. "Atomic functions operating on mapped page-locked memory are not atomic from the point of view of the
+// host" (CUDA C++ Programming Guide, Mapped Memory), so the host reads it after the kernel.
 struct Fault {
   std::uint64_t* words;
   const std::int64_t* call;
@@ -30,7 +30,7 @@ struct Fault {
   }
 
  private:
-  // Returns what was there.
+  // Returns the previous value.
   static GIRO_HOST_DEVICE std::uint64_t lower(std::uint64_t& word, std::uint64_t value) {
 #if defined(__CUDA_ARCH__)
     return atomicMin(reinterpret_cast<unsigned long long*>(&word), value);

@@ -19,7 +19,7 @@ struct BatchIndices {
   }
 };
 
-// Eight bytes of what an index out of range gives: NaN, or 0 if the dtype is not floating.
+// The result for an index out of range, repeated to fill eight bytes: NaN, or 0 if the dtype is not floating.
 inline std::uint64_t missing(DType dtype) {
   switch (dtype) {
     case DType::f32:

@@ -33,13 +33,13 @@ GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
   return value == largest || (value != value && largest != largest);
 }
 
-// dx sums over all windows that hold an element: dy where it is the first of the window's largest values if kOfLargest,
-// else dy times `factor`. Element i is kPack channels. Index holds the numbers of pixels and of packs.
+// dx sums over all windows that contain an element: if kOfLargest, dy where the element is the first of the window's
+// largest values, else dy times `factor`. Element i is kPack channels. Index must be able to count pixels and packs.
 template <bool kOfLargest, class T, class Index = std::int64_t, int kPack = 1>
 struct PoolBackward {
   using Values = Pack<T, kPack>;
   Values* dx;
-  const Values *dy, *x, *y;  // without kOfLargest x and y need not exist
+  const Values *dy, *x, *y;  // x and y are only read with kOfLargest
   Index height, width, packs, out_height, out_width, window_h, window_w;
   Index stride_h, stride_w;  // within the image
   float factor;
@@ -91,7 +91,7 @@ struct PoolBackward {
   }
 
   // In which channels `own`, at (h, w) of a window that begins at (top, left), is the first of the largest values.
-  // Returns whether it is in any.
+  // Returns whether there is any.
   GIRO_HOST_DEVICE bool find_largest(bool (&is_first)[kPack], const Values& own, const Values& largest, Index n,
                                      Index top, Index left, Index h, Index w, Index c) const {
     const auto remains = [&](const Values& values, bool expected) {
@@ -115,8 +115,7 @@ struct PoolBackward {
   }
 };
 
-// The windows tile the images: each begins where the one before ends. Intermediate values are rounded as the separate
-// ops that this replaces would round them.
+// The windows tile the images. Intermediate values are rounded as in the separate ops that this replaces.
 template <class F, class T>
 struct ActivationAveragePool {
   T* y;
@@ -153,7 +152,7 @@ struct AveragePoolActivationBackward {
         window_w(options.window[1]),
         factor(1.0f / static_cast<float>(window_h * window_w)) {}
 
-  // The gradient at one value of x. Without an activation x_at is not read and need not exist.
+  // The gradient at one value of x. Without an activation, x_at is not read and need not exist.
   GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at) const {
     if constexpr (std::is_same_v<F, Identity>) {
       return T(factor * static_cast<float>(dy_at));

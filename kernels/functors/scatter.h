@@ -9,16 +9,16 @@
 
 namespace giro::functors {
 
-// The type that sums of T are computed in, and whose bits are stored. Integers wrap.
+// The type in which sums of T are computed and stored. Integers wrap.
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) == 2, float, std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>>;
 
 // Which rows are added to which sums: row place(i) to sum key(i), or to none if the key is negative. Equal keys are
-// neighbours.
+// adjacent.
 template <class Index>
 struct Scattered {
   const Index* indices;
-  const std::int64_t* order;  // null: in the order of the rows
+  const std::int64_t* order;  // null: the rows' own order
   std::int64_t sums;
 
   GIRO_HOST_DEVICE std::int64_t place(std::int64_t i) const { return order == nullptr ? i : order[i]; }
@@ -28,7 +28,7 @@ struct Scattered {
   }
 };
 
-// f(Type<T>{}) for the type of the updates.
+// Calls f(Type<T>{}) for the type of the updates.
 template <class F>
 void with_updates(DType dtype, F&& f) {
   dtype == DType::i64 ? f(Type<std::int64_t>{}) : with_floating(dtype, f);

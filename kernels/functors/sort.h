@@ -14,8 +14,8 @@ using Bits = std::conditional_t<
     sizeof(T) == 8, std::uint64_t,
     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
 
-// A number in the order of the values: NaN after all numbers, -0 equal to 0. It compares no floats, so subnormals keep
-// their order.
+// An integer key that sorts like the values: NaN after all numbers, -0 equal to 0. No floats are compared, so flushing
+// subnormals does not change their order.
 template <class T>
 GIRO_HOST_DEVICE Bits<T> ordered(T value) {
   constexpr Bits<T> kSign = Bits<T>(Bits<T>(1) << (8 * sizeof(T) - 1));
@@ -37,8 +37,8 @@ GIRO_HOST_DEVICE Bits<T> ordered(T value) {
   }
 }
 
-// What is sorted: an element's number and its place in the row. No two are equal, so every way to sort gives the same
-// order.
+// The sort key: an element's ordered() key and its position in the row. No two are equal, so every algorithm gives the
+// same order.
 template <class Key, bool kFits = sizeof(Key) <= 4>
 struct Entry {
   std::uint64_t both;

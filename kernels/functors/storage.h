@@ -10,7 +10,7 @@
 
 #include "kernels/functors/dtype_dispatch.h"
 
-// The types that ops store elements in: f32, bf16 or f16. They compute in f32; T(value) rounds once.
+// The types in which ops store elements: f32, bf16 or f16. Ops compute in f32; T(value) rounds once.
 namespace giro::functors {
 
 // Calls f(Type<T>{}) for the C++ type T that stores `dtype`.
@@ -52,7 +52,7 @@ struct Output {
   }
 };
 
-// Elements that lie one after the other, moved in one access.
+// Consecutive elements, moved in one access.
 template <class T, int kCount>
 struct alignas(kCount * sizeof(T)) Pack {
   T element[kCount];

@@ -10,8 +10,8 @@
 
 namespace giro::nn {
 
-// The leaves that a model asks for when it is called with values of these dtypes and shapes, which have no memory.
-// Takes the stream, mode and dtype of parameters from `values`.
+// The leaves that a model requests when it is called with inputs of these dtypes and shapes. Nothing is computed. Takes
+// the stream, mode and dtype of parameters from `values`.
 std::vector<DeclaredLeaf> declared_leaves(
     const std::function<void(const Params&, const std::vector<std::pair<std::string, Tensor>>&)>& model,
     const std::vector<LeafSpec>& inputs, ScopeValues values);

@@ -4,8 +4,8 @@
 
 namespace giro::detail {
 
-// Whether what this thread computes from Vars can be differentiated. It can, unless a GradientMode turns that off, as
-// during a backward pass.
+// Whether results that this thread computes from Vars can be differentiated. They can, unless a GradientMode turns that
+// off, as during a backward pass.
 class GradientMode {
  public:
   explicit GradientMode(bool on) noexcept : outer_(std::exchange(on_, on)) {}

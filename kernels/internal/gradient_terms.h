@@ -8,13 +8,13 @@
 
 namespace giro::nn {
 
-// The gradient of a value, while its terms arrive. Terms for parts of the value are collected first. If they make up
-// the whole, like those of an LSTM's gates, they are concatenated, not padded and added.
+// Accumulates the terms of a value's gradient. Terms for parts of the value are collected first. If they make up the
+// whole, like the gates of an LSTM, they are concatenated instead of padded and added.
 class GradientTerms {
  public:
-  // `is_of_leaf`: adds with a separate op, which rules can match, not as part of an expression.
+  // `is_of_leaf`: adds with a separate op, which rules can match, instead of as part of an expression.
   void add(const Var& term, const std::optional<Part>& part, bool is_of_leaf);
-  // The sum, for a value of that shape.
+  // The sum. `shape`: the value's.
   Var sum(const Shape& shape, bool is_of_leaf);
 
  private:

@@ -12,7 +12,7 @@ using pointwise::Term;
 namespace {
 
 bool is_narrow(const Tensor& w) {
-  // With more, nothing else could join: an expression reads only so many arrays (kernels/pointwise/fusion.cpp).
+  // With more outputs, nothing else could join: an expression's reads are limited (kernels/pointwise/fusion.cpp).
   constexpr std::int64_t kLeastOutputs = 2, kMostOutputs = 10, kLeastInputs = 128;
   constexpr std::size_t kMostBytes = 64 << 10;
   return w && w.shape()[1] >= kLeastOutputs && w.shape()[1] <= kMostOutputs && w.shape()[0] >= kLeastInputs &&
@@ -24,7 +24,7 @@ bool is_narrow(const Tensor& w) {
 bool is_expression(const ops::Dense& op) { return is_narrow(op.w) && op.y.count() > 0; }
 bool is_expression(const ops::DenseBackward& op) { return is_narrow(op.w) && op.dx && op.dx.count() > 0; }
 
-// Rows, and the inputs that each of them sums.
+// The space is (rows, inputs); each row sums over its inputs.
 pointwise::Expression as_expression(const ops::Dense& op) {
   const std::int64_t inputs = op.w.shape()[0], outputs = op.w.shape()[1];
   pointwise::Builder code(op.x.shape(), 1);

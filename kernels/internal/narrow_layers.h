@@ -3,11 +3,11 @@
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/expression.h"
 
-// Dense layers with so few outputs that a kernel of a GPU computes all of them for a row at once, which takes less time
-// than a library's product. The weights stay in the nearest cache, and a row has a term for each thread.
+// Dense layers with so few outputs that a GPU kernel computes all of a row's outputs at once, faster than a library's
+// product. The weights stay in the L1 cache, and a row has a term for each thread.
 namespace giro {
 
-// Whether the op computes y of such a layer, or dx.
+// Whether the op computes y or dx of such a layer.
 bool is_expression(const ops::Dense& op);
 bool is_expression(const ops::DenseBackward& op);
 

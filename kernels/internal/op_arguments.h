@@ -1,7 +1,7 @@
 #pragma once
 
 // The ops that are not expressions, as programs hold them (runtime/program/op.h). Their arguments have been checked.
-// The public headers describe the ops that users call; ops that only rules make are described here.
+// The public headers describe the ops that users call; ops that only rules create are described here.
 
 #include <array>
 #include <cmath>
@@ -85,7 +85,7 @@ struct DenseOfBytesBackward {
   }
 };
 
-// Of operands with at least two axes.
+// Both operands have at least two axes.
 struct Matmul {
   static constexpr const char* kName = "matmul";
   Out out{};
@@ -102,7 +102,7 @@ struct Conv2d {
   In x{}, w{}, b{};
   Conv2dOptions options{};
   Math math = Math::f32;
-  bool has_relu = false;  // set by a rule, on a GPU alone, where b has y's dtype
+  bool has_relu = false;  // set by a rule, only on a GPU, where b has y's dtype
 
   double flops() const {
     return (2 * static_cast<double>(w.count() / w.shape()[0]) + (b ? 1 : 0) + (has_relu ? 1 : 0)) * elements(y);
@@ -154,8 +154,8 @@ struct ActivationAvgPool {
   double flops() const { return 2 * elements(z); }
 };
 
-// The gradient of the same with respect to z, and its sum over pixels, db (C), which may be empty. x is z or the relu's
-// output. dz may be x.
+// The gradient of ActivationAvgPool with respect to z, and its sum over pixels, db (C), which may be empty. x is z or
+// the relu's output. dz may be x.
 struct AvgPoolActivationBackward {
   static constexpr const char* kName = "avg_pool_activation_backward";
   Out dz{}, db{};
@@ -194,7 +194,7 @@ struct Cumulative {
   double flops() const { return elements(x); }
 };
 
-// What kernels/nn/attention.h says, with everything filled in.
+// As in kernels/nn/attention.h, with all defaults filled in.
 struct AttentionOptions {
   In mask{}, key_lengths{}, key{};
   std::array<std::int64_t, 4> mask_strides{};  // along (B, H, T, S)
@@ -203,12 +203,12 @@ struct AttentionOptions {
   double dropout = 0;
   std::int64_t dropout_key = 0;  // added to `key`, if there is one
   std::int64_t first_row = 0;
-  // If not 0, queries, keys and values are heads of one array, (B, T, H + 2 K, D), of which this many are queries. The
-  // array is the op's `query`, and its gradient is dquery; the others are empty.
+  // If not 0, queries, keys and values are heads of one array (B, T, H + 2 K, D), and this is H. The array is the op's
+  // `query`, and its gradient is dquery; the others are empty.
   std::int64_t packed_queries = 0;
 };
 
-// `count` heads of an array (B, T, heads, D), from number `first` on. There may be no array.
+// Heads [first, first + count) of an array (B, T, heads, D), which may be empty.
 struct Heads {
   Tensor array{};
   std::int64_t first = 0, count = 0;
@@ -235,8 +235,8 @@ struct HeadsOfAttention {
   }
 };
 
-// logsumexp (B, H, T) f32, which may be empty: the logarithm of the sum of a query's exponentials; infinity for a query
-// that may attend to no key.
+// logsumexp (B, H, T) f32, may be empty: the logarithm of the sum of a query's exponentials; infinity for a query that
+// may attend to no key.
 struct Attention {
   static constexpr const char* kName = "dot_product_attention";
   Out out{}, logsumexp{};
@@ -308,7 +308,7 @@ struct GatherRows {
   std::size_t axis = 0;
   Fault fault{};
 
-  std::int64_t outer() const {  // rows of all axes before it
+  std::int64_t outer() const {  // the product of the axes before it
     std::int64_t count = 1;
     for (std::size_t i = 0; i < axis; ++i) count *= src.shape().begin()[i];
     return count;
@@ -325,7 +325,7 @@ struct ArgSort {
   double flops() const { return elements(x) * std::log2(2 + elements(x)); }
 };
 
-// order is argsort of indices, or empty if no index occurs twice.
+// order is the argsort of indices, or empty if no index occurs twice.
 struct ScatterAdd {
   static constexpr const char* kName = "scatter_add";
   Out sums{};

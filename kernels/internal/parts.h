@@ -8,11 +8,11 @@
 
 namespace giro::nn {
 
-// The value of that shape that these parts make up, or nullopt unless they tile it along one axis, contiguous or
-// interleaved. Sorts them.
+// The value that these parts make up, or nullopt unless they tile the shape along one axis, contiguous or interleaved.
+// Sorts the parts.
 std::optional<Var> put_together(std::vector<std::pair<Part, Var>>& parts, const Shape& shape);
 
-// A value of that shape with x at `part` and 0 elsewhere.
+// A value of the shape with x at `part` and 0 elsewhere.
 Var spread(const Var& x, const Part& part, const Shape& shape);
 
 }  // namespace giro::nn

@@ -4,7 +4,7 @@
 
 #include <giro/kernels/nn/precision.h>
 
-// What the device would need to compute in that precision; empty if it can.
+// What the device lacks to compute in that precision; empty if it can.
 namespace giro::cpu {
 std::string what_is_missing(Precision precision);
 }

@@ -17,13 +17,13 @@ struct Counter {
   std::int64_t by = 0;
 };
 
-// Publishes consecutive scalars of a row (publish.h). The part that ends the row increments `counters` first, and
-// counts the row at the end.
+// Publishes consecutive scalars of a row (publish.h). The op that ends the row increments `counters` first and the
+// row's number last.
 struct Publish {
   static constexpr const char* kName = "publish_columns";
   static constexpr std::size_t kMostColumns = 32;
   RowRing ring{};
-  // The row's number: `counted` in the part that ends the row and increments it, `uncounted` in the others.
+  // The row's number: `counted` in the op that ends the row and increments it, `uncounted` in the others.
   In uncounted{};
   InOut counted{};
   std::vector<In> scalars{};

@@ -12,15 +12,15 @@
 
 namespace giro::optim {
 
-// A collection of the state that an optimizer reads.
+// A state collection that an optimizer reads and updates.
 struct Moment {
   std::string name;
-  std::optional<Shape> shape = {};  // none: the parameter's
+  std::optional<Shape> shape = {};  // default: the parameter's
   double initial = 0;
   bool copies_param = false;  // before the first update
 };
 
-// What one run of an optimizer's function asks for.
+// What an optimizer's function requested in one run.
 struct UpdateNeeds {
   std::vector<Moment> moments;
   bool norm = false;
@@ -30,10 +30,10 @@ struct UpdateNeeds {
 
 // Runs the function for a leaf of this shape without computing anything.
 UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream& stream);
-// One update of a single leaf, whose tensors have the leaf's shape, by an optimizer that is per leaf.
+// One update of a single leaf by a per-leaf optimizer. The tensors have the leaf's shape.
 void update_leaf(const Optimizer& optimizer, const UpdateTensors& tensors, bool decays, const Stream& stream);
 // Adds 1 / `steps` of a step's gradients to the buffer `sum`, in one launch; the first of `steps` steps overwrites it.
-// `tensors` are those of an update before its gradients are averaged.
+// `tensors` belong to an update before its gradients are averaged.
 void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Stream& stream);
 
 // One run of an optimizer's function. The values are an expression over flat buffers, or Vars of a single leaf.
@@ -47,15 +47,14 @@ struct UpdateFrame {
 
   UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& stream);
 
-  // Calls the function.
   void run(const Optimizer& optimizer);
-  // Queues what it has set.
+  // Queues the writes of everything that the function has set.
   void finish();
 
   Value scalar(const Tensor& leaf);
   Value elements(const Tensor& buffer);
   Kept& kept(const Moment& moment);
-  // Steps that were not skipped, and updates before this one; whole numbers.
+  // Steps that were not skipped, and updates before this one, as whole numbers.
   Value steps();
   Value updates();
   Value& param();
@@ -66,14 +65,14 @@ struct UpdateFrame {
   std::optional<pointwise::Builder> code;  // none: Vars
   Shape space;
   int every;
-  bool leaf_decays = true;       // of a single leaf
+  bool leaf_decays = true;       // for a single leaf
   UpdateNeeds* needs = nullptr;  // in a dry run
   std::vector<std::pair<const void*, Value>> scalars;
   std::vector<Kept> moments;
   std::optional<Kept> params;
   std::optional<Value> gradient, gradient_scale;  // as set
   bool gradient_is_changed = false, has_rate = false;
-  std::vector<std::shared_ptr<const Buffer>> memory;  // of moments in a dry run
+  std::vector<std::shared_ptr<const Buffer>> memory;  // of the moments in a dry run
 };
 
 }  // namespace giro::optim

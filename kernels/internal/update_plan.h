@@ -15,18 +15,18 @@
 
 namespace giro::optim {
 
-// An optimizer for the params of a state: which leaves are updated together, and the collections they need.
+// How an optimizer updates the params of a state: which leaves are updated together, and the collections they need.
 class UpdatePlan {
  public:
   // Runs the optimizer's functions without computing anything. Errors: those of the optimizer; unsupported for a
-  // per-leaf one if there are several shards.
+  // per-leaf optimizer with several shards.
   UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard, const Stream& stream);
 
-  // Adds the moments with their initial values, and which leaves decay.
+  // Adds the moments with their initial values, and the mask of leaves that decay.
   void add_to(State& state) const;
   // Whether a leaf of params, by its index, never changes.
   bool is_frozen(std::size_t leaf) const { return is_frozen_[leaf]; }
-  // Queues one update of the state's params from its grads, except the count of steps.
+  // Queues one update of the state's params from its grads. Does not count the step.
   void apply(const State& state, const LossScale& scale, const Partitioner* partitioner) const;
   // What must be the same on all ranks, one item per line.
   std::string description() const;
@@ -56,7 +56,7 @@ class UpdatePlan {
   int accumulated_steps_;
   bool has_decay_mask_ = false;
   std::vector<bool> is_frozen_;
-  std::vector<std::int64_t> granules_;  // at which each leaf of params begins, and the end
+  std::vector<std::int64_t> granules_;  // where each leaf of params begins, and the end
   std::vector<Group> groups_;
   std::vector<Moments> moments_;
 };

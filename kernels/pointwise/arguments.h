@@ -9,26 +9,26 @@
 
 namespace giro::pointwise {
 
-// Error(invalid_argument) for a number, if an op needs a value.
+// Throws Error(invalid_argument) for a number, where an op needs a value.
 void expect_value(const char* op, const nn::Operand& x);
 
-// Error(invalid_argument) for a number that an integer dtype would wrap.
+// Throws Error(invalid_argument) for a number out of the range of an integer dtype.
 void expect_fits(const char* op, double number, DType dtype);
 
-// An integer or an integer scalar. Error(invalid_argument) for another number, Error(dtype_mismatch) or
-// Error(shape_mismatch) for another value; `what` says what it is for.
+// Expects an integer or an integer scalar; `what` names its role. Throws Error(invalid_argument) for another number,
+// Error(dtype_mismatch) or Error(shape_mismatch) for another value.
 void expect_scalar(const char* op, const char* what, const nn::Operand& x);
-// An integer or an i64 scalar. Errors as above.
+// Expects an integer or an i64 scalar. Errors as above.
 void expect_key(const char* op, const nn::Operand& key);
 
-// Error(shape_mismatch) for a shape that does not broadcast to another.
+// Throws Error(shape_mismatch) if `from` does not broadcast to `to`.
 void expect_broadcasts(const char* op, const Shape& from, const Shape& to);
 
-// The dtype that values of two dtypes are converted to when combined.
+// The dtype to which values of two dtypes are converted when combined.
 DType promoted(DType a, DType b);
 
-// The axes, counted from the front; negative ones count from the end. Error(invalid_argument) for an axis that does not
-// exist or is named twice.
+// The axes, counted from the front; negative ones count from the end. Throws Error(invalid_argument) for an axis that
+// does not exist or is named twice.
 std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes);
 
 }  // namespace giro::pointwise

@@ -9,7 +9,7 @@
 // Arithmetic for every dtype. Integers wrap, and an integer divided by zero gives zero.
 namespace giro::pointwise::math {
 
-// The type that integers are computed in, so that overflow is defined.
+// The type in which integers are computed, so that overflow is defined.
 template <class T>
 using Wrapping = std::make_unsigned_t<std::common_type_t<T, int>>;
 
@@ -62,7 +62,7 @@ GIRO_LOOP_INLINE T quotient(T a, T b) {
   }
 }
 
-// Has the sign of a. For floating numbers see fmod.
+// Has the sign of a. For floats, see fmod.
 template <class T>
   requires std::integral<T>
 GIRO_LOOP_INLINE T remainder(T a, T b) {
@@ -91,7 +91,7 @@ GIRO_LOOP_INLINE T minimum(T a, T b) {
   }
 }
 
-// 1, 0 or -1; zeros and NaN are returned as they are.
+// 1, 0 or -1; zeros and NaN are returned unchanged.
 template <class T>
 GIRO_LOOP_INLINE T sign(T a) {
   return a > T(0) ? T(1) : a < T(0) ? static_cast<T>(-1) : a;

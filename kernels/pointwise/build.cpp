@@ -100,7 +100,7 @@ void Builder::write(std::uint16_t value, const Tensor& memory, const Layout& lay
 
 namespace {
 
-// Counts functions of elements, functions of rows, and the steps of reductions.
+// Counts function calls, per element or per row, and the steps of reductions.
 double operations(const Expression& expression) {
   double rows = 1, elements = static_cast<double>(expression.space.count());
   for (std::size_t i = 0; i + expression.reduced < expression.space.rank(); ++i) {
@@ -144,7 +144,7 @@ std::int64_t bytes_of(const Access& access, const Shape& space) {
 }  // namespace
 
 Program::Node node_of(std::string name, const Expression& expression) {
-  // An array counts once, even if several parts of it are accessed, and with no more bytes than it has.
+  // An array counts once, even if several parts of it are accessed, and with at most its size in bytes.
   std::vector<Tensor> reads, writes;
   std::int64_t bytes = 0;
   const auto add = [&](std::vector<Tensor>& to, const auto& accesses, const auto& access_of) {

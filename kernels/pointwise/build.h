@@ -23,7 +23,7 @@ class Builder {
   explicit Builder(const Shape& space, std::size_t reduced = 0);
 
   std::uint16_t read(const Tensor& memory, const Layout& layout);
-  // The number that the layout gives each element, as i64.
+  // Each element's number in the layout, as i64.
   std::uint16_t place(const Layout& layout);
   // `integer` for an integer dtype, else `number`.
   std::uint16_t constant(DType dtype, double number, std::int64_t integer);
@@ -49,10 +49,10 @@ class Builder {
 
 namespace giro::nn {
 
-// Applies a function of the table, or a program's own, to values that are broadcast and converted to one dtype.
+// Applies a function of the table, or a custom one, to values that are broadcast and converted to one dtype.
 Var apply(const pointwise::ScalarFunction& function, const std::vector<Operand>& operands);
 
-// The sum of a gradient over the axes along which a value of that shape was broadcast.
+// Sums a gradient over the axes along which a value of this shape was broadcast.
 Var sum_to(const Var& term, const Shape& shape);
 
 // A copy of x's elements, selected by a layout in its memory.

@@ -8,7 +8,7 @@
 
 namespace giro::pointwise {
 
-// An expression that writes one whole array, from arrays that are broadcast to its space.
+// Builds an expression that writes one whole array, from arrays that are broadcast to its space.
 class Elements {
  public:
   // One axis is enough if nothing is broadcast along another.

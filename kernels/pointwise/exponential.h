@@ -1,6 +1,6 @@
-// e^x and tanh x as GIRO_FORMULA, without an include guard. math.h uses them for one float, chain_loop.h for several
-// vectors of floats at once. In addition to operators, F has fma (with a single rounding on every machine), at_most,
-// at_least, abs, times_two_to, half_of_four_to and with_sign_of.
+// e^x and tanh x as functions marked GIRO_FORMULA. No include guard: math.h includes this for one float, chain_loop.h
+// for several vectors of floats at once. In addition to operators, F has fma (with a single rounding on every machine),
+// at_most, at_least, abs, times_two_to, half_of_four_to and with_sign_of.
 
 constexpr float kRounds = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
 

@@ -30,7 +30,7 @@ struct Layout {
 
   std::int64_t offset = 0;
   std::array<std::int64_t, Shape::kMaxRank> strides{};
-  // An element outside the bounds of any axis is 0, and its memory is not accessed.
+  // An element outside the bounds of any axis reads as 0, and its memory is not accessed.
   std::array<Bounds, Shape::kMaxRank> bounds{};
 
   bool operator==(const Layout&) const = default;
@@ -46,7 +46,7 @@ struct Access {
 };
 
 // How a reduction combines the elements along the reduced axes. Sums and products take numbers; the sum of booleans
-// counts. max and min give NaN if any element is NaN. argmax and argmin give the index of the first largest or smallest
+// counts. max and min are NaN if any element is NaN. argmax and argmin are the index of the first largest or smallest
 // element, or of the first NaN, counted along the reduced axes, as i64.
 enum class Combiner : std::uint8_t { sum, product, max, min, any, all, argmax, argmin };
 
@@ -55,7 +55,7 @@ struct Instruction {
   enum class Kind : std::uint8_t {
     read,      // reads[index]
     constant,  // `number` or `integer`
-    place,     // the number that places[index] gives the element, as i64
+    place,     // the element's number in places[index], as i64
     apply,     // `function` of operands
     cast,      // operands[0], converted to dtype: truncated toward 0 to an integer, != 0 to boolean
     reduce     // `combiner` of operands[0] over the reduced axes
@@ -81,14 +81,14 @@ inline std::size_t operand_count(const Instruction& instruction) {
 // Computes several arrays from others in one pass: each element of the space runs through the instructions. Reductions
 // run over the last `reduced` axes of the space; the other axes number its rows.
 //
-// Several writes may go to disjoint parts of one array. An output may take the memory of an input if each element is
+// Several writes may go to disjoint parts of one array. An output may use the memory of an input if each element is
 // read only where it is written: elements are written in the order of the space, after all reads of that element. Each
 // value is rounded to its dtype, and the order of sums and products depends on the space alone. So results have the
 // same bits, fused or not, with any number of threads.
 struct Expression {
   struct Write {
     Access to;
-    std::uint16_t value;  // an instruction; if per row, strides along the reduced axes are 0
+    std::uint16_t value;  // index of an instruction; if per row, strides along the reduced axes are 0
     bool operator==(const Write&) const = default;
   };
 

@@ -10,7 +10,7 @@ namespace giro::pointwise {
 
 void run(const Expression& expression, const Stream& stream);
 Program::Node node_of(std::string name, const Expression& expression);
-// Whether `write` may take the memory of `read`: each element is read before it is written, and nowhere else.
+// Whether `write` may use the memory of `read`: each element is read before it is written, and nowhere else.
 bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read);
 template <class F>
 void for_each_tensor(Expression& expression, const F& f) {

@@ -1,4 +1,4 @@
-// The table of scalar functions, one per line (scalar_function.h). Without an include guard: functions.cpp defines the
+// The table of scalar functions, one per line (scalar_function.h). No include guard: functions.cpp defines the
 // functions from it, table.h declares them. A new op needs only a line here and a declaration in
 // kernels/nn/elementwise.h.
 
@@ -38,8 +38,8 @@ GIRO_SCALAR_FUNCTION(tanh_slope, 1, T(1) - a * a, {.gradients = {GIRO_GRADIENT(d
 GIRO_SCALAR_FUNCTION(sigmoid, 1, T(1) / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * sigmoid_slope(y))}})
 GIRO_SCALAR_FUNCTION(sigmoid_slope, 1, a*(T(1) - a), {.gradients = {GIRO_GRADIENT(dy * (1 - 2 * a))}})
 GIRO_SCALAR_FUNCTION(erf, 1, erf(a), {.gradients = {GIRO_GRADIENT(dy * 1.1283791670955126 * exp(-square(a)))}})
-// Not a > 0 ? a : 0, which would turn a NaN into a zero. In the gradient no product, which would turn an infinite dy
-// into a NaN where a <= 0.
+// Not a > 0 ? a : 0, which would turn a NaN into 0. The gradient is not a product, which would turn an infinite dy into
+// a NaN where a <= 0.
 GIRO_SCALAR_FUNCTION(relu, 1, a < T(0) ? T(0) : a,
                      {.gradients = {GIRO_GRADIENT(where(y > 0, dy, 0))}, .domain = {{{0.25, 4}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(softplus, 1, (a > T(0) ? a : T(0)) + log1p(exp(-abs(a))),
@@ -73,8 +73,7 @@ GIRO_SCALAR_FUNCTION(minimum, 2, minimum(a, b),
                       .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy* share_of(b, y, a))},
                       .domain = {{{-4, -0.5}, {0.5, 4}}},
                       .is_exact = true})
-// The share of the gradient that a gets, where b was chosen between a and c. It is 1/2 if both equal b, and 1 for a
-// NaN.
+// The share of the gradient that goes to a, where b was chosen between a and c: 1/2 if both equal b, 1 if a is NaN.
 GIRO_SCALAR_FUNCTION(share_of, 3, a == b ? (a == c ? T(0.5) : T(1)) : T(a != a ? 1 : 0),
                      {.takes = Takes::floating, .domain = {{{-4, -1}, {1, 4}, {5, 6}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(equal, 2, a == b, {.takes = Takes::any, .gives = Gives::boolean, .is_exact = true})
@@ -88,7 +87,7 @@ GIRO_SCALAR_FUNCTION(is_nan, 1, a != a, {.gives = Gives::boolean, .is_exact = tr
 GIRO_SCALAR_FUNCTION(logical_and, 2, a&& b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_or, 2, a || b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_not, 1, !a, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
-// Random numbers, from a key and the index of an element (random.h).
+// Random numbers from a key and an element's index (random.h).
 GIRO_SCALAR_FUNCTION(key_by_key, 2, key_by_key(a, b), {.takes = Takes::i64, .is_exact = true})
 GIRO_SCALAR_FUNCTION(uniform_by_key, 2, uniform_by_key(a, b),
                      {.takes = Takes::i64, .gives = Gives::f32, .is_exact = true})

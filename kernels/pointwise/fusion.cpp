@@ -20,12 +20,12 @@ namespace {
 
 using Kind = Instruction::Kind;
 constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
-constexpr std::size_t kMostReductions = 16;  // a block has shared memory for these
+constexpr std::size_t kMostReductions = 16;  // what fits into a block's shared memory
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
 // Whether two parts of one array, with the same strides along the axes of a space, have no element in common: no
-// difference of coordinates leads from one to the other.
+// difference of coordinates gives the distance between them.
 bool lie_apart(const Access& one, const Access& other, const Shape& space) {
   const Layout &a = one.layout, &b = other.layout;
   if (!same_memory(one.memory, other.memory) || a.strides != b.strides) return false;
@@ -37,7 +37,7 @@ bool lie_apart(const Access& one, const Access& other, const Shape& space) {
   const auto is_reached = [&](const auto& self, std::int64_t distance, std::size_t axis) -> bool {
     if (axis == steps.size() || steps[axis].first == 0) return distance == 0;
     const auto [step, most] = steps[axis];
-    std::int64_t reach = 0;  // of the following axes
+    std::int64_t reach = 0;  // by the following axes
     for (std::size_t next = axis + 1; next < steps.size(); ++next) reach += steps[next].first * steps[next].second;
     const std::int64_t first = std::max(-most, (distance - reach) / step - 1);
     const std::int64_t last = std::min(most, (distance + reach) / step + 1);
@@ -49,7 +49,7 @@ bool lie_apart(const Access& one, const Access& other, const Shape& space) {
   return !is_reached(is_reached, b.offset - a.offset, 0);
 }
 
-// Joins expressions over a common space into one; reads are shared.
+// Merges expressions over a common space into one. Reads are shared.
 class Joined {
  public:
   Joined(const std::vector<Axis>& axes) : axes_(axes) {
@@ -58,7 +58,7 @@ class Joined {
     result_.space = Shape(sizes);
   }
 
-  // False if the expression would read memory that was written before in another order.
+  // False if the expression would read memory that an earlier one writes in another order.
   bool add(const Expression& expression, int Axis::*of) {
     const std::size_t written = result_.writes.size();
     std::vector<std::uint16_t> numbers;
@@ -134,8 +134,8 @@ class Joined {
 
   bool is_constant(std::uint16_t value) const { return result_.code[value].kind == Kind::constant; }
 
-  // For a product with 1, the other operand. It has to be the result of arithmetic: of any other value the CPU's
-  // product could flush a subnormal number to zero.
+  // For a product with 1, the other operand. It must be the result of arithmetic, which is already flushed: the CPU's
+  // product could flush any other subnormal value to zero.
   std::optional<std::uint16_t> unchanged(const Instruction& instruction) const {
     if (instruction.kind != Kind::apply || instruction.function != &functions::multiply) return std::nullopt;
     for (std::size_t k : {0, 1}) {
@@ -149,7 +149,7 @@ class Joined {
     return std::nullopt;
   }
 
-  // Folds products and quotients of two f32 constants, which have the same bits wherever they are computed.
+  // Folds products and quotients of two f32 constants, whose bits are the same wherever they are computed.
   Instruction folded(const Instruction& instruction) const {
     const bool divides = instruction.function == &functions::divide;
     if (instruction.kind != Kind::apply || (instruction.function != &functions::multiply && !divides) ||
@@ -159,7 +159,7 @@ class Joined {
     }
     const auto number = [&](std::size_t k) { return static_cast<float>(result_.code[instruction.operands[k]].number); };
     const float folded = divides ? number(0) / number(1) : number(0) * number(1);
-    if (std::fpclassify(folded) == FP_SUBNORMAL) return instruction;  // the CPU's kernels give 0
+    if (std::fpclassify(folded) == FP_SUBNORMAL) return instruction;  // the CPU's kernels flush it to 0
     return {.kind = Kind::constant, .dtype = DType::f32, .number = folded};
   }
 
@@ -167,7 +167,7 @@ class Joined {
   Expression result_;
 };
 
-// Whether no element is overwritten that is still to be read, and no two writes overlap.
+// Whether no element is overwritten before it is read, and no two writes overlap.
 bool is_safe(const Expression& expression) {
   const bool in_passes = reduces(expression);
   for (std::size_t i = 0; i < expression.writes.size(); ++i) {
@@ -187,8 +187,8 @@ bool is_safe(const Expression& expression) {
   return true;
 }
 
-// Whether one of the two expressions recomputes its values along an axis that it does not have. Values of rows are
-// computed once, independent of the reduced axes.
+// Whether one of the two expressions would be recomputed along an axis that it does not have. Values of rows are
+// computed once, whatever the reduced axes.
 bool is_repeated(const std::vector<Axis>& axes, int Axis::*of) {
   const bool is_of_rows =
       std::none_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.is_reduced && axis.*of >= 0; });

@@ -7,11 +7,11 @@
 
 namespace giro::pointwise {
 
-// The largest number of instructions that are cheaper to repeat than to store.
+// The most instructions that are cheaper to recompute than to store.
 inline constexpr std::size_t kMostRepeated = 4;
 
-// An expression that computes what `producer` and then `consumer` compute, with the same bits. The consumer takes the
-// producer's values directly, without reading them. It writes everything that both write.
+// An expression that computes what `producer` and then `consumer` compute, with the same bits. The consumer uses the
+// producer's values directly, without reading them from memory. Writes everything that both write.
 struct Fused {
   Expression expression;
   // The producer is recomputed along axes that the consumer broadcasts it over, so its result must not be written.
@@ -20,8 +20,7 @@ struct Fused {
 
 // Matches the two spaces by a value that the producer writes and the consumer reads, reshaped or not, or else by an
 // array that both read, each element once. nullopt if that is impossible: both reduce, but not over the same axes; the
-// consumer reads the producer's values in another order than they are written in; or one overwrites what the other
-// still reads.
+// consumer reads the producer's values in another order; or one overwrites values that the other still reads.
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer);
 
 // The expression without some of its writes, and without instructions that only those need.

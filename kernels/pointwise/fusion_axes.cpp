@@ -50,7 +50,7 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
   if (written.offset != read.offset) return std::nullopt;
   std::vector<int> partner(c.space.rank(), -1);
   std::vector<Axis> axes;
-  std::vector<std::size_t> open;  // axes of the producer that the value does not have: it was reduced over them
+  std::vector<std::size_t> open;  // axes of the producer over which the value was reduced
   for (std::size_t a = 0; a < p.space.rank(); ++a) {
     if (size_of_axis(p, a) == 1) continue;
     if (written.strides[a] == 0) {
@@ -125,7 +125,7 @@ bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
     const auto reduced = std::find_if(axes.begin(), axes.end(), [](const Axis& axis) { return axis.is_reduced; });
     return std::is_sorted(reduced, axes.end(), [&](const Axis& a, const Axis& b) { return a.*of < b.*of; });
   };
-  // Keeps the order of sums that each expression has alone.
+  // Each expression keeps its own order of sums.
   return (!producer || in_order(&Axis::producer)) && (!consumer || in_order(&Axis::consumer));
 }
 

@@ -8,28 +8,28 @@
 
 namespace giro::pointwise {
 
-// An axis of the common space while two spaces are matched.
+// An axis of the common space of two expressions.
 struct Axis {
   std::int64_t size;
   bool is_reduced;
-  int producer = -1, consumer = -1;  // the axis that it is in each; -1: none
+  int producer = -1, consumer = -1;  // its axis in each; -1: none
 };
 
 // Whether the array has a different element for each element of the space.
 bool runs_along_all(const Expression& e, const Layout& layout);
 
-// Pairs the axes of both, given how the producer writes a value and how the consumer reads it.
+// Pairs the axes of both expressions, given how the producer writes a value and how the consumer reads it.
 std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression& c, const Layout& written,
                                            const Layout& read);
 
-// If an axis of one expression is part of an axis of the other, as when an array is reshaped in between, cuts the
-// larger axis in two. False if no axis was cut, or if one cannot be.
+// If an axis of one expression is part of an axis of the other, because an array is reshaped in between, splits the
+// larger axis in two. False if no axis was split, or if one cannot be.
 bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout& read);
 
 // Decides which axes of the common space are reduced, and puts them last. False if the two do not agree.
 bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c);
 
-// A layout of one of the two expressions, along the common axes.
+// Converts a layout of one of the two expressions to the common axes.
 Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of);
 
 }  // namespace giro::pointwise

@@ -5,8 +5,8 @@
 
 #define GIRO_LOOP_INLINE inline __attribute__((always_inline))
 
-// Loops are compiled for each of these and chosen at run time, unless everything is compiled for one machine or for a
-// sanitizer.
+// Loops are compiled for each of these instruction sets and chosen at run time, unless everything is compiled for one
+// machine or for a sanitizer.
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
 #define GIRO_AVX2 __attribute__((target("avx2,fma")))
 #define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma" GIRO_WIDE)))
@@ -24,9 +24,9 @@ namespace giro::pointwise {
 
 enum InstructionSet : std::size_t { kBaseline, kAvx2, kAvx512, kInstructionSets };
 
-// The best one of this machine, or the one that use_instruction_set has chosen.
+// The best one that this machine has, or the one set with use_instruction_set.
 InstructionSet instruction_set();
-// For tests. Returns whether the machine has it. If so, whatever is prepared from here on uses it.
+// For tests. Returns whether the machine has it. If so, everything prepared from now on uses it.
 bool use_instruction_set(InstructionSet set);
 
 // One function per instruction set.

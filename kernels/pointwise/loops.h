@@ -25,10 +25,10 @@ enum class Takes : std::uint8_t {
   select  // boolean, any, any
 };
 
-// A scalar function over arrays of n elements. `out` may be one of `in` if their elements have the same size.
+// Applies a scalar function to arrays of n elements. `out` may be one of `in` if their elements have the same size.
 using Loop = void (*)(const void* const* in, void* out, std::int64_t n);
 
-// The loops of a function by the dtype that its inputs are computed in (for `select`, the last input); null for a dtype
+// A function's loops, by the dtype in which its inputs are computed (for `select`, the last input); null for a dtype
 // that it does not take.
 struct Loops {
   std::array<PerSet<Loop>, 8> of_dtype{};
@@ -36,7 +36,7 @@ struct Loops {
   Loop get(DType computed) const { return of_dtype[static_cast<std::size_t>(computed)].get(); }
 };
 
-// Code::value over arrays of T; the first one is of A.
+// Applies Code::value to arrays of T, except that the first is of A.
 template <class Code, int kInputs, class A, class T>
 struct CodeLoop {
   GIRO_LOOP_INLINE static void run(const void* const* in, void* out, std::int64_t n) {

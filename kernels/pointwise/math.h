@@ -9,12 +9,12 @@
 
 #include "kernels/pointwise/instruction_sets.h"
 
-// The functions of math.h. The float versions have no branches or calls, so they vectorize, and give the same bits with
-// every instruction set. Their errors are within 2 units in the last place unless noted otherwise. The double versions
+// The functions of C's math.h. The float versions have no branches or calls, so they vectorize, and give the same bits
+// with every instruction set. Their errors are within 2 units in the last place (ulp) unless noted. The double versions
 // are the C library's. On a machine without an fma instruction, fma is a call, which is slow but gives the same bits.
 namespace giro::pointwise::math {
 
-// A call that compilers do not replace by a vector library's, which would round differently.
+// A call that compilers do not replace with a vector library's function, which would round differently.
 template <double (*kFunction)(double)>
 __attribute__((noinline)) double call(double x) {
   return kFunction(x);
@@ -78,7 +78,7 @@ GIRO_LOOP_INLINE bool isfinite(T x) {
 GIRO_LOOP_INLINE float copysign(float x, float y) { return __builtin_copysignf(x, y); }
 GIRO_LOOP_INLINE double copysign(double x, double y) { return __builtin_copysign(x, y); }
 
-// By the C library, one element at a time.
+// Use the C library, one element at a time.
 GIRO_LOOP_INLINE float erfc(float x) { return static_cast<float>(call<::erfc>(static_cast<double>(x))); }
 GIRO_LOOP_INLINE float cbrt(float x) { return static_cast<float>(call<::cbrt>(static_cast<double>(x))); }
 GIRO_LOOP_INLINE float fmod(float x, float y) {
@@ -96,8 +96,8 @@ GIRO_LOOP_INLINE double as_double(std::uint64_t u) { return std::bit_cast<double
 // 2^n, n in [-126, 127].
 GIRO_LOOP_INLINE float two_to(std::int32_t n) { return as_float((static_cast<std::uint32_t>(n) + 127u) << 23); }
 
-// Constants of exponential.h that are hidden from compilers. GCC would otherwise compute the results for both the
-// constant and x, and choose between the two results instead of the two inputs.
+// Constants of exponential.h, hidden from the compiler. GCC would otherwise compute the results for both the constant
+// and x, and select between the two results instead of the two inputs.
 struct ExpLimits {
   float least, most;
 };
@@ -107,7 +107,7 @@ struct TanhLimits {
 extern const ExpLimits kExpLimits;
 extern const TanhLimits kTanhLimits;
 
-// What exponential.h needs for a float. NaN stays NaN.
+// The operations that exponential.h needs, for a float. NaN stays NaN.
 GIRO_LOOP_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 GIRO_LOOP_INLINE float at_most(float x, float most) { return most < x ? most : x; }
 GIRO_LOOP_INLINE float at_least(float x, float least) { return least > x ? least : x; }
@@ -123,7 +123,7 @@ GIRO_LOOP_INLINE float with_sign_of(float x, float y) { return as_float(bits(x) 
 #include "kernels/pointwise/exponential.h"
 #undef GIRO_FORMULA
 
-// n; for a NaN, an arbitrary number.
+// The n of exp_parts; for a NaN, an arbitrary number.
 GIRO_LOOP_INLINE std::int32_t integer_of(const ExpParts<float>& e) {
   return static_cast<std::int32_t>(bits(e.shifted) - bits(kRounds + 254.0f));
 }
@@ -140,7 +140,7 @@ GIRO_LOOP_INLINE float expm1(float x) {
   const ExpParts<float> e = exp_parts(bounded);
   const float half = two_to(integer_of(e) - 1);  // n may be 128
   const float result = ((e.p * (e.r * e.r) + e.r) * half + (half - 0.5f)) * 2.0f;
-  return fabs(x) < 0x1p-26f ? x : result;  // -0, and numbers too small to be halved
+  return fabs(x) < 0x1p-26f ? x : result;  // -0, and numbers too small to halve
 }
 
 GIRO_LOOP_INLINE float sinh(float x) {
@@ -243,8 +243,8 @@ GIRO_LOOP_INLINE float pow(float x, float y) {
   return is_one ? 1.0f : with_sign;
 }
 
-// 2/pi * 2^k modulo 4, for the exponents k of floats of 2^23 and more: the first 29 bits, which have an exact product
-// with a float, and the 53 bits after them.
+// 2/pi * 2^k modulo 4, for the exponents k of floats from 2^23 up: the first 29 bits, whose product with a float is
+// exact, and the next 53 bits.
 struct QuarterTurns {
   std::array<double, 105> high{}, low{};
 };
@@ -262,8 +262,8 @@ consteval QuarterTurns quarter_turns() {
 }
 inline constexpr QuarterTurns kQuarterTurns = quarter_turns();
 
-// x = (n + r) pi / 2 with |r| <= 1/2. Holds n modulo 4, and r pi / 2 in the precision of a double even next to a
-// multiple of pi / 2.
+// x = (n + r) pi / 2 with |r| <= 1/2. Holds n modulo 4, and r pi / 2 to double precision even close to a multiple of pi
+// / 2.
 struct Angle {
   std::uint32_t n;
   double r;

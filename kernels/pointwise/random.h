@@ -36,8 +36,8 @@ GIRO_LOOP_INLINE float uniform_by_key(std::int64_t key, std::int64_t i) {
   return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
 }
 
-// uniform_by_key of arrays. Four neighbouring numbers are one block, which is computed once where the indices count up
-// under one key, as those of a tensor's elements do.
+// uniform_by_key for arrays. Four consecutive numbers come from one Philox block, which is computed only once if the
+// indices count up under one key, as for a tensor's elements.
 struct UniformLoop {
   static constexpr int kBlocks = 8, kNumbers = 4 * kBlocks;
 
@@ -82,8 +82,8 @@ struct UniformLoop {
   }
 };
 
-// Box and Muller (1958). The first word, as a number in (0, 1], is the probability of being at least as far out; the
-// second is the angle. Its quarter turns and the rest are both exact.
+// Box and Muller (1958). The first word, as a number in (0, 1], determines the radius: it is the probability of a
+// radius at least as large. The second is the angle; its quarter turns and its remainder are both exact.
 GIRO_LOOP_INLINE float normal_by_key(std::int64_t key, std::int64_t i) {
   const TwoWords words = two_words<RngPurpose::draw>(key, i);
   const float uniform = (static_cast<float>(static_cast<std::int32_t>(words.first >> 1)) + 0.5f) * 0x1p-31f;

@@ -11,8 +11,8 @@
 
 namespace giro::pointwise {
 
-// A value of an expression that is being built, or a number to combine with one, with the usual mathematical operators.
-// All operands have one dtype; numbers take it.
+// A value of an expression that is being built, or a number to combine with one, with the usual operators. All operands
+// have one dtype, which numbers adopt.
 class Term {
  public:
   template <std::floating_point T>

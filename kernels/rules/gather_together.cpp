@@ -8,7 +8,7 @@
 namespace giro::rules {
 namespace {
 
-// The only reader of op `i`'s floats if all it does is to convert them to 16 bits.
+// The only reader of op `i`'s floats, if all it does is convert them to 16 bits.
 std::optional<std::size_t> conversion_of(const OpList& ops, std::size_t i, const Tensor& floats) {
   const auto reader = ops.only_reader(i, floats);
   const std::optional<Scaling> next = reader ? scaling_of(ops[*reader]) : std::nullopt;
@@ -18,8 +18,8 @@ std::optional<std::size_t> conversion_of(const OpList& ops, std::size_t i, const
 
 }  // namespace
 
-// Gathers all arrays of a batch in one pass that finds the rows itself. The same pass converts bytes that are wanted as
-// f32, bf16 or f16.
+// Gathers all arrays of a batch in one pass that computes the row indices itself. The same pass converts bytes to f32,
+// bf16 or f16 where needed.
 bool gather_together(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const indices = detail::op_of<ops::BatchIndices>(ops[i]);

@@ -15,7 +15,7 @@ bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const T
 
 }  // namespace
 
-// Combines losses of rows with their mean, if nothing else reads them, with the common factor of their gradients, and
+// Fuses the rows' losses with their mean, if nothing else reads them, with the common factor of their gradients, and
 // with the accuracy of the same logits.
 bool mean_cross_entropy(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;

@@ -30,7 +30,7 @@ class Value {
   std::int64_t integer() const { return at_.integer; }
   bool is_zero() const { return is_constant() && at_.number == 0 && !std::signbit(at_.number) && at_.integer == 0; }
   Value operand(std::size_t i) const { return {expression_, at_.operands[i]}; }
-  // The array that it is read from; empty if it is not a read.
+  // The array from which it is read; empty if it is not a read.
   Tensor array() const { return at_.kind == Kind::read ? expression_.reads[at_.index].memory : Tensor(); }
 
  private:

@@ -6,7 +6,7 @@
 #include "kernels/pointwise/expression.h"
 #include "runtime/program/held_op.h"
 
-// Patterns that rules look for: expressions that read and write whole arrays in element order.
+// Patterns that rules match: expressions that read and write whole arrays in element order.
 namespace giro::rules {
 
 // The op's expression, or null.

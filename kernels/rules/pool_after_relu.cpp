@@ -3,7 +3,7 @@
 #include "kernels/rules/rules.h"
 
 namespace giro::rules {
-// The pooling after a relu applies it, and so does the pooling's gradient: z > 0 is equivalent to relu(z) > 0.
+// A pooling applies the relu before it, and so does the pooling's gradient: z > 0 is equivalent to relu(z) > 0.
 bool pool_after_relu(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Relu> relu = relu_of(ops[i]);

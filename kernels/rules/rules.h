@@ -9,8 +9,8 @@
 
 namespace giro::rules {
 
-// A rewrite of a program's ops. Rules keep every result to the bit, except add_in_place: there the last bits may
-// differ, because the library adds the existing values while it computes the product.
+// A rewrite of a program's ops. Rules keep every result bit for bit, except add_in_place: its last bits may differ,
+// because the library adds the existing values while it computes the product.
 struct Rule {
   const char* name;
   // Tries to apply the rule to ops starting with `i`. Returns whether the program has changed.
@@ -26,7 +26,7 @@ bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
 
-// For a single backend (cpu/, cuda/).
+// For one backend only (cpu/, cuda/).
 bool dense_of_bytes(OpList& ops, std::size_t i);
 bool add_in_place(OpList& ops, std::size_t i);
 bool narrow_dense(OpList& ops, std::size_t i);

@@ -19,7 +19,7 @@ std::string joined_name(const std::string& a, const std::string& b) {
   return a + "+" + b;
 }
 
-// Makes one op of two, i < j, where that can be, and returns where it is: what nothing else reads is not stored at all.
+// Fuses ops i < j into one where possible, and returns its index. Values that nothing else reads are not stored.
 std::optional<std::size_t> make_one(OpList& ops, std::size_t i, std::size_t j) {
   const pointwise::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
   const bool late = ops.can_run_late(i, j);
@@ -40,7 +40,7 @@ std::optional<std::size_t> make_one(OpList& ops, std::size_t i, std::size_t j) {
   return late ? j : i;
 }
 
-// Of what is read or written there, each element once.
+// The bytes of the distinct elements that are read or written.
 double bytes_of(const pointwise::Access& access, const Shape& space) {
   auto bytes = static_cast<double>(size_of(access.memory.dtype()));
   for (std::size_t axis = 0; axis < space.rank(); ++axis) {
@@ -49,7 +49,7 @@ double bytes_of(const pointwise::Access& access, const Shape& space) {
   return bytes;
 }
 
-// The mean of a cross-entropy's losses, or of which rows are correct, is what mean_cross_entropy looks for.
+// Whether this is the mean of a cross-entropy's losses or of correct rows, which mean_cross_entropy needs to match.
 bool is_mean_of_rows(const OpList& ops, std::size_t i) {
   const std::optional<Mean> mean = mean_of(ops[i]);
   if (!mean) return false;
@@ -61,8 +61,8 @@ bool is_mean_of_rows(const OpList& ops, std::size_t i) {
          (detail::op_of<ops::SoftmaxCrossEntropy>(ops[*writer]) != nullptr || ops[*writer].node.op == "correct");
 }
 
-// A few instructions are computed again by each that reads them, where fewer bytes move than if their value were
-// stored: a gradient takes x and its row's mean, which the forward pass keeps, rather than their difference.
+// Recomputes a few instructions in each reader if that moves fewer bytes than storing their value: a gradient reads x
+// and its row's mean, which the forward pass keeps, instead of their difference.
 bool is_repeated(OpList& ops, std::size_t i) {
   const pointwise::Expression* const producer = expression_of(ops[i]);
   if (producer == nullptr || producer->code.size() > pointwise::kMostRepeated || producer->reduced > 0 ||
@@ -99,7 +99,7 @@ bool is_repeated(OpList& ops, std::size_t i) {
   return true;
 }
 
-// The later ops that use one of these arrays, by `use`, in their order.
+// The ops after i that read or write (`use`) one of these arrays, in order.
 std::vector<std::size_t> later_users(const OpList& ops, std::size_t i, const std::vector<Tensor>& arrays,
                                      std::vector<Tensor> Program::Node::*use, std::int64_t least_count) {
   std::vector<std::size_t> users;
@@ -124,7 +124,7 @@ std::vector<std::size_t> readers_of_the_same(const OpList& ops, std::size_t i) {
   return later_users(ops, i, ops[i].node.reads, &Program::Node::reads, 2);
 }
 
-// Makes one op of op `i` and the first of those later ones that goes with it, and returns where it is.
+// Fuses op `i` with the first of the related later ops that can join it, and returns the result's index.
 std::optional<std::size_t> joined_with_another(OpList& ops, std::size_t i, const std::vector<std::size_t>& related) {
   if (expression_of(ops[i]) == nullptr || is_mean_of_rows(ops, i)) return std::nullopt;
   for (const std::size_t j : related) {
@@ -134,7 +134,7 @@ std::optional<std::size_t> joined_with_another(OpList& ops, std::size_t i, const
   return std::nullopt;
 }
 
-// Joins op `i` with all that it goes with.
+// Fuses op `i` with all ops that can join it.
 void join(OpList& ops, std::size_t i, bool joins_siblings) {
   for (std::optional<std::size_t> at = i; at && !is_repeated(ops, *at);) {
     i = *at;
@@ -143,7 +143,7 @@ void join(OpList& ops, std::size_t i, bool joins_siblings) {
   }
 }
 
-// Whether it computes one number, such as the gradient of a loss with respect to itself.
+// Whether the op depends only on single numbers, such as the gradient of a loss with respect to itself.
 bool is_one_number(const detail::HeldOp& op) {
   const pointwise::Expression* const expression = expression_of(op);
   return expression != nullptr && expression->places.empty() &&
@@ -153,9 +153,9 @@ bool is_one_number(const detail::HeldOp& op) {
 
 }  // namespace
 
-// Joins an expression with one that reads its result, and then with one that reads the same array. Numbers are moved
-// into their readers first, where that pays. The search goes from the last op to the first, so that what only a
-// gradient needs is computed with the gradient, not in the forward pass.
+// Fuses expressions with readers of their results, and then with readers of the same arrays. Single numbers are moved
+// into their readers first, where that pays. The search runs from the last op to the first, so that values that only a
+// gradient needs are computed with the gradient, not in the forward pass.
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (std::size_t k = 0; k < ops.size(); ++k) {

@@ -67,8 +67,8 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
 
 }  // namespace
 
-// A value that is computed only to be copied, such as a gradient to its leaf or a part of a concatenation, is written
-// to the destination directly.
+// A value that is only copied elsewhere, such as a gradient to its leaf or a part of a concatenation, is written to the
+// destination directly.
 bool write_in_place(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops[i].node.writes) {
     const auto readers = ops[i].keeps_its_place() ? std::nullopt : ops.readers(i, value);

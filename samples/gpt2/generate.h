@@ -9,10 +9,10 @@
 
 #include "model.h"
 
-// Continues sequences with a trained model, token by token, with a cache of the tokens before.
+// Continues sequences with a trained model, token by token, with a cache of keys and values.
 class Generator {
  public:
-  // The model that is trained, on the device where it is to generate.
+  // `model`: the trained one. `context`: the device on which to generate.
   Generator(Gpt2 model, const giro::DeviceContext& context, giro::Precision precision) : model_(model) {
     model_.generates = true;
     model_.remat = false;
@@ -26,8 +26,8 @@ class Generator {
     giro::load_into(*state_, trained.flatten("params"), {.only = {"params"}});
   }
 
-  // `count` ids that follow the prompt: the likeliest ones at a temperature of 0, else drawn. The prompt and what
-  // follows share the model's context.
+  // `count` ids that follow the prompt: the likeliest ones at a temperature of 0, else sampled. Together with the
+  // prompt they must fit the model's context.
   std::vector<std::int32_t> operator()(
       std::vector<std::int32_t> prompt, std::int64_t count, double temperature, std::uint64_t seed) {
     state_->reset("cache");

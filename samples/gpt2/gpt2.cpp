@@ -32,7 +32,7 @@ struct Arguments : sample::Options {
 
 [[noreturn]] void refuse(const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); }
 
-// The ids of the prompt, of which a text of `count` tokens more has to fit the model's context.
+// The ids of the prompt. With `count` more tokens they must fit the model's context.
 std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
   const bool is_text = args.prompt_ids.empty();
   if (is_text && !args.are_bytes()) {
@@ -57,7 +57,7 @@ std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t coun
   return ids;
 }
 
-// Text for bytes, or else numbers.
+// Prints text for bytes, else numbers.
 void print_tokens(const std::vector<std::int32_t>& ids, bool are_bytes) {
   for (const std::int32_t id : ids) {
     if (are_bytes) {
@@ -77,7 +77,7 @@ giro::Dataset windows(const Arguments& args, double begin, double end) {
                                            .end = end});
 }
 
-// How the model's loss is computed from a batch of windows: each token is predicted from those before it.
+// The loss for a batch of windows: each token is predicted from those before it.
 nn::Var loss_of(const Gpt2& model, nn::Scope s, const giro::Batch& batch) {
   const nn::Var tokens = batch["tokens"];
   const nn::Var logits = model(s, slice(tokens, {.axis = 1, .end = model.context}));
@@ -90,7 +90,7 @@ double megabytes(const giro::TrainState& state, const std::string& collection) {
   return bytes / 1e6;
 }
 
-// Generates with the weights of a file or of a run, and writes them as Hugging Face's.
+// Generates with the weights of a file or a run, and saves them in Hugging Face's format.
 int use_weights(const Arguments& args, const sample::Place& place) {
   if (args.load.empty() != args.resume)
     refuse("--steps 0: the weights are those of --load, or those of a run, --resume");
@@ -160,7 +160,7 @@ int run(const Arguments& args) {
     return giro::logs().add_metric("loss", loss_of(model, state.params(), batch));
   });
 
-  // 4. The batches, which a thread reads ahead.
+  // 4. The batches, which a thread prefetches.
   if (args.batch == 0 && args.resume) refuse("--batch auto: to resume, give the size that the run began with");
   const std::int64_t batch = args.batch > 0 ? args.batch : giro::find_batch_size(train_step, state, train_windows);
   auto train_data = train_windows.batch(batch).partition(partitioner).prefetch(2);
@@ -176,11 +176,11 @@ int run(const Arguments& args) {
     print_tokens((*generator)(prompt, count, args.temperature, args.seed), args.are_bytes());
   };
 
-  // 5. What it takes.
+  // 5. Memory and FLOPs.
   std::int64_t parameters = 0;
   for (const giro::Leaf& leaf : state.flatten("params")) parameters += leaf.value.count();
   const std::int64_t tokens = batch * model.context;
-  // Kaplan et al., "Scaling laws for neural language models", 2020, with the products of attention.
+  // Kaplan et al., "Scaling laws for neural language models", 2020, plus the products of attention.
   const double flops_of_token = 6.0 * static_cast<double>(parameters - model.context * model.width) +
                                 12.0 * static_cast<double>(model.layers * model.width * model.context);
   const double peak =

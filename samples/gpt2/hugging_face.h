@@ -1,6 +1,6 @@
 #pragma once
 
-// GPT-2's weights as Hugging Face's transformers name them: what its save_pretrained writes, and from_pretrained reads.
+// GPT-2's weights under the names of Hugging Face's transformers, for its save_pretrained and from_pretrained.
 
 #include <giro/giro.h>
 
@@ -11,7 +11,7 @@
 
 namespace hugging_face {
 
-// Their names, where * is the number of a block, and giro's.
+// Hugging Face's names and giro's; * is the number of a block.
 inline const std::vector<std::pair<std::string, std::string>> kNames{
     {"wte.weight", "params/embedding"},
     {"wpe.weight", "params/position_embedding0/embedding"},
@@ -41,7 +41,7 @@ inline void load_params(giro::TrainState& state, const std::vector<giro::Leaf>& 
   }
 }
 
-// The tensor of that name, with or without a prefix; an empty one if there is none.
+// The tensor of that name, with or without the prefix; empty if there is none.
 inline giro::Tensor find(const giro::Safetensors& file, const std::string& name) {
   for (const giro::Leaf& leaf : file.tensors) {
     if (leaf.path == name || leaf.path == "transformer." + name) return leaf.value;
@@ -52,9 +52,9 @@ inline giro::Tensor find(const giro::Safetensors& file, const std::string& name)
 inline void load(const std::string& path, giro::TrainState& state) {
   const giro::Safetensors file = giro::load(path);
   giro::LoadOptions options{.rename = kNames};
-  // Files of a model with a head have a prefix, and some the causal mask and the head, which is the embedding again.
+  // Files of a model with a head have a prefix. Some have the causal mask, and the head, a copy of the embedding.
   for (const auto& [theirs, ours] : kNames) options.rename.emplace_back("transformer." + theirs, ours);
-  options.rename.emplace_back("**", "params/**");  // no other name is passed over
+  options.rename.emplace_back("**", "params/**");  // any other name is an error
   options.optional = {"**.attn.bias", "**.attn.masked_bias", "params/lm_head.weight"};
   const giro::Tensor head = find(file, "lm_head.weight"), table = find(file, "wte.weight");
   if (head && table && (head.bytes() != table.bytes() || std::memcmp(head.raw(), table.raw(), head.bytes()) != 0)) {

@@ -11,12 +11,12 @@ struct Gpt2 {
   std::int64_t vocabulary = 50'257, context = 1'024, layers = 12, heads = 12, width = 768;
   double dropout = 0;
   bool remat = false;
-  bool generates = false;  // whether it has room for the tokens before, to be called with Mode::decode
+  bool generates = false;  // whether it has a cache of earlier tokens, for Mode::decode
 
-  // Ids (B, T) -> logits of the token that follows each (B, T, vocabulary).
+  // Ids (B, T) -> logits of the token after each (B, T, vocabulary).
   giro::nn::Var operator()(giro::nn::Scope& s, const giro::nn::Var& tokens) const {
     namespace nn = giro::nn;
-    // The products at the end of a residual branch begin smaller, so that the sum of all branches does not grow.
+    // The last product of each residual branch is initialized smaller, so that the sum of all branches does not grow.
     const nn::Layer block =
         nn::transformer_block({.attention = {.heads = heads,
                                    .is_causal = true,

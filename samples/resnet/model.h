@@ -1,13 +1,13 @@
 #pragma once
 
-// ResNet-18 for small images: He et al., "Deep residual learning for image recognition", 2015, with a first convolution
-// of 3 x 3 in place of one of 7 x 7 and a pooling.
+// ResNet-18 for small images: He et al., "Deep residual learning for image recognition", 2015, with a 3 x 3 first
+// convolution instead of a 7 x 7 one and a pooling.
 
 #include <giro/giro.h>
 
 struct ResNet18 {
   std::int64_t classes = 10, features = 64;  // features of the first stage
-  bool synchronized = false;                 // whether BatchNorm has the statistics of all ranks
+  bool synchronized = false;                 // whether BatchNorm uses the statistics of all ranks
 
   // Images (N, H, W, 3), f32 around 0 -> logits (N, classes).
   giro::nn::Var operator()(giro::nn::Scope& s, const giro::nn::Var& images) const {
@@ -35,8 +35,8 @@ struct ResNet18 {
   }
 };
 
-// Images as the model sees them in training: shifted by up to 4 pixels, and half of them mirrored. The same step of a
-// run draws the same, on any number of ranks.
+// Augments images for training: shifts them by up to 4 pixels and mirrors half of them. A step draws the same random
+// numbers on any number of ranks.
 inline giro::nn::Var augmented(giro::nn::Scope& s, const giro::nn::Var& images) {
   namespace nn = giro::nn;
   const std::int64_t rows = images.shape()[0], size = images.shape()[1];

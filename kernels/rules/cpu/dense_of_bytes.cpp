@@ -5,8 +5,8 @@
 
 namespace giro::rules {
 
-// Images stored as bytes stay bytes if only narrow dense layers read them. The layers scale the bytes as they read
-// them, so a quarter of the memory is moved. On a GPU, products need floats.
+// Images stored as bytes are not converted if only narrow dense layers read them. The layers scale the bytes as they
+// read them, which moves a quarter of the memory. On a GPU, products need floats.
 bool dense_of_bytes(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Scaling> scaling = scaling_of(ops[i]);

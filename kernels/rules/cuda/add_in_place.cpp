@@ -18,7 +18,7 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const auto [sum, a, b] = *add;
   if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
   const Tensor first = same(a, dw) ? b : a;
-  // The first gradient must be in the sum already, as after an earlier backward pass, or in a temporary that can be
+  // The first gradient must already be in the sum, as after an earlier backward pass, or in a temporary that can be
   // placed there.
   bool is_there = same(first, sum) && ops.is_untouched(sum, i, i + 1);
   for (std::size_t k = 0; k < i && !is_there; ++k) {

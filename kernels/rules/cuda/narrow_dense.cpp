@@ -4,8 +4,8 @@
 
 namespace giro::rules {
 
-// Layers of few outputs, and their gradients with respect to x, become expressions, which others can join: a relu
-// before them, or its gradient.
+// Layers with few outputs, and their gradients with respect to x, become expressions, with which others can fuse: a
+// relu before them, or its gradient.
 bool narrow_dense(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const forward = detail::op_of<ops::Dense>(ops[i]);

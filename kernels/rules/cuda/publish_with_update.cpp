@@ -15,8 +15,8 @@ std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
 
 }  // namespace
 
-// The last expression without reductions before the row, such as the update, also publishes the row of logs. A separate
-// kernel would cost more than the row.
+// The last expression without reductions before the row is published, such as the update, also publishes the row of
+// logs. Launching a separate kernel would cost more than the row.
 bool publish_with_update(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const publish = detail::op_of<ops::Publish>(ops[i]);

@@ -4,8 +4,8 @@
 
 namespace giro::rules {
 
-// A 16-bit convolution applies the relu that alone reads its result. cuDNN does both in one plan, for a convolution
-// with a bias. Its relu ends at the largest f32, which in 16 bits is rounded to infinity, but in f32 would replace it.
+// A 16-bit convolution applies the relu that alone reads its result. cuDNN does both in one plan, if there is a bias.
+// Its relu clips at the largest f32, which rounds to infinity in 16 bits, but would replace infinity in f32.
 bool relu_in_convolution(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);

@@ -2,7 +2,7 @@
 # Tests and measurements for a machine with a GPU. It may be bare and lent for ten minutes at a time: it has no network
 # and no Debian packages, and the next call finds nothing of this one. So each stage builds what it needs and has its own
 # time limit.
-#   tests/gpu.sh fetch       where there are apt and a network: puts the packages into .deps/, which travels along
+#   tests/gpu.sh fetch       on a machine with apt and a network: puts the packages into .deps/, which travels along
 #   tests/gpu.sh STAGE...    on the machine with the GPU: runs stages in turn; each uses what earlier ones built:
 #     first                  tests of kernels, runtime and CUDA's behaviour; times of a step's ops (mnist --program);
 #                            5,000 steps of both models; the cost of nodes, launches and branches (graph_bench)

@@ -134,7 +134,7 @@ TEST(RestoreOnDivergence, LooksOnlyAtWhatWasLoggedSince) {
               {logs_loss, train_on(losses)},
               {every(2), back},
               {every(1), [&](State&) { restores.push_back(back.restores()); }}});
-  // The NaN of step 3 is seen in step 4, and the next loss is that of step 8.
+  // The NaN of step 3 is seen in step 4; the next loss is logged in step 8.
   EXPECT_EQ(restores, (std::vector<std::int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2}));
 }
 

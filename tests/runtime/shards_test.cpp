@@ -220,7 +220,7 @@ struct Group {
   std::vector<State> states;
 };
 
-// Expects a checkpoint to be what any number of processes save at its step.
+// Expects the checkpoint that any number of processes would save at its step.
 void expect_whole(LoadedCheckpoint& loaded) {
   State expected = make_state(kSpecs);
   fill(expected, loaded.record.steps);

@@ -2,7 +2,7 @@
 """Runs the MNIST sample's binary as a user would.
 
 usage: mnist_test.py runs SAMPLE       on a small data set made here: bad input, and the same run twice
-       mnist_test.py accuracy SAMPLE   on the data the sample takes by default; exit code 77 where it is not there
+       mnist_test.py accuracy SAMPLE   on the data the sample takes by default; exits with 77 if that is missing
 """
 
 import os

@@ -464,7 +464,7 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
   int asked = 0;
   TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path())}});
   CheckpointSpec polled = spec;
-  // The training goes on while the evaluation waits.
+  // The training continues while the evaluation waits.
   polled.iterate_stop_fn = [&] {
     TrainLoop* const loop = ++asked <= 3 ? &saving : nullptr;
     if (loop != nullptr) {

@@ -179,7 +179,7 @@ TEST_P(StepTest, RecordingsOfADestroyedStateAreNeverReplayed) {
   const Batch batch = first_batch(5);
   std::optional<TrainState> state = create(model, 1);
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
-    // The new state may lie at the old one's address.
+    // The new state may have the old one's address.
     state.reset();
     state = create(model, seed);
     step(*state, batch);

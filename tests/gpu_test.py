@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Tests what can be tested of tests/gpu.sh without a GPU, in a second: each stage ends within a call of ten minutes, a
-failing part hides no other, and `fetch` takes every package that giro is built with. Also checks that benchmarks
-end."""
+"""Tests tests/gpu.sh without a GPU, in a second: each stage ends within a call of ten minutes, a failing part hides no
+other, and `fetch` takes every package that giro is built with. Also checks that benchmarks end."""
 
 import os
 import pathlib

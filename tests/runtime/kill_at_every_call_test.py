@@ -105,8 +105,7 @@ class KillAtEveryCall(unittest.TestCase):
             shutil.copytree(self.before, self.model)
 
     def calls_of(self, command):
-        """The calls on files, from the first that names the directory: each as its name and its number among the calls
-        of that name."""
+        """The calls on files, from the first that names the directory, as (name, number among the calls of that name)."""
         self.start_again()
         log = self.folder / "log"
         result = strace("-e", "trace=%file,%desc", "-o", log, *command)

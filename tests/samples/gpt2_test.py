@@ -157,8 +157,7 @@ class Gpt2(unittest.TestCase):
         return logdir, result.stdout
 
     def write_ids(self):
-        """Writes a file of ids with WINDOWS windows to train on and one to validate; returns its options, and the
-        windows."""
+        """Writes ids for WINDOWS windows to train on and one to validate; returns the options and the windows."""
         generator = random.Random(0)
         ids = [generator.randrange(1 + generator.randrange(VOCABULARY)) for _ in range(345)]  # the low ones more often
         trained = math.floor(0.95 * len(ids))

@@ -20,8 +20,7 @@ import unittest
 STEPS, ACCOUNTED, ACCOUNTED_SANITIZED = 60, 0.95, 0.85
 SKIP = 77
 
-# The part of the Trace Event Format that giro writes: the keys and types of an event by its phase, also those in
-# `args`.
+# The part of the Trace Event Format that giro writes: an event's keys and types by its phase, also those in `args`.
 NUMBER = (int, float)
 EVENTS = {
     "M": {"name": str, "pid": int, "tid": int, "args": dict},

@@ -26,8 +26,7 @@ def losses(directory):
 
 
 def check_world_sizes(program, mpirun):
-    """Runs 20 steps on `first` ranks, to 40 on `second` and to 60 on `third`, and compares with 60 on one; "4z": 4 with
-    shards."""
+    """Compares runs to steps 20, 40 and 60, on changing numbers of ranks, with 60 steps on one; "4z": 4 with shards."""
     problems = []
     with tempfile.TemporaryDirectory() as parent:
         def train(directory, size, steps):

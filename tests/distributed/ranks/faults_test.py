@@ -12,8 +12,7 @@ import tempfile
 
 from job import copy_with_other_build_id, run
 
-# name: whether the job succeeds, the maximum seconds from the fault to its end, and what its output contains. Timeouts
-# are 1 s.
+# name: whether the job succeeds, the most seconds from the fault to its end, texts in its output. Timeouts are 1 s.
 HAS_WAITED = r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3( on cuda:0)? has waited 1\.\d s"
 THEN = r"then: barrier on rank [02] of 3: an earlier collective has failed"
 CASES = {

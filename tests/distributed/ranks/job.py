@@ -65,8 +65,7 @@ class Job:
                 os.kill(int(process), 9)
 
     def end(self, most_seconds=60):
-        """Returns exit status, seconds, and processes left behind. Kills a job that takes longer than
-        `most_seconds`."""
+        """Returns exit status, seconds and processes left behind. Kills the job after `most_seconds`."""
         try:
             status = self.process.wait(max(0.0, self.begin + most_seconds - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -1,5 +1,4 @@
-// Layers that use more of the batch than single rows, or draw random numbers for rows, train on several ranks as on
-// one.
+// Layers that use more of the batch than single rows, or draw random numbers for rows, train on ranks as on one.
 
 #include <giro/giro.h>
 

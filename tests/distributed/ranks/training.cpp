@@ -134,8 +134,7 @@ TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
   }
 }
 
-// A rank's results for its rows are rounded to 8 bits of mantissa. If the batch is divided, they are scaled by another
-// factor before rounding.
+// A rank's results for its rows, scaled by another factor if the batch is divided, are rounded to 8 bits of mantissa.
 TEST(TrainingOfRanks, IsAlmostThatOfOneProcessInBf16) {
   try {
     expect_supported(Precision::bf16, test_device());

@@ -28,8 +28,7 @@ class Case:
 
 
 def deaths(generator):
-    """Cases in which a rank dies: with 4 ranks in every way at init, in a step, in a save and at the end, else in one
-    way."""
+    """Cases of a dying rank: with 4 ranks every way at init, in a step, in a save and at the end, else one way."""
     places = {"init": (), "start": (), "step": (10,), "save of rank 0": (10,), "save": (10, 20), "finish": (40,),
               "end": (40,)}
     for (number, (place, newest)), kind, ranks in itertools.product(enumerate(places.items()), KINDS, (2, 4)):

@@ -105,7 +105,7 @@ class KillAtEveryCall(unittest.TestCase):
             shutil.copytree(self.before, self.model)
 
     def calls_of(self, command):
-        """The calls on files, from the first that names the directory, as (name, number among the calls of that name)."""
+        """Calls on files, from the first that names the directory, as (name, number among the calls of that name)."""
         self.start_again()
         log = self.folder / "log"
         result = strace("-e", "trace=%file,%desc", "-o", log, *command)

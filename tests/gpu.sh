@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Tests and measurements for a machine with a GPU. It may be bare and lent for ten minutes at a time: it has no network
-# and no Debian packages, and the next call finds nothing of this one. So each stage builds what it needs and has its own
-# time limit.
+# Tests and measurements for a machine with a GPU. It may be bare and lent for ten minutes at a time: it has no network,
+# no Debian packages, and nothing of an earlier call. So each stage builds what it needs and has its own time limit.
 #   tests/gpu.sh fetch       on a machine with apt and a network: puts the packages into .deps/, which travels along
 #   tests/gpu.sh STAGE...    on the machine with the GPU: runs stages in turn; each uses what earlier ones built:
 #     first                  tests of kernels, runtime and CUDA's behaviour; times of a step's ops (mnist --program);
@@ -15,10 +14,10 @@
 #   tests/gpu.sh list        stages and their limits in seconds
 #   tests/gpu.sh rehearse [STAGE...]    a little of each stage on the emulated GPU: in a copy of the tree, without a
 #                            network and without the installed packages; as root
-# Needs nvcc, a C++ compiler, CMake, and cuDNN in the toolkit, the system or Python's nvidia packages. Each part's result
-# and seconds go to summary.txt, and its output to a log as it comes, in $OUT or else build-cuda/results/. If a part fails
-# or is stopped, the next ones still run, and the exit code is 1. GIRO_COMPARE: other options for train_step. GIRO_COMMIT:
-# the commit, if there is no git.
+# Needs nvcc, a C++ compiler, CMake, and cuDNN in the toolkit, the system or Python's nvidia packages. Each part's
+# result and seconds go to summary.txt, and its output to a log as it comes, in $OUT or else build-cuda/results/. If a
+# part fails or is stopped, the next ones still run, and the exit code is 1. GIRO_COMPARE: other options for train_step.
+# GIRO_COMMIT: the commit, if there is no git.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

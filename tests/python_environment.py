@@ -30,7 +30,7 @@ def make(venv, packages, seconds=60):
 
 
 def with_torch():
-    """A Python that has PyTorch: this one or Debian's (python3-torch). If neither has it, prints so and returns None."""
+    """A Python that has PyTorch: this one or Debian's python3-torch. If neither has it, prints so and returns None."""
     for python in (sys.executable, DEBIAN_PYTHON):
         try:
             if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:

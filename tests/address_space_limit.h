@@ -8,7 +8,7 @@
 
 namespace giro::test {
 
-// While one lives, the process can map at most `bytes` more memory than before; allocations beyond that fail. Does
+// During its lifetime the process can map at most `bytes` more memory than before; allocations beyond that fail. Does
 // nothing under the sanitizers, which map memory of their own.
 class AddressSpaceLimit {
  public:

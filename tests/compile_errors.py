@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""That callbacks and steps which a loop cannot match are refused by the compiler in one readable line.
+"""Checks that the compiler refuses callbacks and steps that a loop cannot match, with one readable line.
 
 usage: compile_errors.py COMPILER INCLUDE_FOLDER
 """
@@ -23,7 +23,7 @@ struct Count {};
 using Callback = giro::Callback<Count, int>;
 """
 
-# What is written, and what the first static_assert that fails begins with; none: it compiles.
+# Code, and how the message of its first failing static_assert begins; None: it compiles.
 CASES = {
     "matched": ("Callback c([](Count&, const int&, const giro::Elapsed&, const giro::Logs&) {});", None),
     "periods of integers": (
@@ -139,7 +139,7 @@ CASES = {
     ),
 }
 
-# The compiler looks into a callback's virtual functions at the end of the file, and names no line of the user's.
+# The compiler checks a callback's virtual functions at the end of the file, so the error names no line of the user's.
 WITHOUT_LINE = {"unknown parameter", "unknown result", "too many results", "auto parameters", "reference", "template hook",
                 "overloaded hook", "class whose only event is misspelt", "hook of another state"}
 
@@ -152,7 +152,7 @@ class CompileErrors(unittest.TestCase):
         with open(prelude, "w", encoding="utf-8") as file:
             file.write(PRELUDE)
         options = ["-std=c++20", "-I", INCLUDES]
-        # Read once for all cases: most of the time goes to it.
+        # Parsed once for all cases, since that takes most of the time.
         subprocess.run([COMPILER, *options, "-x", "c++-header", prelude, "-o", prelude + ".gch"], check=True)
         for name, (text, expected) in CASES.items():
             with self.subTest(name):

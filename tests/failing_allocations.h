@@ -63,7 +63,7 @@ bool runs_out_of_memory(F&& call) {
 template <class Scene>
 void fail_each_allocation() {
   {
-    Scene scene;  // initializes what is made only once
+    Scene scene;  // for one-time initialization
     scene.call();
     scene.check_done();
   }

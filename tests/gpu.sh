@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# What a machine with a GPU has to show. It may be bare and lent for ten minutes at a time: no network, no packages of
-# Debian's, and the next call finds nothing of this one. So a stage builds what it needs and keeps a limit of its own.
-#   tests/gpu.sh fetch       where there are apt and a network: puts the packages into .deps/, which travels along
-#   tests/gpu.sh STAGE...    on the machine with the GPU, one after the other; what is built serves the next as well:
+# Tests and measurements for a machine with a GPU. It may be bare and lent for ten minutes at a time: it has no network,
+# no Debian packages, and nothing of an earlier call. So each stage builds what it needs and has its own time limit.
+#   tests/gpu.sh fetch       on a machine with apt and a network: puts the packages into .deps/, which travels along
+#   tests/gpu.sh STAGE...    on the machine with the GPU: runs stages in turn; each uses what earlier ones built:
 #     first                  tests of kernels, runtime and CUDA's behaviour; times of a step's ops (mnist --program);
-#                            5,000 steps of both models; what nodes, launches and branches cost (graph_bench)
-#     tests                  the GPU tests of all other folders, and the samples that are models
+#                            5,000 steps of both models; the cost of nodes, launches and branches (graph_bench)
+#     tests                  the GPU tests of all other folders, and of the samples that are models
 #     sanitize-kernels       the kernels' tests under compute-sanitizer, half of the time for memcheck and half for
-#                            racecheck; sanitize-kernels-memcheck and sanitize-kernels-racecheck have all of it
-#     compare-MODEL-BATCH[-INTERVAL[-DTYPE]]    the sample beside the PyTorch and JAX of python3 (tests/bench/train_step):
-#                            linear or cnn; the loss logged each INTERVAL steps (1; 0: never), in f32, tf32, bf16 or f16
+#                            racecheck; sanitize-kernels-memcheck and sanitize-kernels-racecheck spend all of it on one
+#     compare-MODEL-BATCH[-INTERVAL[-DTYPE]]    compares the sample with python3's PyTorch and JAX
+#                            (tests/bench/train_step): MODEL is linear or cnn; the loss is logged every INTERVAL steps
+#                            (default 1; 0: never); DTYPE is f32 (default), tf32, bf16 or f16
 #   tests/gpu.sh list        stages and their limits in seconds
-#   tests/gpu.sh rehearse [STAGE...]    all of that on the emulated GPU, with little of each: on a copy of the tree,
-#                            without a network and without the packages that are installed; as root
-# Needs nvcc, a C++ compiler, CMake, and cuDNN in the toolkit, the system or Python's nvidia packages. Each part's end and
-# seconds go to summary.txt and its output, as it comes, to a log: in $OUT, or else build-cuda/results/. A part that fails
-# or is stopped does not stop the next; the exit code is 1 then. GIRO_COMPARE: other options for train_step. GIRO_COMMIT:
-# the commit, where there is no git.
+#   tests/gpu.sh rehearse [STAGE...]    a little of each stage on the emulated GPU: in a copy of the tree, without a
+#                            network and without the installed packages; as root
+# Needs nvcc, a C++ compiler, CMake, and cuDNN in the toolkit, the system or Python's nvidia packages. Each part's
+# result and seconds go to summary.txt, and its output to a log as it comes, in $OUT or else build-cuda/results/. If a
+# part fails or is stopped, the next ones still run, and the exit code is 1. GIRO_COMPARE: other options for train_step.
+# GIRO_COMMIT: the commit, if there is no git.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -29,14 +30,14 @@ mnist=$build/samples/mnist
 status=0
 export PATH=$PATH:/usr/local/cuda/bin  # nvcc, compute-sanitizer
 
-declare -A limits=([first]=480 [tests]=560 [sanitize-kernels]=560 [compare]=560)  # seconds, of ten minutes a call
-declare -A floors=([linear]=0.825 [cnn]=0.885)  # the least accuracy after so many steps
+declare -A limits=([first]=480 [tests]=560 [sanitize-kernels]=560 [compare]=560)  # seconds; a call has ten minutes
+declare -A floors=([linear]=0.825 [cnn]=0.885)  # the least accuracy after that many steps
 models=(linear cnn) batches=(32 1024) steps=5000 slower=1
 graph_bench=() models_tests=()
 compare=(--rounds 5 --seconds 0.7)
 emulate=()
 if [ -n "${GIRO_REHEARSAL:-}" ]; then
-  # The emulated GPU takes minutes for a step of the cnn, and this machine may have other things to do.
+  # The emulated GPU takes minutes for a step of the cnn, and the machine may be busy.
   models=(linear) floors=([linear]=0) batches=(2 3) steps=30 slower=30
   models_tests=(-k language_model)
   graph_bench=('--benchmark_filter=^[^g].*[/_](1|4)(/|$)')
@@ -49,7 +50,7 @@ gpu() { nvidia-smi "--query-gpu=$1" --format=csv,noheader | head -n 1; }
 
 say() { echo "gpu.sh: $*" | tee -a "$out/summary.txt"; }
 
-# begin STAGE [NAME]: its parts end when its time is over.
+# begin STAGE [NAME]: its parts are stopped when its time is up.
 begin() {
   deadline=$((SECONDS + limits[$1] * slower))
   say "${2:-$1}: $(date -u +%FT%TZ), $(gpu name,driver_version)," \
@@ -97,14 +98,14 @@ use_packages() {
   if [ ! -e "$packages" ]; then
     mkdir -p "$packages"
     for deb in .deps/*.deb; do dpkg -x "$deb" "$packages" || exit; done
-    # MPI's programs have the names that installing them would have given them.
+    # The names that an installation would have given MPI's programs.
     for name in mpirun mpiexec mpicc mpicxx; do ln -s "$name.openmpi" "$packages/usr/bin/$name"; done
   fi
   libraries=$libraries:$packages/usr/lib/x86_64-linux-gnu/openmpi/lib:$packages/usr/lib/x86_64-linux-gnu/pmix2/lib
   export OPAL_PREFIX=$packages/usr PATH=$packages/usr/bin:$PATH
   export CMAKE_PREFIX_PATH=$packages/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  # The linker, too, has to find what a shared library of those packages needs.
+  # The linker must also find what the packages' shared libraries need.
   export LDFLAGS="-Wl,-rpath-link,${libraries//:/,-rpath-link,} ${LDFLAGS:-}"
   data=$packages/usr/share/datasets/fashion-mnist
 }
@@ -124,12 +125,12 @@ compile() {
   part "build $*" 400 build.log cmake --build "$build" --target "$@" --parallel "$(nproc)"
 }
 
-# gpu_tests TARGET LIMIT [FILTER]: in one process, since each opens CUDA anew.
+# gpu_tests TARGET LIMIT [FILTER]: in one process, since each process initializes CUDA anew.
 gpu_tests() {
   local kernels=$build/tests/lib$1_on_cpu.so with=("${emulate[@]}")
   [ ! -e "$kernels" ] || with[1]+=:$kernels
   part "$1" "$2" tests.log "${with[@]}" "$build/tests/$1" "--gtest_filter=${3:-*cuda*:*Cuda*:*CUDA*}"
-  # What is made to be declined by the libraries is so on the emulation alone.
+  # Only the emulation makes the libraries decline, so only tests named Declined may be skipped.
   ! sed -n "/^== $1: /,\$p" "$out/tests.log" | grep '^\[  SKIPPED \] .*(' | grep -v Declined >/dev/null ||
     { say "$1: FAILED, tests skipped themselves: there is no usable GPU"; status=1; }
 }
@@ -153,7 +154,7 @@ first() {
   gpu_tests runtime_test 60
   part graph_bench 60 graph_bench.txt "${emulate[@]}" "$build/tests/bench/graph_bench" "${graph_bench[@]}"
   ! grep -q 'ERROR OCCURRED' "$out/graph_bench.txt" || { say "graph_bench: FAILED, a case was skipped"; status=1; }
-  # One rank, whose gradients are reduced all the same.
+  # One rank, whose gradients are reduced nevertheless.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   train linear --partition data
 }
@@ -195,7 +196,7 @@ tests() {
     "${models_tests[@]}" "$build/samples/resnet" "$build/samples/rnnlm"
 }
 
-# sanitize TOOL...: shards side by side, since most of the time is the host's.
+# sanitize TOOL...: runs shards in parallel, since most of the time is spent on the host.
 sanitize() {
   local limit tool filter shards=8
   begin sanitize-kernels
@@ -203,9 +204,9 @@ sanitize() {
   limit=$(((deadline - SECONDS) / slower / $#))
   for tool in "$@"; do
     filter='*cuda*'
-    # The races of the libraries are not giro's: without the ops that call them.
+    # Races in the libraries are not giro's, so racecheck skips the ops that call them.
     [ "$tool" = memcheck ] || filter+=':-*Dense*:*Conv2d*:*Pool*'
-    # Temporaries of their own, so that memcheck sees where each ends.
+    # Separate allocations for temporaries, so that memcheck sees where each ends.
     part "$tool of kernels_test" "$limit" "$tool.log" xargs --arg-file <(seq 0 $((shards - 1))) -P $shards -I{} \
       "${emulate[@]}" env GIRO_ARENA=0 GTEST_SHARD_INDEX={} GTEST_TOTAL_SHARDS=$((shards * ${GTEST_TOTAL_SHARDS:-1})) \
       compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/gpu_rehearsal.sh TREE STAGE...: stages of tests/gpu.sh in TREE on the emulated GPU, as on a machine that has only
-# the toolkit, Python and what lies in .deps/. Called by `tests/gpu.sh rehearse` as root, in namespaces of its own for mounts
-# and networks: what it hides is hidden here alone.
+# tests/gpu_rehearsal.sh TREE STAGE...: runs stages of tests/gpu.sh in TREE on the emulated GPU, as on a machine that
+# has only the toolkit, Python and the contents of .deps/. `tests/gpu.sh rehearse` calls it as root in its own mount and
+# network namespaces, so what it hides is hidden only here.
 set -euo pipefail
 
 tree=$1
@@ -10,7 +10,7 @@ cd "$tree"
 mkdir bin python
 ip link set lo up
 
-# /usr without what the packages have installed, but for zlib's library, which CMake itself needs.
+# /usr without the files of the packages, except zlib's library, which CMake itself needs.
 mount -t tmpfs none /mnt
 mkdir /mnt/usr /mnt/upper /mnt/work
 mount --bind /usr /mnt/usr
@@ -19,7 +19,7 @@ for deb in .deps/*.deb; do
   [[ $deb == */zlib1g_* ]] || dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's,^\.,,'
 done | grep '^/usr/.*[^/]$' | xargs -d '\n' rm -f
 
-# cuDNN and NCCL as Python's packages have them.
+# cuDNN and NCCL laid out as in Python's packages.
 toolkit=$(readlink -f /usr/local/cuda)
 [[ $toolkit == /usr/* ]] || { echo "gpu_rehearsal: '$toolkit' is not below /usr, of which this has a copy" >&2; exit 1; }
 for library in cudnn nccl; do

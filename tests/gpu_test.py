@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What can be seen of tests/gpu.sh without a GPU, in a second: that each stage ends within a call of ten minutes, that a
-part that fails hides no other, and that what it takes along is what giro is built with. And that benchmarks end."""
+"""Tests tests/gpu.sh without a GPU, in a second: each stage ends within a call of ten minutes, a failing part hides no
+other, and `fetch` takes every package that giro is built with. Also checks that benchmarks end."""
 
 import os
 import pathlib
@@ -14,14 +14,14 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "tests/gpu.sh"
 CALL = 600  # seconds
-MOST_FILES = 8  # that come back from a call
+MOST_FILES = 8  # returned by a call
 
 
 def run(*args, script=SCRIPT, **options):
     return subprocess.run(["bash", script, *args], capture_output=True, text=True, **options)
 
 
-# What a stage runs: kernels_test fails, and cuda_behaviour_test finds no GPU.
+# Stand-ins for what a stage runs: kernels_test fails, and cuda_behaviour_test finds no GPU.
 STANDINS = {
     "bin/cmake": "exit 0",
     "bin/nvidia-smi": "echo 9.0",

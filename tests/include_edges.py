@@ -36,7 +36,7 @@ def check(root, public):
                 if is_public and not STANDARD.fullmatch(target):
                     errors.append(where + "a public header includes the standard library and giro's public headers only")
                 continue
-            # A sample is a program as its user would write it, with headers beside it.
+            # A sample is written like a user's program, with its headers alongside.
             if quote == '"' and name.startswith("samples/") and (source.parent / target).is_file():
                 continue
             edges += 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""That clang-format would change nothing.
+"""Checks that clang-format would change nothing.
 
 usage: layout.py CLANG_FORMAT ROOT
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that what the Markdown pages of the project link to exists: files, and headings of pages.
+"""Checks that the link targets in the project's Markdown pages exist: files, and headings of pages.
 
 usage: links.py ROOT
 """
@@ -20,7 +20,7 @@ def text_of(path):
 
 
 def anchors_of(path):
-    """As GitHub makes them from headings."""
+    """The anchors that GitHub makes from a page's headings."""
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text_of(path)))
     return {word.replace(" ", "-") for word in words}
 

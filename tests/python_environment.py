@@ -1,4 +1,4 @@
-"""The Pythons of tests: a virtual environment with packages from PyPI, and one with PyTorch, which is Debian's."""
+"""Pythons for tests: a virtual environment with packages from PyPI, and one that has PyTorch."""
 
 import shutil
 import subprocess
@@ -9,8 +9,8 @@ DEBIAN_PYTHON = "/usr/bin/python3"
 
 
 def make(venv, packages, seconds=60):
-    """The Python of the environment in the folder `venv`, made where it is not there; None, having said why, where it
-    cannot be made in so many seconds."""
+    """Returns the Python of the virtual environment in `venv`, created if it does not exist. If it cannot be created
+    within `seconds`, prints why and returns None."""
     python = venv / "bin" / "python"
     end = time.monotonic() + seconds
     steps = [
@@ -30,7 +30,7 @@ def make(venv, packages, seconds=60):
 
 
 def with_torch():
-    """A Python that has PyTorch: this one, or that of Debian's python3-torch. None, having said so, where neither has."""
+    """A Python that has PyTorch: this one or Debian's python3-torch. If neither has it, prints so and returns None."""
     for python in (sys.executable, DEBIAN_PYTHON):
         try:
             if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:

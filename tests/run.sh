@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
-# and UndefinedBehaviorSanitizer, then the release build's, where the CUDA backend can be built with those of that
-# backend on an emulated GPU (tests/cuda_on_cpu). In between every parser of files is fuzzed, for GIRO_FUZZ_SECONDS each:
-# 10 by default. Says how long each part took. Ends in ctest's summary.
+# and UndefinedBehaviorSanitizer, then in the release build. If the CUDA backend can be built, its tests run there on an
+# emulated GPU (tests/cuda_on_cpu). In between, every file parser is fuzzed for GIRO_FUZZ_SECONDS (default 10). Reports
+# how long each part took, and ends with ctest's summary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,7 +14,7 @@ phase() {
   time "$@"
 }
 
-# install WHAT_IS_SKIPPED PACKAGE...: packages that the distribution may not have. Fails where it has not.
+# install WHAT_IS_SKIPPED PACKAGE...: installs packages that the distribution may not have. Fails if it lacks them.
 install() {
   local what=$1 status=0
   shift
@@ -44,14 +44,14 @@ install "the check of the layout by clang-format 16" clang-format-16 || :
 fuzz=yes
 install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
 
-# Sources are compiled eight at a time, in half the time: what they include is read once.
+# Unity builds compile eight sources at a time and read what they include once, in half the time.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
 release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON)
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   gpu=yes
 else
-  release+=(-DCMAKE_CUDA_ARCHITECTURES=80-virtual)  # all that the emulated GPU reads
+  release+=(-DCMAKE_CUDA_ARCHITECTURES=80-virtual)  # the emulated GPU reads nothing else
 fi
 phase "building the release" "$root/cmake/build.sh" build all "${release[@]}"
 asan=asan
@@ -61,7 +61,7 @@ fi
 phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" "${tests[@]}"
 
 sanitized=0
-# Each temporary is a block of its own, which AddressSanitizer sees the end of.
+# Each temporary is a separate allocation, so AddressSanitizer sees where it ends.
 GIRO_ARENA=0 phase "testing under the sanitizers" test_tree "build-$asan" || sanitized=$?
 
 fuzzed=0
@@ -76,15 +76,15 @@ if [ -z "$no_cuda" ] && [ "$gpu" = no ]; then
   echo "giro: no GPU here: the CUDA backend's tests run on the emulated one alone"
   without="gpu|mpi"
 fi
-# Jobs of several ranks mostly wait, so they run beside the other tests, at a higher priority. Those with deadlines of
-# seconds run first, alone.
+# Jobs of several ranks mostly wait, so they run alongside the other tests, at a higher priority. Those with deadlines
+# of seconds run first, alone.
 released=0 ranked=0 log=$root/build/tests.log ranks_log=$root/build/ranks.log
 ranks=
 : >"$ranks_log"
 if grep -q '^-- giro: MPI on' "$root/build/build.log"; then
   echo "giro: testing what several ranks have to do within seconds"
   test_tree build/tests --label-regex '^alone$' >"$ranks_log" 2>&1 || ranked=$?
-  set -m  # a process group of its own, which the trap ends
+  set -m  # its own process group, which the trap ends
   test_tree build/tests --label-regex '^mpi$' --label-exclude '^alone$' >>"$ranks_log" 2>&1 &
   ranks=$!
   set +m
@@ -106,7 +106,7 @@ if [ "$fuzzed" -ne 0 ]; then
   echo "giro: a parser failed when it was fuzzed:" >&2
   cat "$root/build-fuzz/failures" >&2
 fi
-# On the emulated GPU none skips itself, but for want of Fashion-MNIST or of packages from PyPI.
+# On the emulated GPU a test may be skipped only if Fashion-MNIST or packages from PyPI are missing.
 if cat "$ranks_log" "$log" | grep 'cuda_on_cpu.*[(]Skipped[)]' | grep -qvE 'mnist|_in_jax|_in_numpy'; then
   echo "giro: tests skipped themselves on the emulated GPU" >&2
   released=1

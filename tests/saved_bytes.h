@@ -9,7 +9,7 @@
 
 namespace giro::test {
 
-// The bytes of all that a checkpoint contains, by collection.
+// The bytes of all collections that a checkpoint contains, by name.
 inline std::map<std::string, std::vector<std::uint8_t>> saved_bytes(const State& state) {
   std::map<std::string, std::vector<std::uint8_t>> bytes;
   for (const auto& collection : state.collections()) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks sources for warnings without making code of them.
+"""Checks sources for warnings without generating code.
 
 usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    each public header alone, and each SOURCE
        warnings.py sources COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    all public headers at once, and each SOURCE
 
-PUBLIC_HEADERS is a file that names them. A SOURCE in Markdown is its first listing in C++.
+PUBLIC_HEADERS is a file that lists them. For a SOURCE in Markdown, its first C++ listing is checked.
 """
 
 import concurrent.futures

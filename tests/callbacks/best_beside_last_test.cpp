@@ -1,5 +1,5 @@
-// A run keeps its best states next to the states that it resumes from. Wherever it ends, each restart goes on, and
-// leaves the same files as an uninterrupted run.
+// A run saves its best states and the states that it resumes from. Wherever it ends, each restart resumes, and leaves
+// the same files as an uninterrupted run.
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ int restarts(int share) {
 }
 
 constexpr std::int64_t kWalkSteps = 30;
-// The loss improves now and then, also in steps 4, 9, 14 and so on, in which the run itself is saved too.
+// The loss improves every so often, also in steps 4, 9, 14 and so on, in which the run itself is saved too.
 double loss_after(std::int64_t step) {
   constexpr int kLosses[kWalkSteps] = {90, 80, 85, 81, 60, 70, 65, 59, 58, 57, 80, 81, 56, 70, 50,
                                        52, 51, 53, 49, 60, 61, 48, 47, 55, 44, 45, 43, 60, 61, 62};
@@ -58,7 +58,7 @@ State make_walk() {
   return state;
 }
 
-// Faults of steps 0 to 29: in the data, in a callback, or in the file system.
+// Faults in steps 0 to 29: in the data, in a callback, or in the file system.
 struct Faults {
   std::int64_t no_batch = -1, throws = -1;
   std::shared_ptr<FileSystem> files = posix_file_system();
@@ -131,7 +131,7 @@ void expect_best_as_of_last(const std::string& dir, std::int64_t keep) {
 
 class BestBesideLast : public testing::Test {
  protected:
-  // A run that ends by each of the faults and is restarted must end like a run without faults.
+  // A run that each of the faults ends in turn, and that is restarted, must end like a run without faults.
   void check(const Saves& saves, const std::vector<Faults>& faults) {
     const test::TemporaryDirectory whole;
     const auto expected = run_in(whole.path(), saves);
@@ -151,7 +151,7 @@ class BestBesideLast : public testing::Test {
     EXPECT_EQ(values_of(found.state), values_of(expected.state));
     EXPECT_EQ(found.history.column("loss"), expected.history.column("loss"));
     EXPECT_EQ(files_in(dir.path()), left);
-    EXPECT_EQ(values_of(run_in(dir.path(), saves).state), values_of(expected.state));  // the run is over
+    EXPECT_EQ(values_of(run_in(dir.path(), saves).state), values_of(expected.state));  // the run has finished
     EXPECT_EQ(files_in(dir.path()), left);
     ended_ += ended;
   }
@@ -269,7 +269,7 @@ TEST_F(BestBesideLast, WhatLiesAheadIsSetAsideAndSaid) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{4, 6}));
 }
 
-// A resumed run starts with the best value that there was at its step.
+// A resumed run starts with the best value as of its step.
 TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
   const test::TemporaryDirectory dir;
   const auto run = [&](const std::vector<double>& losses, const std::vector<Callback<State, int>>& on_start) {
@@ -289,7 +289,7 @@ TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
   EXPECT_EQ(run({7, 5, 6, 4}, {resume(dir / "last")}).best, 4);
 }
 
-// A program with two loops, the second going on from the first, that keeps the best of both in one directory.
+// A program with two loops, the second continuing the first, that keeps the best of both in one directory.
 TEST_F(BestBesideLast, SeveralLoopsOfAProgramGoOn) {
   const auto program = [](const std::string& dir, const Faults& faults) {
     const auto train = [&](State state, const Elapsed& elapsed, const std::string& last_dir, std::int64_t stop) {

@@ -65,7 +65,7 @@ TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
         {{every(1), count}, {every(10), checkpoint(dir.path())}, {every(1), in_step(6, [&] { std::raise(signal); })}});
     EXPECT_EQ(result.interrupted, signal);
     EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
-    // The run can go on.
+    // The run can be resumed.
     const auto rest = loop(make_state(), std::vector<int>(20), {{every(1), count}, {every(10), checkpoint(dir.path())}},
                            {.on_start = {resume(dir.path())}});
     EXPECT_EQ(value_of(rest.state), 20);
@@ -129,7 +129,7 @@ TEST(CheckpointPolicy, SigusrSavesAndTheRunGoesOn) {
   State state = make_state();
   restore(state, dir.path());
   EXPECT_EQ(value_of(state), 5);
-  // Afterwards the signal belongs to the program again, as it does in a loop that saves nothing.
+  // Afterwards the signal goes to the program's handler again, as it does in a loop that saves nothing.
   EXPECT_EQ(std::signal(SIGUSR1, before), SIG_DFL);
   static int heard = 0;
   std::signal(SIGUSR1, [](int) { ++heard; });
@@ -501,7 +501,7 @@ TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) 
                 {.stop = at(4)});
   };
   EXPECT_EQ(value_of(run(3).state), 4);
-  EXPECT_EQ(value_of(run(3).state), 4);  // the run is over
+  EXPECT_EQ(value_of(run(3).state), 4);  // the run has finished
   expect_error(ErrorCode::invalid_argument, {"dataset is not that of the saved run", "batch_size: found 4, expected 3"},
                [&] { (void)run(4); });
   first_row = 1;

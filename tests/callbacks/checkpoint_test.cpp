@@ -28,7 +28,7 @@ namespace {
 
 using test::expect_error;
 
-// A state like that of a training, with values derived from `value`, and with a step count if `step` is given.
+// A state like a training's, with values derived from `value`, and with a step count if `step` is given.
 State make_state(float value, std::int64_t step = -1, Device device = Device::cpu()) {
   State state(device);
   state.add("params", {{"dense0/kernel", DType::f32, {2, 3}}, {"dense0/bias", DType::f32, {3}}});

@@ -56,7 +56,7 @@ std::map<std::string, std::pair<std::string, std::filesystem::file_time_type>> a
   return files;
 }
 
-// The error that `f` throws in a process of its own.
+// The error that `f` throws in a child process.
 std::string error_in_child(const std::function<void()>& f) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);

@@ -242,7 +242,7 @@ TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
   EXPECT_EQ(run({kNan, kNan}, {.patience = 5, .restore_best = true}), (Outcome{2, 2}));
 }
 
-// It was not asked again after that.
+// No later evaluation follows the best one.
 TEST(EarlyStopping, RestoresTheBestThatWasTheLastEvaluation) {
   const std::vector<double> losses{5, 4, 4, 3, 2};
   const EarlyStopping stop = early_stopping("loss", {.patience = 9, .restore_best = true});

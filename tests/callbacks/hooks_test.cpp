@@ -1,4 +1,4 @@
-// A callback throws in any of its hooks: the others end, the error names the callback, and the next run goes on.
+// A callback throws in any of its hooks: the others still end, the error names the callback, and the next run resumes.
 
 #include <gtest/gtest.h>
 

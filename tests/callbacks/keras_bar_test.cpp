@@ -102,7 +102,7 @@ TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
   EXPECT_EQ(last_line(at({.time = 20.0}), 20), "20s/20s [==========] - 22s 2s/step");
   EXPECT_EQ(last_line(at({.date = 1020.0}), 6), "10s/20s [====>.....] - ETA: 10s");
   EXPECT_EQ(last_line(at(10), 6), " 6/10 [=====>....] - ETA: 8s");
-  // The limit that is closest counts.
+  // The closest limit counts.
   EXPECT_EQ(last_line(at({.steps = 100, .samples = 320}), 3), " 96/320 [==>.......] - ETA: 14s");
   EXPECT_EQ(last_line(at({.steps = 4, .samples = 320}), 3), "3/4 [======>...] - ETA: 2s");
 }

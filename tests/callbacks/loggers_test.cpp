@@ -157,7 +157,7 @@ TEST(CsvLogger, TakesUpTheColumnsOfAFileWhoseNamesClash) {
   EXPECT_EQ(test::read_text(path), "steps,samples,time,losses.x,x,\"p,q\"\n0,0,0,0,0,2\n1,32,0,1,-1,2\n");
 }
 
-// Whichever of the two entries a run logs, or logs first.
+// A column keeps its entry, whichever of the two a run logs, or logs first.
 TEST(CsvLogger, AColumnStaysTheEntrysThatItWas) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";

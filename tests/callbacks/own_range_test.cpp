@@ -1,4 +1,4 @@
-// A range of batches of the user's own, in each kind of loop: it goes on at its place.
+// A custom range of batches in each kind of loop: a resumed run continues at its place in the range.
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ class Points {
   std::vector<std::int64_t>* made_;
 };
 
-// The same points, without a way to begin at a place.
+// The same points in a range that cannot begin at a given place.
 struct PointsInOrder {
   Points points{1};
   Points::Iterator begin() const { return points.begin(); }

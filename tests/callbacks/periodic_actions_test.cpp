@@ -310,12 +310,12 @@ TEST(Profile, LeavesATraceOfEachProfile) {
                {.elapsed = {.steps = done}});
   };
   run(3);
-  // It has begun after three steps, and sees a step's logs when the step is over.
+  // The profile begins after three steps, and sees a step's logs when the step has ended.
   expect_traced(logdir + "/trace_3.json", 3, 4);
   expect_traced(logdir + "/trace_7.json", 7, 8);
   run(0);
   expect_traced(logdir + "/trace_0.json", 0, 1);
-  run(0, 50);  // a run that goes on
+  run(0, 50);  // a resumed run
   expect_traced(logdir + "/trace_50.json", 50, 51);
   EXPECT_FALSE(detail::is_watched());
 }

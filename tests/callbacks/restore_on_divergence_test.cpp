@@ -62,7 +62,7 @@ std::vector<int> batches(std::size_t count) {
   return numbers;
 }
 
-// The restore is in step 4, and the checkpoint that it takes is that of step 3, after the batches 0, 1 and 2.
+// The restore happens in step 4 and takes the checkpoint of step 3, after batches 0, 1 and 2.
 TEST(RestoreOnDivergence, GoesBackAndOnWithTheNextBatch) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{5, 4, 3, 2, kNan, 2, 1};
@@ -92,7 +92,7 @@ TEST(RestoreOnDivergence, ASpikeIsAboveTheMeanOfTheLatest) {
   EXPECT_EQ(restores({1, 1.9, 2.1}, 2), 0);  // the mean is then 1.09
   EXPECT_EQ(restores({1, 1.9, 2.2}, 2), 1);
   EXPECT_EQ(restores({1, 1, 100, 200, 300}, 0), 0);
-  EXPECT_EQ(restores({1, 1, 100, 150, 150, 1}, 2), 3);  // it is of good values alone
+  EXPECT_EQ(restores({1, 1, 100, 150, 150, 1}, 2), 3);  // the mean covers good values only
   EXPECT_EQ(restores({1, 1, std::numeric_limits<double>::infinity(), 1}, 2), 1);
 }
 
@@ -120,7 +120,7 @@ TEST(RestoreOnDivergence, ANewRunCountsAnew) {
   }
 }
 
-// A loss that is logged seldom, and was bad before the restore, is not looked at again.
+// A loss that is logged seldom and was bad before the restore is not judged again.
 TEST(RestoreOnDivergence, LooksOnlyAtWhatWasLoggedSince) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{1, 1, 1, kNan, 1, 1, 1, 1, kNan, 1};
@@ -134,11 +134,11 @@ TEST(RestoreOnDivergence, LooksOnlyAtWhatWasLoggedSince) {
               {logs_loss, train_on(losses)},
               {every(2), back},
               {every(1), [&](State&) { restores.push_back(back.restores()); }}});
-  // The NaN of step 3 is seen in step 4, and the next loss is that of step 8.
+  // The NaN of step 3 is seen in step 4; the next loss is logged in step 8.
   EXPECT_EQ(restores, (std::vector<std::int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2}));
 }
 
-// The checkpoint of step 4 has a state from which the loss is NaN at once: the one before is better.
+// From the checkpoint of step 4 the loss becomes NaN at once, so the one before is better.
 TEST(RestoreOnDivergence, TakesAnOlderCheckpointIfTheNewestDoesNotHelp) {
   for (const auto& [keep, bad] : {std::pair{1, kNan}, {2, kNan}, {2, 100.0}}) {
     const test::TemporaryDirectory dir;
@@ -239,7 +239,7 @@ TEST(RestoreOnDivergence, Errors) {
   });
 }
 
-// The other ranks diverge when one does, and take the checkpoint that rank 0 names.
+// When one rank diverges, all ranks restore, from the checkpoint that rank 0 names.
 TEST(RestoreOnDivergence, RanksDecideTogether) {
   struct Ranks : test::FakePartitioner {
     using FakePartitioner::FakePartitioner;
@@ -248,7 +248,7 @@ TEST(RestoreOnDivergence, RanksDecideTogether) {
       if (values.size() == 1 && std::exchange(diverges, false)) values[0] = 1;
     }
     std::string broadcast(const std::string& text) const override { return rank() == 0 ? text : path; }
-    mutable bool diverges = false;  // says so once
+    mutable bool diverges = false;  // reports it once
     std::string path;
   };
   struct Shared : State {
@@ -287,7 +287,7 @@ class RestoreOnDivergenceTest : public test::OpTest {
     std::int64_t restores = 0;
   };
 
-  // A regression with a learning rate under which it diverges, up to `until` or to its end.
+  // Trains a regression, at a learning rate at which it diverges, up to `until` or to the end.
   static Left run(Device device, const std::string& dir, std::optional<std::int64_t> until, bool asynchronous) {
     constexpr std::int64_t kSteps = 60;
     const Dataset train = test::image_dataset(70, 4).shuffle(3).repeat().batch(10);

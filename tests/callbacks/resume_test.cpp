@@ -100,7 +100,7 @@ class ResumeTest : public test::OpTest {
            {every(1), train_step},
            {every({.samples = 13}), evaluate},
            {every(1), [&](const TrainState&) { signal_if_due(); }},
-           // The best state comes early, so it must be remembered for long.
+           // The best state comes early, so it must be remembered for a long time.
            {every(4), early_stopping("loss", {.patience = at(31), .min_delta = 0.5, .restore_best = true})},
            {signal_at < 0 ? every(1) | last() : every(1'000) | last(), checkpoint(dir + "/model")},
            // This is saved only at the end.
@@ -171,7 +171,7 @@ TEST_P(ResumeTest, AfterAnyStepWithResidentData) {
   check(device(), Data::resident, device().is_cpu() ? test::kStride : 11);
 }
 
-// A run ended by a signal can go on as if there had been no signal.
+// A run ended by a signal resumes as if there had been no signal.
 TEST_P(ResumeTest, AfterASignalInAnyStep) {
   const test::TemporaryDirectory whole_dir;
   const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);

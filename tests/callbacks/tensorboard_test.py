@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""TensorBoard's own reader reads what giro writes, also after kill -9, half a record and a resume.
+"""TensorBoard's own reader reads the files that giro writes, also after kill -9, half a record and a resume.
 
 usage: tensorboard_test.py VENV WRITE_EVENTS
 
-VENV is a folder for a virtual environment with TensorBoard from PyPI, made where it is not there. Exit code 77, and the
-reason, where it cannot be made within a minute.
+VENV is a folder for a virtual environment with TensorBoard from PyPI, created if it does not exist. Exits with 77 and
+the reason if it cannot be created within a minute.
 """
 
 import pathlib

@@ -1,5 +1,5 @@
-// Asks cuDNN itself, which needs no GPU for it, whether it has plans for giro's convolutions on GPUs that are described
-// to it.
+// Checks that cuDNN has plans for giro's convolutions and attention on several GPUs. This takes no GPU, only
+// descriptions of them.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ struct Gpu {
   std::int64_t memory_bytes;
   int clock_khz, memory_clock_khz, l2_bytes;
 
-  // In the form in which cuDNN 9.19 describes a device.
+  // In the format of cuDNN 9.19's descriptions of devices.
   std::string description() const {
     return fmt::format(
         R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)"
@@ -46,7 +46,7 @@ constexpr Gpu kGpus[] = {
     {"NVIDIA B200", 1000, 148, 232'448, 191'503'007'744, 1'965'000, 3'996'000, 132'644'864},
 };
 
-// Those of the tests, and of samples/mnist.cpp with the batches that are measured.
+// The convolutions of the tests, and of samples/mnist.cpp at the measured batch sizes.
 std::vector<test::Convolution> all_convolutions() {
   std::vector<test::Convolution> all = test::convolutions();
   for (const std::int64_t batch : {32, 128, 1'024, 8'192}) {
@@ -56,7 +56,7 @@ std::vector<test::Convolution> all_convolutions() {
   return all;
 }
 
-// In each precision: with and without a bias, in 16 bits also with the relu that a rule adds, and both gradients.
+// In each precision: y with and without a bias, both gradients, and in 16 bits also the relu that a rule fuses.
 std::vector<Convolution> questions(const test::Convolution& convolution) {
   using Result = Convolution::Result;
   std::vector<Convolution> all;
@@ -104,7 +104,7 @@ TEST_P(CudnnPlans, ExistForEveryConvolution) {
       ++asked;
       const GraphPlan plan = GraphPlan::find(question, device, no_cache_);
       ASSERT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
-      // By the same engine, a relu changes no bits of what it keeps.
+      // With the same engine, a relu does not change the values that it keeps.
       if (question.has_relu) {
         EXPECT_EQ(plan.name(), with_bias) << text_of(convolution, question);
       }
@@ -155,12 +155,12 @@ TEST_P(CudnnPlans, GoOnToTheNextWhereTheyAreRefused) {
   EXPECT_TRUE(names.contains(plan.name())) << "after what was stored, all are tried";
 }
 
-// cuDNN compiles attention when it plans it, which needs libcuda.so.1; the toolkit's stub will do. With the stub it
-// ends where the kernel is to be loaded, when all else has been found good.
+// cuDNN compiles attention while it plans it, which needs libcuda.so.1; the toolkit's stub will do. With the stub,
+// planning succeeds up to the point where the kernel is loaded.
 TEST_P(CudnnPlans, AreCompiledForAttention) {
   using Result = AttentionGraph::Result;
   if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) GTEST_SKIP() << "there is no libcuda.so.1, nor its stub";
-  // GPT-2 small, packed and not, grouped queries with earlier keys, and odd sizes.
+  // GPT-2 small, packed and unpacked; grouped queries, also with earlier keys; odd sizes.
   for (const AttentionGraph& attention :
        {AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true, true},
         AttentionGraph{Result::out, {8, 1024, 12, 64}, {8, 1024, 12, 64}, DType::bf16, 0.125, true},
@@ -185,7 +185,7 @@ TEST_P(CudnnPlans, AreCompiledForAttention) {
   }
 }
 
-// cuDNN adds a relu to nothing but a bias.
+// cuDNN fuses a relu only with a bias.
 TEST(CudnnPlansTest, SayWhyThereAreNone) {
   const DiskCache no_cache(posix_file_system(), "", 0);
   const test::Convolution small = test::same("", {1, 8, 8, 8}, {8, 3, 3, 8});

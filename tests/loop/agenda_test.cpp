@@ -12,7 +12,7 @@ namespace {
 
 using Due = std::vector<std::pair<std::int64_t, std::size_t>>;  // step, task
 
-// Asks as a run does: in the steps that are not quiet.
+// Asks the agenda as a run does: in the steps that are not quiet.
 struct Asked {
   Due due;
   std::int64_t steps = 0;  // steps with at least one question
@@ -74,7 +74,7 @@ TEST(Agenda, BeforeItAsksItSaysWhatForm) {
       },
       [](std::size_t) {});
   EXPECT_EQ(users, 1);
-  EXPECT_EQ(clocks, 2);  // a function may look at the time as well
+  EXPECT_EQ(clocks, 2);  // a function may read the clock as well
 }
 
 // A step turns out to be the last after its schedules were asked.

@@ -74,7 +74,7 @@ TEST(DesignListing, RunsAgain) {
   const auto first = run(dir / "a", 25);
   EXPECT_EQ(first[0].size(), 25u);
   EXPECT_EQ(run(dir / "a", 25), first);
-  EXPECT_EQ(run(dir / "a", 30), run(dir / "b", 30));  // a longer run goes on
+  EXPECT_EQ(run(dir / "a", 30), run(dir / "b", 30));  // a longer run resumes
   // Each run in its own directory.
   for (const char* number : {"/1", "/2"}) {
     const std::string logdir = giro::run_directory("", {.parent = dir / "runs"});

@@ -67,7 +67,7 @@ TEST(FindBatchSize, MultiplesOfTheRanks) {
 TEST(FindBatchSize, AllRanksTakeWhatFitsEach) {
   struct Ranks : test::FakePartitioner {
     using FakePartitioner::FakePartitioner;
-    // Another rank has no room for more than two questions.
+    // Another rank has room for the first two sizes only.
     void agree(std::span<double> values) const override {
       FakePartitioner::agree(values);
       if (questions.size() > 2) values[0] = 1;
@@ -103,7 +103,7 @@ TEST(FindBatchSize, Errors) {
 
 class FindBatchSizeTest : public test::OpTest {};
 
-// A step of a model whose activations outweigh what does not grow with the batch.
+// A step of a model whose activations outweigh everything that does not grow with the batch.
 TEST_P(FindBatchSizeTest, TheLargestWhoseStepFits) {
   const test::ArenaSetting arena("1");  // the sanitizers' tests run without
   const std::vector<float> xs(256 * 64, 0.5f);

@@ -299,7 +299,7 @@ TEST(Loop, TokensEndItAndAreDue) {
   const auto first = loop(0, data, tasks, {.stop = at({.tokens = 20}), .tokens_per_sample = 3});
   EXPECT_EQ(first.elapsed.steps, 4);
   EXPECT_EQ(due, (std::vector<std::int64_t>{12, 18}));
-  // A loop that continues it knows how many a sample has.
+  // A loop that continues it knows the number of tokens per sample.
   due.clear();
   EXPECT_EQ(loop(0, data, tasks, {.stop = at({.tokens = 40}), .elapsed = first.elapsed}).elapsed.steps, 7);
   EXPECT_EQ(due, (std::vector<std::int64_t>{24, 30, 36}));
@@ -422,7 +422,7 @@ TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
   EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "c0", "a1", "c1", "a2", "b2", "c2", "a3", "c3", "a4", "b4"}));
 }
 
-// Batches that an iterator holds itself are still there after a vain request for another.
+// A batch that the iterator itself holds is still there after a request for another one failed.
 TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
   std::string seen;
   const auto note = [&](const std::string& batch, Counts&) { seen += batch; };
@@ -695,7 +695,7 @@ TEST(Loop, ADatasetThatFailsLosesNoStep) {
   }
 }
 
-// Errors name the culprit and the step.
+// Errors name what failed and the step.
 TEST(Loop, ErrorsNameWhatFailed) {
   const auto what = [](auto&& dataset, std::vector<Task<int, int>> tasks, LoopOptions<int, int> options = {}) {
     try {

@@ -1,4 +1,4 @@
-// Runs that are saved after a step and restored: they go on as if they had not been interrupted.
+// Runs that are saved after a step and restored: they continue as if they had not been interrupted.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -314,7 +314,7 @@ TEST(Run, EachAimInTimeIsNoticed) {
   EXPECT_LE(run.elapsed().time(), aim + 0.5);
 }
 
-// A run goes on with the history that it is given, and to a stop of any kind.
+// A run can continue with a given history, and to a stop of any kind.
 TEST(Run, GoesOnAsItIsTold) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();

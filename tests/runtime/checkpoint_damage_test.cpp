@@ -400,7 +400,7 @@ TEST_F(CheckpointDamage, WhatCannotBeReadStays) {
   EXPECT_EQ(files_->list("/model"),
             (std::vector<std::string>{".lock", "checkpoint_0000000002", "checkpoint_0000000003", "lines_0.jsonl",
                                       "lines_1.jsonl", "lines_2.jsonl", "lines_3.jsonl"}));
-  run_.save(store, {2, 1});  // until another checkpoint takes its place
+  run_.save(store, {2, 1});  // stays until another checkpoint replaces it
   EXPECT_EQ(files_->list("/model").size(), 4u);
   EXPECT_EQ(store.load().record.steps, 2);
 }
@@ -430,7 +430,7 @@ TEST(CheckpointLinks, SymbolicLinksAreNotFollowed) {
   EXPECT_EQ(store.all().size(), 1u);
   EXPECT_EQ(elsewhere.load().record.steps, 3);
   EXPECT_TRUE(fs::exists(dir / "aside"));
-  // The user may choose to follow a link: one that contains the checkpoints or that the path names.
+  // A link is followed if the path that the user gives names it or goes through it.
   fs::create_directory_symlink(model, dir / "link");
   EXPECT_EQ(load_checkpoint(dir / "link").record.steps, 1);
 }

@@ -1,4 +1,4 @@
-// The state of a checkpoint directory after a disk fault, the death of a process, or a power loss.
+// The state of a checkpoint directory after a disk fault, a killed process, or a power loss.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using test::Moment, test::PowerLossFileSystem, test::SampleRun;
 
 const std::string kDir = "/logs/model";
 
-// A run that goes on, replaces a checkpoint, goes back, is started anew (0 steps) and goes on again.
+// A run that continues, replaces a checkpoint, goes back, is started anew (0 steps) and continues again.
 const std::vector<Moment> kSaves{{1, 0}, {2, 0}, {2, 1}, {4, 0}, {3, 1}, {0, 0}, {3, 2}, {5, 0}};
 
 // The checkpoints that may be loaded: the last one saved, if any, and the one being saved.
@@ -42,7 +42,7 @@ struct Expected {
 };
 
 using Disk = std::shared_ptr<PowerLossFileSystem>;
-constexpr std::uint32_t kNothingLost = 1;  // with this seed a power loss is only a death of the process
+constexpr std::uint32_t kNothingLost = 1;  // with this seed a power loss only kills the process
 
 CheckpointStore open_store(const Disk& disk) { return CheckpointStore(kDir, {.files = disk}); }
 std::string text_of(const Moment& moment) { return fmt::format("({}, {})", moment.steps, moment.variant); }
@@ -93,7 +93,7 @@ std::string check_older(const Disk& disk) {
   return "";
 }
 
-// A new process must be able to go on, and must leave no other files behind.
+// A new process must be able to save and load, and must leave no other files behind.
 std::string check_next_save(const Disk& disk, SampleRun& run) {
   const Moment next{9, 0};
   try {
@@ -110,8 +110,8 @@ std::string check_next_save(const Disk& disk, SampleRun& run) {
   return fmt::format("there are {}", fmt::join(names, ", "));
 }
 
-// Whether a call syncs the parent of a directory that existed already. Such a call may fail; it matters only after a
-// death at one particular earlier call.
+// Whether a call syncs the parent of a directory that existed already. Such a call may fail; it matters only if the
+// process died at one particular earlier call.
 bool is_second_look(const std::vector<std::string>& calls, std::size_t call) {
   return call > 1 && calls[call - 1] == "sync_directory /logs" && calls[call - 2] == "list " + kDir;
 }
@@ -202,7 +202,7 @@ TEST(CheckpointFaults, OldOrNewIsThereWhicheverCallFails) {
         EXPECT_EQ(error, "injected: " + faulty->calls[call - 1]);
       }
       EXPECT_EQ(check_load(faulty, expected), "") << name;
-      // The same store goes on, and leaves no other files behind.
+      // The same store can save again, and leaves no other files behind.
       run.save(store, {9, 0});
       EXPECT_EQ(check_load(faulty, {Moment{9, 0}, std::nullopt}), "") << name;
       EXPECT_EQ(faulty->list(kDir).size(), 4u) << name;
@@ -226,7 +226,7 @@ TEST(CheckpointFaults, ANewProcessGoesOnAfterADeathOrAPowerLoss) {
   run_saves(disk, other, expected);
 }
 
-// A process dies, the next one repeats the save or goes on, and then the power fails.
+// A process dies, the next one repeats the save or continues with later ones, and then the power fails.
 TEST(CheckpointFaults, OldOrNewIsThereAfterADeathAndAPowerLoss) {
   SampleRun run, other;
   Expected expected;
@@ -274,7 +274,7 @@ pid_t start_saving(const std::string& dir, Moment from, int out) {
   ::_exit(3);
 }
 
-// Every other process has saved once before it is killed, however slow the machine. The time that took bounds the
+// Every other process has saved once before it is killed, however slow the machine. The time that this took bounds the
 // lifetime of the next process.
 TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// Streams, events and graphs on a GPU, where nothing is certain to have run until it was waited for.
+// Streams, events and graphs on a GPU, where nothing is certain to have run until it has been waited for.
 
 #include <gtest/gtest.h>
 

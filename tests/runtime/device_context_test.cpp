@@ -36,7 +36,7 @@ TEST_P(DeviceContextTest, HasAStreamForCopies) {
   EXPECT_EQ(context.copy_stream() == context.stream(), device().is_cpu());
 }
 
-// Each context has all that work on it needs. This runs under ThreadSanitizer, and on GPUs, which have rules for
+// Each context has everything that work on it needs. This runs under ThreadSanitizer, and on GPUs, which have rules for
 // captures in several threads.
 TEST_P(DeviceContextTest, ThreadsWithContextsOfTheirOwnRecordAndReplayAtTheSameTime) {
   constexpr int kThreads = 2, kRounds = 3;

@@ -35,7 +35,7 @@ def write(path, tensors, metadata=None):
 
 
 def npy(content):
-    """A NPY file: its dtype, shape and data."""
+    """The dtype, shape and data of an NPY file."""
     assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
     (size,) = struct.unpack("<H", content[8:10])
     assert (10 + size) % 64 == 0 and content[9 + size : 10 + size] == b"\n"
@@ -75,7 +75,7 @@ class GiroCheckpoint(unittest.TestCase):
             metadata={"steps": "12"},
         )
         self.assertEqual(
-            self.run_it(0, "show", path).replace(r"\u{1b}", r"\x1b").splitlines(),  # as fmt's version has it
+            self.run_it(0, "show", path).replace(r"\u{1b}", r"\x1b").splitlines(),  # depends on fmt's version
             [
                 f"{path}: 6 tensors, 39 bytes",
                 "metadata steps: 12",
@@ -269,7 +269,7 @@ class GiroCheckpoint(unittest.TestCase):
         self.assertEqual(self.run_it(0, "verify", copy), f"ok, without its lines: {copy}\n")
         self.assertIn("remembers run/history/records", self.run_it(0, "show", copy))
         content = lines.read_bytes()
-        lines.write_bytes(content[:15] + b"x" + content[16:])  # after those of the first
+        lines.write_bytes(content[:15] + b"x" + content[16:])  # after the first checkpoint's lines
         found = self.run_it(1, "verify", model).splitlines()
         self.assertEqual(found[0], f"ok: {first}")
         for line in found[1:]:
@@ -279,7 +279,7 @@ class GiroCheckpoint(unittest.TestCase):
         self.assertEqual(self.run_it(1, "verify", model).count("failed: there is no"), 3)
 
     def test_verify_beside_a_writer(self):
-        """Whatever it finds removed or replaced meanwhile has not failed."""
+        """A checkpoint that is removed or replaced meanwhile has not failed."""
         model, _ = self.checkpoints()
         with subprocess.Popen([write_checkpoints, model, "forever"]) as writer:
             try:
@@ -302,7 +302,7 @@ class GiroCheckpoint(unittest.TestCase):
             r"remembers run/callbacks: bad\x1b[2J\nname",
             "remembers run/callbacks/early_stopping/params/bias: f32 (2,)",
         ]
-        text = self.run_it(0, "show", second).replace(r"\u{1b}", r"\x1b")  # as fmt's version has it
+        text = self.run_it(0, "show", second).replace(r"\u{1b}", r"\x1b")  # depends on fmt's version
         self.assertEqual(
             text.splitlines(),
             [

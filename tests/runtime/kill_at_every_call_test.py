@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Kills a process before each system call on files that a save or a prune of checkpoints makes, and looks at what is left.
+"""Kills a process before each file system call of a checkpoint save or prune, and checks what is left.
 
 usage: kill_at_every_call_test.py SAVE_CHECKPOINTS KEEP_ITS_BEST
 
 No checkpoint is lost unless the one that supersedes it is there, all that are there can be loaded, and the next process
-saves and leaves nothing else. A run that keeps its best states beside those that it goes on from is killed at calls all
-over it, GIRO_RESTARTS times, and each time goes on and leaves what one leaves that was not killed. Exit code 77, and the reason, where strace cannot kill.
+saves and leaves nothing else. A run that keeps its best states alongside those that it resumes from is killed at calls
+throughout, GIRO_RESTARTS times; each time it resumes, and it leaves the same files as an uninterrupted run. Exits with
+77 and the reason if strace cannot kill.
 """
 
 import collections
@@ -25,7 +26,7 @@ kills = 0
 
 
 def strace(*arguments):
-    """Without --seccomp-bpf, with which nothing is injected."""
+    """Runs strace without --seccomp-bpf, with which nothing is injected."""
     return subprocess.run(["strace", "-qq", *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
@@ -43,7 +44,7 @@ def reason_to_skip():
 
 class KillAtEveryCall(unittest.TestCase):
     def setUp(self):
-        memory = pathlib.Path("/dev/shm")  # nothing here needs a disk, as the system lives on
+        memory = pathlib.Path("/dev/shm")  # needs no disk, since the system keeps running
         folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -51,7 +52,7 @@ class KillAtEveryCall(unittest.TestCase):
         self.model = self.folder / "now" / "model"
 
     def left_by_run(self):
-        """What is in all files of tensors, by their names, and the names of all others but locks."""
+        """The contents of all files of tensors, by name, and the names of all other files except locks."""
         left = {}
         for path in (self.folder / "run").rglob("*"):
             name = re.sub(r"lines_\d+", "lines", str(path.relative_to(self.folder)))
@@ -104,7 +105,7 @@ class KillAtEveryCall(unittest.TestCase):
             shutil.copytree(self.before, self.model)
 
     def calls_of(self, command):
-        """The calls on files, from the first that names the directory on: each as its name and which of these it is."""
+        """Calls on files, from the first that names the directory, as (name, number among the calls of that name)."""
         self.start_again()
         log = self.folder / "log"
         result = strace("-e", "trace=%file,%desc", "-o", log, *command)
@@ -118,7 +119,7 @@ class KillAtEveryCall(unittest.TestCase):
         return calls
 
     def kill_each(self, before, after, *arguments):
-        """`before`, `after`: what is listed before and after the command, as "steps.variant"."""
+        """`before`, `after`: the checkpoints listed before and after the command, as "steps.variant"."""
         global kills
         command = [program, arguments[0], self.model, *arguments[1:]]
         calls = self.calls_of(command)

@@ -78,7 +78,7 @@ std::vector<std::uint16_t> bits_of(const Tensor& tensor) {
   return bits;
 }
 
-// The values halfway between two of the dtype's round to the even one. The expected bits are those of torch's
+// A value halfway between two values of the dtype rounds to the even one. The expected bits are those of torch's
 // Tensor.to.
 TEST_P(LeafFilesTest, FloatingLeavesOfAnotherPrecision) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();

@@ -64,7 +64,7 @@ struct Load : Save {
   void check_done() { EXPECT_EQ(loaded, (Moment{1, 0})); }
 };
 
-// Weights from a file.
+// Loads weights from a file.
 struct LoadInto {
   LoadInto() {
     std::vector<LeafSpec> specs;

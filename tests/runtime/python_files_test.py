@@ -3,9 +3,9 @@
 
 usage: python_files_test.py VENV LEAVES [GIRO_CHECKPOINT]
 
-VENV is a folder for a virtual environment with the packages from PyPI, made where it is not there. Exit code 77, and the
-reason, where it cannot be made within a minute. PyTorch is Debian's python3-torch, which takes the package safetensors
-alone from there; where there is none, that is said and the rest is tested.
+VENV is a folder for a virtual environment with the packages from PyPI, created if it does not exist. Exits with 77 and
+the reason if that cannot be done within a minute. PyTorch is Debian's python3-torch, which takes only the package
+safetensors from VENV; without PyTorch, that is printed and the rest is tested.
 """
 
 import pathlib

@@ -59,7 +59,7 @@ class CountingFileSystem final : public test::FaultyFileSystem {
   };
 };
 
-// 24 MiB of moments in leaves of several sizes, sharded, beside a little that each process holds.
+// 24 MiB of moments in leaves of several sizes, sharded, and a little that each process holds whole.
 const std::vector<LeafSpec> kMoments{{"z/kernel", DType::f32, {1'500, 1'024}}, {"z/bias", DType::f32, {1'024}},
                                      {"a/kernel", DType::f32, {3, 7, 131}},    {"m/kernel", DType::f32, {4'641, 1'000}},
                                      {"m/none", DType::f32, {0, 5}},           {"m/scale", DType::f32, {}}};

@@ -220,7 +220,7 @@ struct Group {
   std::vector<State> states;
 };
 
-// Expects a checkpoint to be what any number of processes save at its step.
+// Expects the checkpoint that any number of processes would save at its step.
 void expect_whole(LoadedCheckpoint& loaded) {
   State expected = make_state(kSpecs);
   fill(expected, loaded.record.steps);
@@ -331,8 +331,8 @@ TEST(ShardedCheckpoints, RefuseWhatIsNoGroups) {
   EXPECT_TRUE(alone.all().empty());
 }
 
-// Any call of either process fails, or all die at it. After a power loss a checkpoint can still be loaded, and
-// the next processes can save over the remains. A process that lives tries again.
+// Any call of either process fails, or all die at it. After a power loss a checkpoint can still be loaded, and the next
+// processes can save over the remains. A surviving process tries again.
 TEST(ShardedCheckpoints, SurviveAFailureOfAnyCall) {
   for (const bool crash : {false, true}) {
     int failures = 0;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Weights of the GPT-2 sample as files of Hugging Face's, with the package safetensors: what it saves, and what it loads.
+"""Weights of the GPT-2 sample in Hugging Face's format, with the package safetensors: what it saves, and what it loads.
 
 usage: gpt2_files_test.py VENV SAMPLE
 
-VENV is a folder for a virtual environment with the packages from PyPI, made where it is not there. Exit code 77 where it
-cannot be made.
+VENV is a folder for a virtual environment with the packages from PyPI, created if it does not exist. Exits with 77 if
+it cannot be created.
 """
 
 import os
@@ -31,7 +31,7 @@ except ImportError:
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 11, 2, 8, 12, 61  # h.1 and h.10 begin alike
 MODEL = {"device": "cpu", "layers": LAYERS, "heads": HEADS, "width": WIDTH, "context": CONTEXT, "vocabulary": VOCABULARY}
-# Hugging Face's names of GPT2Model, their shapes, and giro's names.
+# The names in Hugging Face's GPT2Model, their shapes, and giro's names.
 BLOCK = {
     "ln_1.weight": ((WIDTH,), "layer_norm0/scale"), "ln_1.bias": ((WIDTH,), "layer_norm0/bias"),
     "attn.c_attn.weight": ((WIDTH, 3 * WIDTH), "attention0/qkv/kernel"),
@@ -65,7 +65,7 @@ class Files(unittest.TestCase):
         return subprocess.run(command_of(sample, MODEL, options), capture_output=True, text=True, check=False)
 
     def generated(self, tensors):
-        """What follows with the weights of a file."""
+        """The ids that the sample generates with these weights, loaded from a file."""
         save_file(tensors, self.folder / "given.safetensors")
         result = self.run_sample(steps=0, load=self.folder / "given.safetensors", bytes_per_token=2, prompt_ids=3, generate=11,
                                  temperature=1, save=self.folder / "again.safetensors")
@@ -95,13 +95,13 @@ class Files(unittest.TestCase):
         for name, (shape, ours) in NAMES.items():
             self.assertEqual((saved[name].shape, saved[name].dtype), (shape, numpy.float32), name)
             self.assertTrue(numpy.array_equal(saved[name], state[ours]), name)
-        # The same from the run, without a training.
+        # The same from the run's checkpoint, without training.
         result = self.run_sample(steps=0, resume=True, logdir=self.folder / "log", save=self.folder / "later.safetensors")
         self.assertEqual((result.returncode, result.stderr, result.stdout), (0, "", ""))
         self.assertEqual((self.folder / "later.safetensors").read_bytes(), path.read_bytes())
 
     def test_files_of_every_kind_of_model(self):
-        """GPT2Model's names have no prefix; GPT2LMHeadModel's do. Older files, of which GPT-2's own is one, also hold the
+        """GPT2Model's names have no prefix; GPT2LMHeadModel's do. Older files, such as GPT-2's own, also hold the
         causal mask, and some the head."""
         expected = self.generated(self.weights)
         self.assertGreater(len(set(expected.split())), 5, "too simple to tell models apart")

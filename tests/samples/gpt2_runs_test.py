@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the GPT-2 sample's binary as a user would, with a small model: bad input, and runs that are killed and go on.
+"""Runs the GPT-2 sample's binary as a user would, with a small model: bad input, and runs that are killed and resumed.
 
 usage: gpt2_runs_test.py [-k PART_OF_A_TEST'S_NAME] SAMPLE [MPIRUN...]
 """
@@ -91,13 +91,13 @@ class Runs(Case):
         self.assertLessEqual(three - two, 30)
 
     def test_text_that_is_generated(self):
-        """As much as the context has room for, while it trains and in the end."""
+        """As much as the context has room for, during training and at the end."""
         result = self.runs(self.command("log", steps=6, sample_every=3, prompt="a text", temperature=0, generate=10,
                                         checkpoint_every=0))
         self.assertEqual(result_of(result)["steps"], 6)
 
     def test_the_speed_is_that_of_steps_alone(self):
-        """50 batches are validated after each step, which take far longer than it does."""
+        """Each step is followed by a validation on 50 batches, which takes far longer than the step."""
         result = result_of(self.runs(self.command("log", steps=8, validate_every=1, batch=4)))
         counted = result["steps"] * 4 * DEFAULTS["context"] / result["tokens_per_second"]
         self.assertLess(counted, result["train_seconds"] / 2)

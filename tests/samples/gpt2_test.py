@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the GPT-2 sample trains and generates, against GPT-2 in PyTorch, in double, with the same weights.
+"""Compares the GPT-2 sample's training and generation with GPT-2 in PyTorch, in double, with the same weights.
 
 usage: gpt2_test.py SAMPLE
 
-Exit code 77 where there is no PyTorch.
+Exits with 77 if there is no PyTorch.
 """
 
 import json
@@ -31,8 +31,8 @@ except ImportError:
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 2, 2, 32, 16, 61
 STEPS, RATE, WARMUP, DECAY = 10, 5e-3, 3, 0.1
-# Of a loss, relative: a few units of f32, in which giro computes. Of a weight: Adam's steps are of up to RATE each,
-# however small a gradient is, so that the rounding errors of small ones count.
+# For losses, relative: a few units of f32, in which giro computes. For weights, absolute: Adam's steps are up to RATE
+# each, however small a gradient is, so the rounding errors of small ones count.
 LOSS_TOLERANCE, WEIGHT_TOLERANCE = 5e-7, 1e-5
 DEFAULTS = {"device": "cpu", "layers": LAYERS, "heads": HEADS, "width": WIDTH, "log_every": 1, "validate_every": 0,
             "sample_every": 0, "checkpoint_every": 0}
@@ -42,7 +42,7 @@ sample = None
 
 
 def shapes(vocabulary, context):
-    """The names and shapes in Hugging Face's file of GPT2Model."""
+    """The names and shapes in Hugging Face's GPT2Model file."""
     block = {
         "ln_1.weight": [WIDTH], "ln_1.bias": [WIDTH],
         "attn.c_attn.weight": [WIDTH, 3 * WIDTH], "attn.c_attn.bias": [3 * WIDTH],
@@ -57,7 +57,7 @@ def shapes(vocabulary, context):
 
 
 def read_safetensors(path):
-    """The tensors of a file of f32, and its metadata."""
+    """The tensors of an f32 file, and its metadata."""
     data = path.read_bytes()
     (size,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
@@ -149,7 +149,7 @@ class Gpt2(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def run_sample(self, name, **options):
-        """The log directory and what it printed."""
+        """Returns the log directory and what the sample printed."""
         logdir = self.folder / name
         result = subprocess.run(command_of(sample, {**DEFAULTS, "logdir": logdir}, options), capture_output=True,
                                 check=False)
@@ -157,7 +157,7 @@ class Gpt2(unittest.TestCase):
         return logdir, result.stdout
 
     def write_ids(self):
-        """A file of ids with WINDOWS windows to train on, and one to validate; the options for it, and the windows."""
+        """Writes ids for WINDOWS windows to train on and one to validate; returns the options and the windows."""
         generator = random.Random(0)
         ids = [generator.randrange(1 + generator.randrange(VOCABULARY)) for _ in range(345)]  # the low ones more often
         trained = math.floor(0.95 * len(ids))
@@ -168,7 +168,7 @@ class Gpt2(unittest.TestCase):
         return options, torch.tensor([ids[i * CONTEXT:(i + 1) * CONTEXT + 1] for i in range(WINDOWS)])
 
     def write_initial(self, options):
-        """The file of weights that a training begins with."""
+        """A file with the weights that a training begins with."""
         path = self.folder / "initial.safetensors"
         self.run_sample("initial", **options, steps=1, learning_rate=0, save=path)
         return path
@@ -203,8 +203,8 @@ class Gpt2(unittest.TestCase):
         for name, weight in weights.items():
             difference = (tensors[name].double() - weight.detach()).abs()
             if name.endswith("c_attn.bias"):
-                # A key's bias adds the same to all scores of a query: its gradient is 0 but for rounding, and Adam makes
-                # steps of that.
+                # A key's bias adds the same to all scores of a query. So its gradient is 0 except for rounding, which
+                # Adam turns into steps.
                 self.assertLessEqual(difference[WIDTH:2 * WIDTH].max().item(), STEPS * RATE)
                 difference[WIDTH:2 * WIDTH] = 0
             differences[name] = difference.max().item()
@@ -213,14 +213,14 @@ class Gpt2(unittest.TestCase):
         for name, difference in differences.items():
             self.assertLessEqual(difference, WEIGHT_TOLERANCE, name)
 
-        # Two steps with half of the windows each are one: their losses' mean is the loss.
+        # Two accumulated steps with half of the windows each equal one: the mean of their losses is its loss.
         logdir, _ = self.run_sample("halves", **{**training, "batch": WINDOWS // 2}, accumulate=2, steps=2 * STEPS)
         halves = self.losses(logdir)
         for a, b, loss in zip(halves[::2], halves[1::2], expected):
             self.assertLessEqual(abs((a + b) / 2 - loss), LOSS_TOLERANCE * loss)
 
     def test_a_file_of_the_model_with_its_head(self):
-        """GPT2LMHeadModel's names begin otherwise, and older files hold the causal mask and the head as well."""
+        """GPT2LMHeadModel's names have a prefix, and older files hold the causal mask and the head as well."""
         options, _ = self.write_ids()
         initial = self.write_initial(options)
         tensors, _ = read_safetensors(initial)

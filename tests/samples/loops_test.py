@@ -68,7 +68,7 @@ class Loops(unittest.TestCase):
                          [str(step) for step in range(2, 21, 2)])
         self.assertEqual(len(re.findall(r"^eval     \| step: +\d+ \| eval time: [\d.]+ seconds$", text, re.MULTILINE)), 10)
         self.assertTrue((work / "STOPPED").exists())
-        # It goes on from there, with what is left of the chunk under way.
+        # A second run resumes from there, with the rest of the chunk under way.
         text = self.runs(custom_loop, self.folder, 35, work)
         self.assertEqual(re.findall(r"^train    \| step: +(\d+) ", text, re.MULTILINE), ["21", "24", "27", "30", "33", "35"])
 
@@ -77,7 +77,7 @@ class Loops(unittest.TestCase):
         steps = r"^Step +(\d+): Ran (\d+) train steps in [\d.]+ seconds$"
         text = self.runs(checkpoint_stream, self.folder, 30, output)
         self.assertEqual(re.findall(steps, text, re.MULTILINE), [("1", "1"), ("26", "25"), ("30", "4")])
-        # It goes on from there.
+        # A second run resumes from there.
         text = self.runs(checkpoint_stream, self.folder, 60, output)
         self.assertEqual(re.findall(steps, text, re.MULTILINE), [("51", "21"), ("60", "9")])
         self.assertIn("A checkpoint was loaded in ", text)
@@ -86,7 +86,7 @@ class Loops(unittest.TestCase):
         self.assertEqual(len(list((output / "tensorboard").glob("events*"))), 2)
 
     def test_killed_checkpoint_stream(self):
-        """After each of its checkpoints; it ends with the bits of one that was not."""
+        """Killed after each of its checkpoints, it ends with the same bits as an uninterrupted one."""
         bits = []
         for kills in (0, 4):
             output = self.folder / f"output{kills}"

@@ -2,7 +2,7 @@
 """Runs the MNIST sample's binary as a user would.
 
 usage: mnist_test.py runs SAMPLE       on a small data set made here: bad input, and the same run twice
-       mnist_test.py accuracy SAMPLE   on the data the sample takes by default; exit code 77 where it is not there
+       mnist_test.py accuracy SAMPLE   on the data the sample takes by default; exits with 77 if that is missing
 """
 
 import os
@@ -19,7 +19,7 @@ import unittest
 from sample_runs import history, kill_and_go_on, last_tensors, result_of
 
 SIDE, CLASSES, TRAIN_ROWS, TEST_ROWS = 12, 10, 400, 100
-# Steps of 32 images, and the accuracy on the test images that training has to reach from any seed.
+# Steps of 32 images, and the accuracy on the test images that training must reach from any seed.
 FLOORS = {"linear": (500, 0.76), "cnn": (60, 0.60)}
 SKIP = 77
 
@@ -93,11 +93,11 @@ class Runs(unittest.TestCase):
 
     def test_a_logdir_that_takes_no_files(self):
         logdir = self.folder / "log"
-        (logdir / "model").mkdir(parents=True)  # which takes checkpoints: it is the history that has no place
+        (logdir / "model").mkdir(parents=True)  # can be written to, so it takes checkpoints; the history has no place
         (logdir / "model").chmod(0o777)
         logdir.chmod(0o555)
         more = {}
-        if os.geteuid() == 0:  # may write all the same: so the sample runs as nobody, from where nobody can read it
+        if os.geteuid() == 0:  # root may write anyway, so a copy that all can read runs as an unprivileged user
             more = {"user": 65534, "binary": shutil.copy(sample, self.folder / "mnist")}
             self.folder.chmod(0o755)
         self.before = self.files()
@@ -171,7 +171,7 @@ class Runs(unittest.TestCase):
         whole, whole_result = self.train("whole", "--steps", steps)
         options = ["--data", self.data, "--logdir", self.folder / "killed", "--steps", steps, "--resume"]
         saved = kill_and_go_on([sample, "--device", "cpu", *options], self.folder / "killed", steps, 20)
-        self.assertNotEqual(saved, [])  # a fast machine is through before it is killed often
+        self.assertNotEqual(saved, [])  # a fast machine finishes before it is killed often
         result = run(*options)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         for name in ("steps", "test_accuracy", "test_loss"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the ResNet sample and the recurrent language model's as a user would, small ones: they train, go on with the same
-bits, and a ResNet on two ranks trains as on one.
+"""Runs small ResNets and recurrent language models from the samples as a user would: they train and resume with the
+same bits, and a ResNet trains on two ranks as on one.
 
 usage: models_test.py [-k PART_OF_A_TEST'S_NAME] RESNET RNNLM [MPIRUN...]
 
@@ -82,7 +82,7 @@ class Resnet(Case):
         self.assertEqual(last_tensors(self.folder / "eager", 4), last_tensors(self.folder / "recorded", 4))
 
     def test_images_of_cifar10(self):
-        """In its binary format: a label, then the red pixels, the green ones and the blue ones. The label is in the red."""
+        """In its binary format: a label, then the red, green and blue pixels. The label is in the red."""
         data = self.folder / "data"
         data.mkdir()
         generator = random.Random(0)
@@ -121,7 +121,7 @@ class Rnnlm(Case):
                     parts = self.runs(self.rnnlm(f"{name}_parts", resume=True, **carry))
                     for key in ("steps", "train_loss_first", "train_loss_last"):
                         self.assertEqual(parts[key], whole[key], key)
-                # The checkpoint after 20 steps is one more.
+                # The run in parts has one more row, from its checkpoint after 20 steps.
                 columns, of_whole = history(self.folder / f"{name}_parts"), history(self.folder / name)
                 self.assertEqual([row for row in zip(*columns.values()) if row[0] != "20"], [*zip(*of_whole.values())])
 

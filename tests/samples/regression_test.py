@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the sample of regression as a user would: it learns, stops early, goes on with the same bits, trains on two ranks
-as on one, and says in one line what is wrong with a table.
+"""Runs the regression sample as a user would: it learns, stops early, resumes with the same bits, trains on two ranks
+as on one, and reports in one line what is wrong with a table.
 
 usage: regression_test.py REGRESSION [MPIRUN...]
 """
@@ -59,7 +59,7 @@ class Regression(unittest.TestCase):
                 self.assertAlmostEqual(float(row["target"]), float(house["price"]), delta=1e-3)
         errors = [abs(float(row["target"]) - float(row["prediction"])) for row in rows if row["part"] == "valid"]
         self.assertEqual(len(errors), 400)
-        # The file is of the weights that the result is of.
+        # The file holds the weights that gave the result.
         self.assertAlmostEqual(sum(errors) / 400, result["valid_mae"], delta=1e-4 * result["valid_mae"])
 
     def test_what_is_killed_goes_on(self):

@@ -1,4 +1,4 @@
-"""What the tests of samples share: what a run says and leaves behind, and runs that are killed."""
+"""Shared by the tests of samples: what a run prints and leaves behind, and runs that are killed."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from job import Job
 
 
 def command_of(program, defaults, options):
-    """A program's command line: an option takes the place of its default."""
+    """A program's command line: an option replaces its default."""
     given = {**defaults, **options}
     return [str(program), *(str(word) for name, value in given.items() for word in (
         f"--{name.replace('_', '-')}", *(() if value is True else value if isinstance(value, list) else (value,))))]
@@ -27,30 +27,30 @@ def result_of(result):
 
 
 def history(logdir):
-    """What was logged, by column, without the time that it took."""
+    """The logged values by column, without times."""
     with open(logdir / "history.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return {name: [row[name] for row in rows] for name in rows[0] if name != "time"}
 
 
 def newest_checkpoint(logdir):
-    """The newest checkpoint of a run, and its step; 0 where there is none."""
+    """The newest checkpoint of a run, and its step; None and 0 if there is none."""
     paths = (path for folder in ("model", "checkpoints") for path in (logdir / folder).glob("checkpoint_" + 10 * "[0-9]"))
     path = max(paths, default=None)
     return path, int(path.name[-10:]) if path else 0
 
 
 def last_tensors(logdir, steps):
-    """The tensors of the checkpoint at the end of a run of so many steps: the bytes of each file."""
+    """The tensors of the checkpoint at the end of a run of `steps` steps: the bytes of each file."""
     path, step = newest_checkpoint(logdir)
     assert step == steps, f"the last checkpoint in {logdir} is of step {step}"
     return {file.name: file.read_bytes() for file in path.glob("*.safetensors")}
 
 
 def kill_and_go_on(command, logdir, steps, kills):
-    """Starts a job that goes on with the run in a directory, and kills all of its processes, so many times unless it is
-    over first: each time some steps further, or soon after it was started. The steps that were saved by then.
-    GIRO_KILL_SEED: the seed of another run, which it had printed."""
+    """Starts a job that resumes the run in a directory and kills all of its processes, `kills` times or until the run
+    finishes: each time some steps further, or soon after its start. Returns the steps that were saved by then.
+    GIRO_KILL_SEED repeats another run with the seed that it printed."""
     seed = int(os.environ.get("GIRO_KILL_SEED") or random.randrange(2**32))
     print(f"GIRO_KILL_SEED={seed}", flush=True)
     generator = random.Random(seed)

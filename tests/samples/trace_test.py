@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The trace of the MNIST sample's cnn is one that Perfetto reads, and says where the time went.
+"""Checks that Perfetto can read the trace of the MNIST sample's cnn, and that it shows where the time went.
 
 usage: trace_test.py SAMPLE [SANITIZERS]
 
-SANITIZERS, if they are not OFF, are those that the sample was built with: they slow down what lies between spans as well.
-Exit code 77 where the data that the sample takes by default is not there.
+SANITIZERS, unless OFF, are those that the sample was built with: they also slow down the code between spans. Exits with
+77 if the sample's default data is missing.
 """
 
 import json
@@ -20,7 +20,7 @@ import unittest
 STEPS, ACCOUNTED, ACCOUNTED_SANITIZED = 60, 0.95, 0.85
 SKIP = 77
 
-# The part of the Trace Event Format that giro writes: of an event by its phase, each key with its type; in `args`, too.
+# The part of the Trace Event Format that giro writes: an event's keys and types by its phase, also those in `args`.
 NUMBER = (int, float)
 EVENTS = {
     "M": {"name": str, "pid": int, "tid": int, "args": dict},
@@ -36,7 +36,7 @@ def default_data():
 
 
 def leaves(spans):
-    """Of spans of one track, parents before what lies within them, those with nothing within."""
+    """The spans of one track that contain no others. Parents come before their children."""
     return [span for span, after in zip(spans, [*spans[1:], None])
             if after is None or after["ts"] >= span["ts"] + span["dur"]]
 
@@ -56,7 +56,7 @@ class TraceOfTheCnn(unittest.TestCase):
         self.assertEqual((self.result.returncode, self.result.stderr), (0, ""))
         self.assertEqual(self.names, ["trace_0.json"])
         events = self.trace["traceEvents"]
-        # In nanoseconds, which are whole.
+        # In whole nanoseconds.
         self.spans = [{**event, "ts": round(1e3 * event["ts"]), "dur": round(1e3 * event["dur"])}
                       for event in events if event["ph"] == "X"]
         self.tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
@@ -99,7 +99,7 @@ class TraceOfTheCnn(unittest.TestCase):
         self.assertEqual([span["args"]["step"] for span in self.named("a step")], list(range(STEPS)))
         self.assertEqual(sum(span["args"]["steps"] for span in self.named("launch")), STEPS)
         self.assertEqual(len(self.named("record a step")), 1)
-        # That of the last step goes on beside what the profile is written by.
+        # The last step's checkpoint is still being saved while the profile is written.
         self.assertEqual([span["args"]["step"] for span in self.named("save a checkpoint")][:1], [1])
         self.assertGreaterEqual(len(self.named("giro::BackupAndRestore::at_step_end")), 2)
         for op in ("conv2d", "conv2d_backward", "activation_avg_pool", "dense", "update", "gather_batch"):
@@ -114,7 +114,7 @@ class TraceOfTheCnn(unittest.TestCase):
         lowest = leaves([span for span in self.spans if span["tid"] == main[0]])
         whole = 1e3 * self.trace["otherData"]["duration_us"]
         self.assertLessEqual(sum(span["dur"] for span in lowest), whole)
-        # Of most steps: in a few of them another process may have had the processor between two spans.
+        # The median over steps: in a few of them another process may have had the processor between two spans.
         begins = [span["ts"] for span in self.named("a step")]
         shares = [sum(span["dur"] for span in lowest if begin <= span["ts"] < end) / (end - begin)
                   for begin, end in zip(begins, begins[1:])]

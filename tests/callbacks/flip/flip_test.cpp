@@ -164,7 +164,7 @@ TEST(Flip, OnlyWhatIsHeldIsCopied) {
   for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(evaluate(held[i]).metric("eval", "mse"), values[i]);
 }
 
-// A training that ends after each of its checkpoints and is started again.
+// A training that ends after each of its checkpoints and is restarted.
 TEST(Flip, GoesOnWhereItWas) {
   const TemporaryDirectory dir;
   std::vector<float> params;
@@ -378,7 +378,7 @@ TEST(Flip, GoesOnFromTheBest) {
   EXPECT_EQ(CheckpointStore(dir.path() + "/lowest_eval_lnpp").latest_steps(), 3);
 }
 
-// As if the process were killed there.
+// The process fails between the two writers, as if it were killed there.
 TEST(Flip, TheBestIsNotLostBetweenTwoWriters) {
   const TemporaryDirectory dir;
   const auto train = [&](std::int64_t fails) {

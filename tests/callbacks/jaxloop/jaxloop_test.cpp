@@ -102,8 +102,7 @@ TEST(Jaxloop, OutputsAreListsOfEachStep) {
   EXPECT_EQ(none.place(), 0);
 }
 
-// A range without num_batches() is passed over by the loop and once more to look for its end, however many chunks there
-// are.
+// The loop passes over a range without num_batches(), and once more to look for its end, however many chunks there are.
 TEST(Jaxloop, LookingForTheEndPassesEachBatchOnce) {
   const std::vector<Batch> batches(60);
   std::int64_t passed = 0;
@@ -278,7 +277,7 @@ TEST_F(OuterLoopTest, TrainsInChunks) {
   EXPECT_EQ(lines[1].substr(0, 40), "train    | step:     20 | steps_per_sec:");
 }
 
-// The same bits as one loop of as many steps, also if the outer loop is killed after every chunk.
+// The same bits as one loop of as many steps, even if the outer loop is killed after every chunk.
 TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
   const auto plain = loop(initialized(step_), training_data(), {{every(1), step_.recorded()}}, {.stop = at(100)});
   EXPECT_EQ(params_of(run({}).state), params_of(plain.state));
@@ -465,7 +464,7 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
   int asked = 0;
   TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path())}});
   CheckpointSpec polled = spec;
-  // The training goes on while the evaluation waits.
+  // The training continues while the evaluation waits.
   polled.iterate_stop_fn = [&] {
     TrainLoop* const loop = ++asked <= 3 ? &saving : nullptr;
     if (loop != nullptr) {

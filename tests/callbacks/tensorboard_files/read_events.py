@@ -32,7 +32,7 @@ def event_files(folder):
 
 
 def by_accumulator(folder):
-    """What EventAccumulator, which tbparse reads with, has of a directory: tag -> [(step, value)]."""
+    """A directory's content as EventAccumulator, which tbparse uses, reads it: tag -> [(step, value)]."""
     events = event_accumulator.EventAccumulator(str(folder), EVERYTHING)
     events.Reload()
     read = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
@@ -42,7 +42,7 @@ def by_accumulator(folder):
 
 
 def by_page(folder):
-    """The same of what TensorBoard's page shows."""
+    """The same, as TensorBoard's page shows it."""
     events = plugin_event_accumulator.EventAccumulator(str(folder), EVERYTHING)
     events.Reload()
     tags = events.Tags()["tensors"]
@@ -56,7 +56,7 @@ def plugin_of(folder, tag):
 
 
 def summaries(folder):
-    """The (tag, step) of each value in the files, as they lie there."""
+    """The (tag, step) of each value, in the order of the files."""
     found = []
     for path in event_files(folder):
         for event in event_file_loader.EventFileLoader(str(path)).Load():
@@ -168,7 +168,7 @@ class Runs(Events):
         self.assert_as_if_never_interrupted(self.train(folder))
 
     def test_the_page_of_a_run_that_begins_again_shows_no_step_twice(self):
-        self.train(self.dir, 3)  # before its first checkpoint
+        self.train(self.dir, 3)  # killed before its first checkpoint
         self.assertEqual(by_page(self.train(self.dir)), by_page(self.whole))
 
     def test_a_record_that_is_not_whole_costs_no_other(self):
@@ -193,6 +193,6 @@ class Runs(Events):
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # TensorBoard says what it drops
+    logging.disable(logging.WARNING)  # TensorBoard logs what it drops
     write_events = sys.argv.pop(1)
     unittest.main()

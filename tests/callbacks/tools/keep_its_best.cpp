@@ -1,7 +1,7 @@
 // The program that kill_at_every_call_test.py kills: keep_its_best DIR KEEP ORDER ASYNCHRONOUS
 //
-// Makes 30 steps of a run that saves its best states and the states that it resumes from. ORDER 0: the task for the
-// best comes first, 1: the other. ASYNCHRONOUS 1: the best are saved asynchronously, 2: the others, 3: all.
+// Runs 30 steps, saving the best states and the states to resume from. ORDER 0: the task for the best comes first, 1:
+// the other. ASYNCHRONOUS 1: the best are saved asynchronously, 2: the others, 3: all.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,7 +1,8 @@
 """Checkpoints of several ranks: checkpoints_test.py DISTRIBUTED_RANKS MPIRUN...
 
-What 4 ranks save, 1, 2 and 3 go on from with the same batches, and back, whether each has the whole state or a shard. A
-run that is killed twenty times ends with the bits of one that was not; one of 2 ranks, GIRO_RESTARTS times.
+A run saved on 4 ranks resumes on 1, 2 and 3 with the same batches, and the other way round, whether each rank has the
+whole state or a shard. A run that is killed twenty times ends with the same bits as an uninterrupted one; on 2 ranks,
+it is killed GIRO_RESTARTS times.
 """
 
 import csv
@@ -16,7 +17,7 @@ import time
 from job import Job, run
 
 STEPS = 3_000
-TOLERANCE = 2e-5  # of losses whose floating-point sums are added in another order
+TOLERANCE = 2e-5  # of losses, if floating-point sums are added in another order
 
 
 def losses(directory):
@@ -25,7 +26,7 @@ def losses(directory):
 
 
 def check_world_sizes(program, mpirun):
-    """20 steps on `first` ranks, to 40 on `second`, and to 60 on `third`, against 60 on one; "4z": 4 with shards."""
+    """Compares runs to steps 20, 40 and 60, on changing numbers of ranks, with 60 steps on one; "4z": 4 with shards."""
     problems = []
     with tempfile.TemporaryDirectory() as parent:
         def train(directory, size, steps):
@@ -59,7 +60,7 @@ def newest(directory):
 
 
 def left_behind(directory):
-    """All that tells two runs apart, but for the time that they took."""
+    """Everything that could tell two runs apart, except the time they took."""
     directory = pathlib.Path(directory)
     checkpoint = newest(directory)
     tensors = {path.name: path.read_bytes() for path in checkpoint.glob("*.safetensors")}
@@ -78,11 +79,11 @@ def check_kills(program, mpirun, generator, ranks, kills, *options):
                     f"pace={pace}", *options]
 
         job = Job(command("whole"))
-        status = job.end(most_seconds=120)[0]  # beside other tests
+        status = job.end(most_seconds=120)[0]  # other tests run alongside
         if status != 0:
             return [f"the exit status of the run that is not killed is {status}\n{job.output}"]
         for kill in range(kills):
-            job = Job(command("killed", pace=1))  # so that it is not over before it is killed
+            job = Job(command("killed", pace=1))  # so that it is killed before it ends
             if not job.wait_until(lambda: job.output.count("begins at step") == ranks):
                 problems.append(f"kill {kill}: the run has not begun again\n{job.output}")
                 break

@@ -1,8 +1,8 @@
 """Ranks without MPI, on emulated GPUs, with the environment that torchrun or Slurm sets: environment_test.py
 DISTRIBUTED_RANKS PRELOAD
 
-Each case holds every rank to its exit status, to how soon it ends, to what it says, and to leaving no process behind.
-There is no launcher to end a rank when another has failed.
+Each case checks every rank's exit status, how soon it ends, what it prints, and that no process is left behind. There
+is no launcher to end a rank when another has failed.
 """
 
 import concurrent.futures
@@ -15,8 +15,8 @@ import tempfile
 
 from job import Job, copy_with_other_build_id
 
-NUMBERS = itertools.count()  # of jobs, so that none meets another
-# What takes long, and is the same however the ranks have met.
+NUMBERS = itertools.count()  # of jobs, so that ranks of different jobs never meet
+# Tests that take long and do not depend on how the ranks have met.
 LONG = "*IsThatOfOneProcess:*GivesTheSameBits*:*MicroBatches*"
 
 
@@ -45,7 +45,7 @@ def cases(other_program):
     meets = r"World: rank 0 of 2, which torchrun has started, cannot meet the others at giro-\d+:\d+: "
     return [
         Case("alone with a GPU", suite("Ranks.*"), (0,)),
-        # What the hosts decide goes through the GPUs here, and is waited for there.
+        # Here the hosts make decisions through the GPUs, and wait for them.
         Case("two ranks", suite(f"*:-{LONG}:*TheHostWaitsForNoStep"), most_seconds=60),
         Case("four ranks", suite("Ranks.*:MeshOfRanks.*"), (0,) * 4, most_seconds=60),
         Case("Slurm", suite("Ranks.*"), by=slurm),

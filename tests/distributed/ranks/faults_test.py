@@ -1,6 +1,6 @@
-"""What happens to a job one of whose ranks goes astray: faults_test.py DISTRIBUTED_RANKS MPIRUN...
+"""What happens to a job when one of its ranks fails: faults_test.py DISTRIBUTED_RANKS MPIRUN...
 
-Each case holds the job to its exit status, to how soon it ends, to what it says, and to leaving no process behind.
+Each case checks the job's exit status, how soon it ends, what it prints, and that it leaves no process behind.
 """
 
 import concurrent.futures
@@ -12,7 +12,7 @@ import tempfile
 
 from job import copy_with_other_build_id, run
 
-# name: whether the job succeeds, the most seconds from the fault to its end, and what its output holds. Timeouts are 1 s.
+# name: whether the job succeeds, the most seconds from the fault to its end, texts in its output. Timeouts are 1 s.
 HAS_WAITED = r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3( on cuda:0)? has waited 1\.\d s"
 THEN = r"then: barrier on rank [02] of 3: an earlier collective has failed"
 CASES = {

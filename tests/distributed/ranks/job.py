@@ -1,4 +1,4 @@
-"""A job of several ranks as seen from outside: what it says, how soon it ends, and what it leaves behind."""
+"""A job of several ranks as seen from outside: its output, how soon it ends, and what it leaves behind."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def processes_with(marker):
 
 class Job:
     def __init__(self, command, counts_from=None):
-        """The time to its end is counted from the latest line that holds `counts_from`, or from its beginning."""
+        """The time to its end is counted from the latest line that contains `counts_from`, or from its start."""
         self._counts_from = counts_from
         self._marker = f"GIRO_JOB={uuid.uuid4()}"
         name, value = self._marker.split("=")
@@ -48,7 +48,7 @@ class Job:
         return self._output.decode(errors="replace")
 
     def wait_until(self, condition, seconds=60):
-        """Whether it has come true."""
+        """Waits until the condition holds, for at most `seconds` or until the job ends. Returns whether it holds."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -57,7 +57,7 @@ class Job:
         return True
 
     def kill(self):
-        """All of it, as when the machine goes down."""
+        """Kills all of its processes, as if the machine went down."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 9)
         for process in processes_with(self._marker):
@@ -65,7 +65,7 @@ class Job:
                 os.kill(int(process), 9)
 
     def end(self, most_seconds=60):
-        """Exit status, seconds, and processes left behind. What takes longer is killed."""
+        """Returns exit status, seconds and processes left behind. Kills the job after `most_seconds`."""
         try:
             status = self.process.wait(max(0.0, self.begin + most_seconds - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -83,14 +83,14 @@ class Job:
 
 
 def run(command, counts_from=None):
-    """Exit status, output, seconds and processes left behind."""
+    """Returns exit status, output, seconds and processes left behind."""
     job = Job(command, counts_from)
     status, seconds, left = job.end()
     return status, job.output, seconds, left
 
 
 def copy_with_other_build_id(program, path):
-    """A copy of the program that takes itself for another build."""
+    """Copies the program, with another build id."""
     shutil.copy(program, path)
     data = bytearray(path.read_bytes())
     note = re.search(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0", data)  # a build id of 20 bytes

@@ -1,4 +1,4 @@
-// Layers that see more of the batch than its rows, or draw numbers for them, train on ranks as on one.
+// Layers that use more of the batch than single rows, or draw random numbers for rows, train on ranks as on one.
 
 #include <giro/giro.h>
 
@@ -100,7 +100,7 @@ TEST(LayersOfRanks, ConvolutionAndBatchNormAndDropout) {
   expect_that_of_one_process(model, unevenly());
 }
 
-// The statistics are those of each rank's rows. A rank without rows has none, and takes the others'.
+// Each rank computes the statistics of its own rows. A rank without rows has none, and takes the others'.
 TEST(LayersOfRanks, BatchNormOfEachRanksRows) {
   const auto model = with_mask(nn::sequential(nn::dense(6), nn::batch_norm(), nn::relu()));
   const Trained trained = train(model, unevenly(), data_parallel(world(), test_device()));

@@ -1,10 +1,10 @@
-"""What the survivors of a rank do that fails at any point of a training run: points_test.py DISTRIBUTED_RANKS PRELOAD
+"""What the other ranks do when one fails at any point of a training run: points_test.py DISTRIBUTED_RANKS PRELOAD
 MPIRUN...
 
-A rank is killed, aborts, stops, hangs or throws. Nobody ends the others (mpirun is told not to): they have to notice by
-themselves, within the timeout and 2 s more, and each has to name its rank and the step, and to end with an exit status that
-is not 0. With PRELOAD, on emulated GPUs, every other job has no MPI. GIRO_FAULT_POINTS=50 tries so many points instead of
-one for each way to fail.
+A rank is killed, aborts, stops, hangs or throws. mpirun is told not to end the others: they must notice by themselves,
+within the timeout plus 2 s, and each must name its rank and the step and end with a nonzero exit status. With PRELOAD,
+on emulated GPUs, every other job runs without MPI. GIRO_FAULT_POINTS=50 tries 50 points instead of one for each way to
+fail.
 """
 
 import concurrent.futures
@@ -33,7 +33,7 @@ class Point:
         self.ranks = generator.choice((2, 4))
         self.rank = generator.randrange(self.ranks)
         self.step = generator.randrange(40)
-        # From outside, a rank has launched steps ahead; from inside, it has not.
+        # A fault from outside finds steps launched ahead; one from inside does not.
         self.delay = generator.uniform(0, 0.5) if self.way in SIGNALS and generator.random() < 0.5 else None
         self.options = [f"timeout={TIMEOUT * 1000}", f"partition={generator.choice(('data', 'zero'))}"]
         if self.delay is None:
@@ -88,7 +88,7 @@ def check(number, generator, program, preload, mpirun):
             problems.append(f"rank {rank} does not name itself and a step")
     if point.way == "throw" and f"at step {point.step}: has had enough" not in job.output:
         problems.append("what was thrown is not told")
-    # On emulated GPUs the others may still have their step's kernels to compile before they wait.
+    # On emulated GPUs the others may first have to compile their step's kernels before they wait.
     most = TIMEOUT + (5 if preload and point.delay is not None else 2)
     if seconds > most:
         problems.append(f"it took {seconds:.1f} s, expected at most {most}")

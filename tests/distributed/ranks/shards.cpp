@@ -25,7 +25,7 @@ namespace {
 class ShardsOfRanks : public testing::Test {
  protected:
   ShardsOfRanks() : partitioner_(zero_data_parallel(world(), test_device())) {}
-  ~ShardsOfRanks() override { meet(); }  // all ranks must be done with the directory before it goes
+  ~ShardsOfRanks() override { meet(); }  // all ranks must be done with the directory before it is removed
 
   void meet() const {
     double nothing = 0;
@@ -45,9 +45,9 @@ class ShardsOfRanks : public testing::Test {
   static std::vector<float> params_of(const TrainState& state) {
     return to_host<float>(state.collection("params").flat(), state.stream());
   }
-  // Expects a checkpoint of `state` to hold what this rank has of it.
+  // Expects a checkpoint to hold this rank's part of `state`.
   void expect_saved(const TrainState& state, const std::string& dir, std::int64_t steps) const {
-    meet();  // rank 0's save is over too
+    meet();  // rank 0's save has finished too
     const LoadedCheckpoint loaded = load_checkpoint(dir);
     EXPECT_EQ(loaded.record.steps, steps);
     TrainState restored = TrainState::create(model(), optim::adamw(1e-2),
@@ -109,7 +109,8 @@ TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
                [&] { (void)result.state.collection("learning_rate").flat({.index = 1, .count = 2}); });
 }
 
-// Saves the best of the due checkpoints by rank 0's values, the newest ones twice in one directory, and one in on_end.
+// Saves the best of the due checkpoints by rank 0's values, the newest ones by two callbacks in one directory, and one
+// in on_end.
 TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
   Dataset data = rows();
   double offset = 0;  // differs between ranks
@@ -141,8 +142,7 @@ TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
                [&] { (void)checkpoint(dir("copy" + std::to_string(world().rank())))(result.elapsed, copy); });
 }
 
-// Each rank reads only its shard, so damage of one is seen by one rank alone: all ranks go back to the older
-// checkpoint.
+// Each rank reads only its shard, so only one rank notices the damage; all ranks go back to the older checkpoint.
 TEST_F(ShardsOfRanks, AllGoBackToACheckpointThatEachCanRead) {
   constexpr std::int64_t kWidth = 1'300;  // a shard's file has several parts, each with its own checksum
   const auto make = [&](std::uint64_t seed) {
@@ -178,7 +178,7 @@ TEST_F(ShardsOfRanks, AllGoBackToACheckpointThatEachCanRead) {
   }
   EXPECT_EQ(to_host<std::int64_t>(restored.at("step"), restored.stream())[0], expected);
   EXPECT_EQ(params_of(restored), params_of(state));
-  // The same where a run resumes.
+  // The same when a run resumes.
   Dataset data = Dataset({{"x", HostArray(std::vector<float>(kWidth), {1, kWidth})}}).repeat().batch(1);
   const Resume resumed = resume(dir("model"));
   const auto result =
@@ -186,7 +186,7 @@ TEST_F(ShardsOfRanks, AllGoBackToACheckpointThatEachCanRead) {
   EXPECT_EQ(resumed.restored().steps, expected);
   EXPECT_EQ(params_of(result.state), params_of(state));
   if (count == 1) return;
-  // If one rank can load none, all end with an error.
+  // If one rank can load none, all ranks end with an error.
   meet();
   if (world().rank() == 0) std::filesystem::remove_all(dir("model") + "/checkpoint_0000000001");
   meet();

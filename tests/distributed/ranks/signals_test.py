@@ -1,14 +1,14 @@
 """What signals do to a training run of several ranks: signals_test.py DISTRIBUTED_RANKS MPIRUN...
 
-mpirun passes SIGUSR1 on to all ranks at once. At SIGTERM and SIGINT it waits for odls_base_sigkill_timeout seconds, sends
-all ranks SIGTERM, waits as long again, and kills them: a run that needs more than the 1 s which is the default to finish a
-step and to save wants `mpirun --mca odls_base_sigkill_timeout 10`. Its exit status is then 1. SIGTERM to one rank, whichever,
-is quicker and leaves the run all the time that it needs: all ranks end after the same step, with the exit status 143.
-After the first exit status that is not 0, mpirun itself takes up to 2.4 s to end, in which it sleeps twice for
-odls_base_sigkill_timeout before it looks whether the other ranks are still there.
+mpirun passes SIGUSR1 on to all ranks at once. On SIGTERM and SIGINT it waits for odls_base_sigkill_timeout seconds,
+sends all ranks SIGTERM, waits as long again, and kills them. A run that needs more than the default of 1 s to finish a
+step and save needs `mpirun --mca odls_base_sigkill_timeout 10`. mpirun's exit status is then 1. SIGTERM to any one rank
+is quicker and gives the run all the time it needs: all ranks end after the same step, with exit status 143. After the
+first nonzero exit status, mpirun itself takes up to 2.4 s to end: it sleeps twice for odls_base_sigkill_timeout before
+it checks whether the other ranks still exist.
 
-The steps are paced, so that the ranks sleep for most of the time. Where the eleven ranks of four jobs at a time computed
-and spun on two cores, a rank on its way through MPI_Finalize was ready to run for up to 3 s and got 20 ms of them.
+The steps are paced, so the ranks sleep most of the time. When the eleven ranks of four concurrent jobs computed and
+spun on two cores, a rank in MPI_Finalize was ready to run for up to 3 s and got 20 ms of CPU time.
 """
 
 import concurrent.futures
@@ -33,7 +33,7 @@ def steps_saved(directory):
 
 
 def check(ranks, to_all, program, mpirun, generator):
-    partition = "zero" if (ranks == 4) == to_all else "data"  # the one with each number and each way
+    partition = "zero" if (ranks == 4) == to_all else "data"  # each number of ranks and each way with both
     name = f"{ranks} ranks, signals to {'mpirun' if to_all else 'one rank'}, {partition}"
     problems, waits = [], []
     with tempfile.TemporaryDirectory() as directory:

@@ -70,7 +70,7 @@ class Options {
   };
 };
 
-// The fault of one rank, at a certain place of the run.
+// The fault of one rank, at a certain point of the run.
 class Fault {
  public:
   Fault(const Options& options, int rank)

@@ -134,7 +134,7 @@ TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
   }
 }
 
-// A rank's results for its rows are rounded to 8 bits of mantissa. They contain another factor if the batch is divided.
+// A rank's results for its rows, scaled by another factor if the batch is divided, are rounded to 8 bits of mantissa.
 TEST(TrainingOfRanks, IsAlmostThatOfOneProcessInBf16) {
   try {
     expect_supported(Precision::bf16, test_device());
@@ -235,7 +235,7 @@ TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
     EXPECT_EQ(run.advance(at(10)), Advanced::reached);
     const unsigned long long before = waits();
     EXPECT_EQ(run.advance(), Advanced::stopped);
-    EXPECT_LE(waits() - before, 16u);  // 8 launches, two of which may be ahead, and the ranks' question at the end
+    EXPECT_LE(waits() - before, 16u);  // 8 launches, two of which may be ahead, and the ranks' agreement at the end
   }
 }
 
@@ -295,7 +295,7 @@ TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
   }
 }
 
-// Shards of an average are put together, to evaluate with and to save.
+// Shards of an average are gathered for evaluation and for saving.
 TEST(TrainingOfRanks, AnAverageIsWholeOnEachRank) {
   const auto trained = [&](const std::shared_ptr<const Partitioner>& partitioner) {
     Dataset data = random_rows().batch(48).partition(partitioner);
@@ -369,7 +369,7 @@ TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
     EXPECT_NE(std::string(error.what()).find("holds a run already"), std::string::npos) << error.what();
   }
   double nothing = 0;
-  partitioner->agree({&nothing, 1});  // all ranks must have looked before rank 0's directory goes
+  partitioner->agree({&nothing, 1});  // all ranks must have looked before rank 0's directory is removed
 }
 
 TEST(TrainingOfRanks, AnIntegerIsNoMetric) {

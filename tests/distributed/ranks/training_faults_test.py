@@ -1,7 +1,7 @@
-"""What happens to a training run one of whose ranks goes astray: training_faults_test.py DISTRIBUTED_RANKS MPIRUN...
+"""What happens to a training run when one of its ranks fails: training_faults_test.py DISTRIBUTED_RANKS MPIRUN...
 
-Each case holds the job to its exit status, to how soon it ends, to what it says, to leaving no process behind, and to the
-checkpoint from which it can go on. The run makes 40 steps and saves after 10, 20, 30 and 40. Chance decides whether each
+Each case checks the job's exit status, how soon it ends, what it prints, that it leaves no process behind, and the
+checkpoint from which it can resume. The run makes 40 steps and saves after 10, 20, 30 and 40. It is random whether each
 rank holds the whole state, or a shard of the moments that it saves itself.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 from job import run
 
 KINDS = ("kill", "segv", "exit", "throw")  # the ways to die
-TIMEOUT = 2  # seconds that a rank waits for the others, where one hangs
+TIMEOUT = 2  # seconds that a rank waits for the others, if one hangs
 
 
 class Case:
@@ -28,7 +28,7 @@ class Case:
 
 
 def deaths(generator):
-    """A rank that dies: with 4 ranks in every way at init, in a step, in a save and at the end, else in one way."""
+    """Cases of a dying rank: with 4 ranks every way at init, in a step, in a save and at the end, else one way."""
     places = {"init": (), "start": (), "step": (10,), "save of rank 0": (10,), "save": (10, 20), "finish": (40,),
               "end": (40,)}
     for (number, (place, newest)), kind, ranks in itertools.product(enumerate(places.items()), KINDS, (2, 4)):
@@ -38,14 +38,14 @@ def deaths(generator):
         rank = 0 if place == "save of rank 0" else generator.randrange(1, ranks)
         options = dict(fault=kind, at=place.split()[0], rank=rank, step=19)
         if place == "save of rank 0":
-            options["call"] = generator.randrange(1, 5)  # of those that save, of which the last makes it a checkpoint
+            options["call"] = generator.randrange(1, 5)  # the save's calls; the last one makes it a checkpoint
         if place == "init":
             options["timeout"] = TIMEOUT * 1000
         texts = []
         if kind == "throw" and place != "init" and place != "end":
             at = {"start": "0", "finish": "40"}.get(place, "(19|20)")
             texts = [rf"rank {rank} of {ranks}, (task \d, .*|on_start or on_end): .*, at step {at}: has had enough"]
-        # Nobody but mpirun could tell that a rank which ended well before it began is missing.
+        # Only mpirun could tell that a rank is missing that exited with 0 before it began.
         most = TIMEOUT + 5 if (kind, place) == ("exit", "init") else 5
         yield Case(f"{kind} at {place}", ranks, texts, newest, most_seconds=most, **options)
 
@@ -78,7 +78,7 @@ def cases(generator):
                        fault="nan", rank=rank, step=2, save=2, nan="restore", steps=12, partition=partition)
         yield Case("NaN that nobody minds for long", ranks, ["step 22 is not saved: .* is not finite, nor are the 9"], (2,),
                    fault="nan", rank=rank, step=2, save=2, nan="ignore")
-        # Where all of them fail, and each has all of the state, rank 0 may save before mpirun ends it.
+        # If all ranks fail, and each has the whole state, rank 0 may save before mpirun ends it.
         for partition, at in (("data", -1), ("zero", -1), ("zero", other)):
             yield Case("no batch" + (" on all ranks" if at < 0 else ""), ranks, ["there is no such batch"], (10, 19),
                        fault="data", rank=at, step=19, partition=partition)
@@ -97,7 +97,7 @@ def cases(generator):
                    [f"a directory that all ranks have to see: rank {other} has nobody .*, but rank 0 has process"],
                    rank=other, other_dir="elsewhere", partition="zero")
         yield Case("stopped in its save", ranks, [rf"({waited}|of {ranks} shards, {other} did not come within {TIMEOUT} s)"],
-                   # When mpirun ends them all, it lets the stopped one go on, which may then be in time.
+                   # When mpirun ends all ranks, it continues the stopped one, which may then still be in time.
                    (10, 20), most_seconds=TIMEOUT + 5, fault="stop", at="save", rank=other, step=19, timeout=TIMEOUT * 1000,
                    partition="zero")
 

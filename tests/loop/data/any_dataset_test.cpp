@@ -32,7 +32,7 @@ TEST(AnyDataset, MakesEachBatchOnceAndKeepsTheLast) {
   }
 }
 
-// A pass has one range, which also answers what is asked before it.
+// A pass calls the function once: its range also serves what is read from the dataset before the pass.
 TEST(AnyDataset, CallsAFunctionOncePerPass) {
   int calls = 0;
   const AnyDataset<int> dataset([&] {

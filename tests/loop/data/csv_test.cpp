@@ -63,7 +63,7 @@ TEST_F(CsvTest, NumbersAsTheyAreWritten) {
             (Floats{1, -2.5, 3, .5, 1'000, 7, 8, 0, 0, 0.1F, 16'777'216, 3.4028235e38F}));
 }
 
-// As strtod, and so pandas, reads them; one that is too large is none.
+// As read by strtod, and so by pandas. A number that is too large is refused.
 TEST_F(CsvTest, WhatIsTooSmallIsZero) {
   const std::string zeros(400, '0'), digits = "1" + zeros;
   for (const std::string& tiny :
@@ -141,7 +141,7 @@ TEST_F(CsvTest, DamagedFilesAreErrorsOrSound) {
                                [](test::OneFile& file) {
                                  try {
                                    data::read_csv("file", {{"x", {"a"}}}, ',', file);
-                                 } catch (const Error& error) {  // a damaged header: what was asked for is not there
+                                 } catch (const Error& error) {  // a damaged header: the named column is missing
                                    if (error.code() != ErrorCode::not_found) throw;
                                    throw Error(ErrorCode::unsupported, error.what());
                                  }

@@ -1,5 +1,3 @@
-// Dataset::sample.
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +40,7 @@ class SampleTest : public testing::Test {
   }
 };
 
-// The counts of 100,000 draws differ from what the weights say by at most five standard deviations.
+// In 100,000 draws, the counts differ from those expected by the weights by at most five standard deviations.
 TEST_F(SampleTest, DrawsInProportionToTheWeights) {
   const std::vector<double> weights{1, 0, 0.5, 3, 0, 0.125, 0};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

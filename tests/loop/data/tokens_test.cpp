@@ -302,7 +302,7 @@ TEST_F(TokensTest, WhatStaysOnDiskHasNoRowsInMemory) {
                [&] { dataset.batch(2).to(Device::cpu()); });
 }
 
-// 8 GB of which the file system holds nothing: all ids are 0.
+// A sparse file of 8 GiB: all ids are 0.
 TEST_F(TokensTest, FilesMayBeLargerThanMemory) {
   const std::string path = file("zeros", "");
   std::filesystem::resize_file(path, std::uintmax_t{8} << 30);

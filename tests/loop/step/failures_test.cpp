@@ -57,7 +57,7 @@ class FailuresTest : public test::OpTest {
   TrainState make_state() const {
     return TrainState::create(model_, optim::adamw(1e-2), {.inputs = rows().spec(), .context = device()});
   }
-  // With `own`, the step includes work of the user's own.
+  // With `own`, the step includes user-defined work.
   auto make_step(bool own) const {
     return jit([this, own](TrainState& s, const Batch& batch) {
       ++bodies_;
@@ -96,7 +96,7 @@ class FailuresTest : public test::OpTest {
   }
   const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kClasses));
   mutable int bodies_ = 0;
-  bool is_alone_ = false;  // the user's own work touches only its arguments
+  bool is_alone_ = false;  // the user-defined work touches only its arguments
 };
 INSTANTIATE_TEST_SUITE_P(Devices, FailuresTest, test::kDevices, test::device_name);
 
@@ -128,7 +128,7 @@ TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
   EXPECT_EQ(message_of([&] { make_step(false)(state, *data.begin()); }), "no error");
 }
 
-// The error comes with the step's logs, and the next steps go on.
+// The error comes with the step's logs, and the next steps run as usual.
 TEST_P(FailuresTest, AnIdOutsideOfATableIsAnErrorThatNamesTheCall) {
   const nn::Layer model = nn::embedding(7, 4);
   std::vector<std::int32_t> ids(4 * 6, 2);
@@ -175,7 +175,7 @@ TEST_P(FailuresTest, OpByOpTheBitsAreTheSame) {
     bodies_ = 0;
     const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
     EXPECT_EQ(losses_of_loop(own), expected);
-    // With work that giro cannot run again by itself, the function runs each time.
+    // If giro cannot run some work again by itself, the step's function runs each time.
     EXPECT_EQ(bodies_, own && !alone ? 7 : 1);
   }
 }

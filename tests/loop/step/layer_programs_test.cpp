@@ -1,4 +1,4 @@
-// The ops that layers take in a recorded step, and that a step gives the same bits however it runs.
+// The ops that layers take in a recorded step. A step gives the same bits however it runs.
 
 #include <gtest/gtest.h>
 
@@ -110,8 +110,7 @@ TEST_P(LayerProgramsTest, AnLstmTakesTwoAStepEachWay) {
   EXPECT_LE(long_one - short_one, 16u * 4) << text;
 }
 
-// Dropout, BatchNorm, LayerNorm, a recurrent layer: by a recorded step, one without rules, an eager one, one under
-// remat.
+// Dropout, BatchNorm, LayerNorm and a recurrent layer in a step that is recorded, without rules, eager, or under remat.
 TEST_P(LayerProgramsTest, TheSameBitsHoweverTheStepRuns) {
   const auto train = [&](bool recorded, bool under_remat, const char* rules) {
     const test::RewriteSetting setting(rules);

@@ -136,7 +136,7 @@ TEST_F(Managed, AStepDoesNotTrain) {
   EXPECT_EQ(train(test_step).params, before.params);
 }
 
-// A metric with its sum in the state: the present value is logged, and reset at the end of each epoch.
+// A metric with its sum in the state: the current value is logged, and reset at the end of each epoch.
 TEST_F(Managed, StatefulMetrics) {
   const auto train_step = managed::train_step([this](TrainState& state, const Batch& batch) {
     increment(state.at("seen"), batch.size(), state.stream());

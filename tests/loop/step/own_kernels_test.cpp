@@ -1,4 +1,4 @@
-// The user's own work inside a step, and computing with the features of a batch.
+// User-defined work inside a step, and computing with the features of a batch.
 
 #include <gtest/gtest.h>
 

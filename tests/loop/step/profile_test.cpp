@@ -1,4 +1,4 @@
-// Step::profile: the times of a step, and a run that goes on after it as if nothing had happened.
+// Step::profile: the times of a step, and a run that continues after it as if nothing had happened.
 
 #include <gtest/gtest.h>
 

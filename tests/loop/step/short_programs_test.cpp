@@ -1,4 +1,4 @@
-// Trainings that users write, each as short as they would write it.
+// Training programs, each as short as a user would write it.
 
 #include <gtest/gtest.h>
 
@@ -200,7 +200,7 @@ TEST_P(ShortProgramsTest, APolicyGradient) {
   EXPECT_LT(last, first - 0.1);
 }
 
-// A backbone that stays as it is, a head with a rate of its own, and an average of the weights for evaluation.
+// A frozen backbone, a head with its own learning rate, and averaged weights for evaluation.
 TEST_P(ShortProgramsTest, AFrozenBackboneAndAveragedWeights) {
   add("x", {8, 4}, noise(32));
   add("y", {8, 2}, noise(16));

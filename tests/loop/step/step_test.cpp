@@ -179,7 +179,7 @@ TEST_P(StepTest, RecordingsOfADestroyedStateAreNeverReplayed) {
   const Batch batch = first_batch(5);
   std::optional<TrainState> state = create(model, 1);
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
-    // The new state may lie at the old one's address.
+    // The new state may have the old one's address.
     state.reset();
     state = create(model, seed);
     step(*state, batch);
@@ -392,7 +392,7 @@ TEST_P(StepTest, AStateThatWasMovedFromIsRefused) {
   }
 }
 
-// A step goes on with another state's values, without another recording.
+// A step continues with another state's values, without another recording.
 TEST_P(StepTest, AStateTakesOverAnothersValues) {
   const nn::Layer model = test::linear_model();
   const Batch batch = first_batch(5);
@@ -408,8 +408,8 @@ TEST_P(StepTest, AStateTakesOverAnothersValues) {
   expect_equal(Outcome(state), Outcome(expected));
 }
 
-// Regression: a step on a batch at another position, by a second step or only every other time, had to wait or was
-// wrong.
+// Regression: when a step's batch was at another position than expected, because a second step used it or the step was
+// due only every other time, the step had to wait or was wrong.
 TEST_P(StepTest, TwoStepsOnOneBatchAndOneThatIsDueEveryOtherTime) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5);

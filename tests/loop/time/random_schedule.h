@@ -16,7 +16,7 @@ class RandomSchedule {
   struct Leaves {
     bool time = false;       // schedules that use the clock
     bool last = false;       // last()
-    bool resumable = false;  // only schedules that can go on after a cut: none that count samples from a boundary
+    bool resumable = false;  // only schedules that can continue after a cut: none that count samples from a boundary
     bool counting = false;   // functions that count how often they were called
     bool tokens = false;     // schedules that count tokens where others count samples
   };

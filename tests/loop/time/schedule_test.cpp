@@ -111,7 +111,7 @@ TEST(EveryEnd, CompletesMultiples) {
   EXPECT_EQ(due_steps(after(4).then(every_end(3)), 12), (Steps{6, 9}));
 }
 
-// A schedule that is asked only when next() says so is due at the same steps as one that is asked at every step.
+// A schedule that is asked only at the steps from next() is due at the same steps as one that is asked at every step.
 TEST(EveryEnd, Next) {
   for (const Period& period : {at(1), at(3), at(7), at({.samples = 5}), at({.steps = 4, .samples = 9})}) {
     Schedule schedule = every_end(period);
@@ -290,7 +290,7 @@ TEST(Schedule, BothSidesAreAlwaysAsked) {
   schedule = schedule & Schedule([&](const Elapsed&) { return ++asked > 0; });
   schedule({});
   EXPECT_EQ(asked, 2);
-  // The samples of the right side are noticed while the left says no.
+  // The samples of the right side are noticed while the left is not due.
   EXPECT_EQ(due_steps(every(4) & every({.samples = 3}), 13, 2), (Steps{8, 12}));
 }
 

@@ -33,12 +33,12 @@ void Agenda::watch_all() {
   for (std::size_t task = 0; task < entries_.size(); ++task) watched_.push_back(task);
 }
 
-// Stops watching the tasks that the next step need not ask.
+// Stops watching the tasks that cannot be due in the next step.
 void Agenda::forget_others(const Elapsed& elapsed) {
   others_ = {};
   std::erase_if(watched_, [&](std::size_t task) {
     const Entry& entry = entries_[task];
-    // The clock may be read in the middle of a step.
+    // The clock may be read in the middle of a step, after `others_` was checked.
     if (entry.traits.reads_clock || entry.wake.steps <= elapsed.steps + 1) return false;
     others_.merge(entry.wake);
     return true;

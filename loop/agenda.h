@@ -10,8 +10,8 @@
 
 namespace giro::detail {
 
-// Finds the tasks of a run that are due. Asks a task's schedule only when the answer may have changed; the steps in
-// between cost nothing.
+// Finds the tasks of a run that are due. Evaluates a task's schedule only when its result may have changed; the steps
+// in between cost nothing.
 class Agenda {
  public:
   using Traits = ScheduleNode::Traits;
@@ -19,7 +19,7 @@ class Agenda {
   // One task per schedule, numbered by its position.
   explicit Agenda(std::vector<Schedule> schedules);
 
-  // Starts over as if no task had been asked; the schedules keep their memory.
+  // Starts over as if no schedule had been evaluated; the schedules keep their memory.
   void restart();
 
   std::size_t size() const noexcept { return entries_.size(); }
@@ -29,12 +29,12 @@ class Agenda {
   bool awaits_end() const noexcept { return awaits_end_; }
   bool reads_clock() const noexcept { return reads_clock_; }
 
-  // The earliest point at which a task has to be asked.
+  // The earliest point at which a schedule must be evaluated again.
   const Wake& wake() const noexcept { return wake_; }
   bool is_quiet(const Elapsed& elapsed) const { return !elapsed.last && !wake_.reached(elapsed); }
 
-  // Asks the tasks that have to be asked in the step at `elapsed`, in order. Calls before(traits) before it asks a
-  // task, and due(task) if the task is due.
+  // Evaluates, in order, the schedules that may be due in the step at `elapsed`. Calls before(traits) before each
+  // evaluation, and due(task) if the task is due.
   template <class Before, class Due>
   void ask(const Elapsed& elapsed, Before&& before, Due&& due) {
     const bool all = elapsed.last || others_.reached(elapsed);
@@ -55,7 +55,7 @@ class Agenda {
     }
     if (all) [[unlikely]]
       forget_others(elapsed);
-    // The usual case: only tasks that are always due were asked, and they are due in the next step too.
+    // The usual case: only tasks that are always due were evaluated, and they are due in the next step too.
     if (!changes) [[likely]] {
       wake_.steps = elapsed.steps + 1;
       return;
@@ -64,7 +64,7 @@ class Agenda {
     for (const std::size_t task : watched_) wake_.merge(entries_[task].wake);
   }
 
-  // The same for the tasks that await the end, in a step that turned out only later to be the last (Elapsed::last).
+  // The same for the tasks that await the end, once a step is known too late to be the last (Elapsed::last).
   template <class Before, class Due>
   void ask_at_end(const Elapsed& elapsed, Before&& before, Due&& due) {
     for (std::size_t task = 0; task < entries_.size(); ++task) {
@@ -75,14 +75,14 @@ class Agenda {
     }
   }
 
-  // The task that is being asked, or failed to answer; size() if none.
+  // The task whose schedule is being evaluated, or threw; size() if none.
   std::size_t asking() const noexcept { return asking_; }
 
  private:
   struct Entry {
     Schedule schedule;
     Traits traits;
-    Wake wake{.steps = 0};  // when to ask next
+    Wake wake{.steps = 0};  // when to evaluate it next
   };
 
   bool ask(Entry& entry, const Elapsed& elapsed);

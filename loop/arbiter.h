@@ -4,10 +4,9 @@
 
 namespace giro {
 
-// Makes the decisions of a run that do not follow from its schedules: what time it is, whether it is interrupted, and
-// whether it stops. A program passes one as LoopOptions::arbiter to have the last word on them, for example a test with
-// its own clock, or a group of processes that must decide alike. By default, this process's clock and signals and the
-// requests of callbacks decide.
+// Decides what a run's schedules do not: the time, whether the run is interrupted, and whether it stops. Pass your own
+// as LoopOptions::arbiter, for example in a test with its own clock, or for a group of processes that must decide
+// alike. By default, this process's clock and signals and the requests of callbacks decide.
 class Arbiter {
  public:
   virtual ~Arbiter() = default;

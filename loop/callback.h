@@ -128,7 +128,7 @@ class StepSink {
 }  // namespace detail
 
 // A callable that a loop of state S and batch B runs. A value: copying it copies the callable. Its parameter types, any
-// subset in any order, determine what it is given and its CallbackKind. It returns nothing, Logs, the state, (Logs,
+// subset in any order, determine its arguments and its CallbackKind. It returns nothing, Logs, the state, (Logs,
 // state), or (Logs of outputs, Logs, state); any of these as std::optional.
 //
 // A class may have more members:
@@ -168,7 +168,7 @@ class Callback {
   // Whether it runs only on rank 0 if several ranks work on one state.
   bool is_primary_only() const { return is_primary_only_; }
 
-  // For loops. Run a barrier, or a device step without holding it back.
+  // For loops. run executes a barrier, or a device step at once; enqueue may hold a device step back.
   void run(LoopState<S, B>& loop) { model_->run(loop); }
   void enqueue(LoopState<S, B>& loop, detail::StepSink& sink) { model_->enqueue(loop, sink); }
   detail::Observer* observer() const noexcept { return model_.get(); }
@@ -177,11 +177,11 @@ class Callback {
   // Called before every on_start. May restore an interrupted run.
   void on_resume(LoopState<S, B>& loop) { model_->on_resume(loop); }
   void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
-  // saves: whether the callback saves. on_save is called in a step in which a signal asks to save.
+  // Whether the callback saves the run. on_save is called in a step in which a signal requests a save.
   bool saves() const { return model_->saves(); }
   void on_save(LoopState<S, B>& loop) { model_->on_save(loop); }
   void on_end(LoopState<S, B>& loop) { model_->on_end(loop); }
-  // Whether it has anything to persist; saves or restores that, between two steps.
+  // remembers: whether it has anything to persist. persist saves or restores it, between two steps.
   bool remembers() const { return model_->remembers(); }
   void persist(Archive& archive) { model_->persist(archive); }
 

@@ -88,7 +88,7 @@ struct MemberOfState<kMember, S, std::tuple<Args...>> {
   }
 };
 
-// For WithName: a class with one member that is named like an event.
+// For WithName: a class with one member, named after an event.
 #define GIRO_EVENT(name) \
   struct Named_##name {  \
     void name();         \
@@ -135,8 +135,8 @@ struct EventTable {
 
   Callbacks& operator[](LoopEvent event) { return by_event[static_cast<std::size_t>(event)]; }
 
-  // Error(invalid_argument) if nothing does the work of a step. It may run at `step` or at one of `others`. A callback
-  // of a schedule or of the list `callbacks` may do it too, unless it is an observer or can stop the loop.
+  // Error(invalid_argument) if the steps would do no work. The work may run at `step`, at one of `others`, or in a
+  // callback with a schedule or in the list `callbacks`, unless that is an observer or can stop the loop.
   void expect(LoopEvent step, std::initializer_list<LoopEvent> others) {
     const auto works = [](const Callbacks& callbacks) {
       for (const Callback<S, B>& callback : callbacks) {
@@ -162,7 +162,7 @@ struct EventTable {
 // An element of the list `callbacks` of a predefined loop. It is one of these:
 // - An object with member functions named like events. They run at these events, all on the same object.
 // - A callback with a class member `static constexpr LoopEvent kEvent`. It runs at that event.
-// - Any other callback. It runs at the end of each step of the loop that it is given to.
+// - Any other callback. It runs at the end of each step of the loop it is passed to.
 //
 // on_start and on_end run before and after that loop. A member function with a misspelt event name is never called: the
 // compiler cannot list a class's members, and a base class with functions to override would fix their parameters. The

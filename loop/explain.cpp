@@ -8,7 +8,7 @@ namespace giro::detail {
 namespace {
 
 constexpr std::int64_t kHorizon = 10'000;  // steps that are predicted
-constexpr std::size_t kShown = 4;          // how many of the steps in which a task needs the host are listed
+constexpr std::size_t kShown = 4;          // the most steps listed per task that need the host
 
 struct CallbackOutline {
   std::string name;
@@ -50,7 +50,7 @@ void Explanation::add_callback(const std::string& name, CallbackKind kind, bool 
 }
 
 std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_sample) const {
-  // Copies, since asking a schedule may change its memory.
+  // Copies, since evaluating a schedule may change its memory.
   std::vector<Task> tasks = tasks_;
   std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // per task, the first few steps that need the host
   std::int64_t alone = 0, longest = 0;

@@ -17,16 +17,16 @@ namespace giro {
 struct FindBatchSizeOptions {
   std::int64_t min = 1, max = 65'536;  // samples of a whole batch, over all ranks
   bool power_of_two = true;            // else any size
-  // Bytes for the step on its device (StepMemory::bytes). 0: nine tenths of what is free there now; the rest is for the
-  // launches of many steps and for other steps. Ranks that share a device each find all of its memory free: give each
-  // its part.
+  // Bytes for the step on its device (StepMemory::bytes). 0: nine tenths of the memory free there now; the rest is for
+  // launches of many steps and for other steps. Ranks that share a device each see all of its memory as free: give each
+  // its share.
   std::size_t budget = 0;
 };
 
 namespace detail {
 
-// `bytes_of(n)` is what a batch of n samples needs. On several ranks n is a multiple of their number, and all decide
-// alike.
+// `bytes_of(n)` returns the bytes that a batch of n samples needs. With several ranks n is a multiple of their number,
+// and all return the same size.
 std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& bytes_of, Device device,
                              const Partitioner* ranks, const FindBatchSizeOptions& options);
 
@@ -39,14 +39,14 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
 //     return *rows.batch(n).partition(partitioner).begin();
 //   });
 //
-// The step is recorded for each size that is tried, and not run: twice the size as long as it fits, then bisection. A
-// size at which the recording runs out of memory does not fit. More samples are taken to need more memory. What earlier
-// recordings of steps of this state hold counts as needed, so find the size before the first step. On R ranks, which
-// all call it, the sizes are R times a power of two, or multiples of R.
+// The step is recorded, but not run, for each size tried: the size is doubled as long as it fits, then bisected. A size
+// at which the recording runs out of memory does not fit. More samples are assumed to need more memory. Memory held by
+// earlier recordings for this state counts as needed, so call this before the first step. With R ranks all must call
+// it, and the sizes are R times a power of two, or multiples of R.
 //
 // Errors: invalid_argument for min < 1, or if no size lies in [min, max]; out_of_memory if the smallest does not fit,
-// with the bytes it needs and those there are; unsupported if the free memory is not known and no budget is given;
-// those of batch_of and of Step::memory.
+// with the bytes needed and available; unsupported if the free memory is not known and no budget is given; those of
+// batch_of and of Step::memory.
 template <class S, class Statics>
 std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const std::function<Batch(std::int64_t)>& batch_of,
                              const FindBatchSizeOptions& options = {}) {
@@ -55,7 +55,7 @@ std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const std::
                                  state.device(), ranks.get(), options);
 }
 
-// The same for batches of a dataset that has not been divided into batches, up to its number of rows.
+// The same for a dataset before batch(), up to its number of rows.
 template <class S, class Statics>
 std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const Dataset& rows,
                              FindBatchSizeOptions options = {}) {

@@ -40,7 +40,7 @@ class GroupArbiter final : public Arbiter {
   void request_stop() noexcept { stop_requested_ = true; }
   bool is_stop_agreed() const noexcept { return stop_agreed_; }
   double date() override;
-  // The latest date that the ranks have agreed on, with any question.
+  // The latest date that the ranks have agreed on, in any exchange.
   double agreed_date() const noexcept { return latest_; }
   void set_failed() noexcept override;
 
@@ -61,9 +61,9 @@ class GroupArbiter final : public Arbiter {
   double latest_ = 0;
   int signal_ = 0;
   bool stop_requested_ = false, stop_agreed_ = false;
-  // Numbers of signals that asked to save: received on this rank, the maximum of any rank, and those acted on. mpirun
-  // sends a signal to all ranks, but they do not receive it at the same time. A signal that reaches another rank soon
-  // after a save belongs to that save.
+  // Counts of signals that asked to save: received on this rank, the most on any rank, and acted on. mpirun sends a
+  // signal to all ranks, but they do not receive it at the same time. A signal that reaches another rank soon after a
+  // save belongs to that save.
   std::int64_t saves_asked_ = 0, most_saves_asked_ = 0, saves_done_ = 0;
   double saved_at_ = Elapsed::now();
   std::int64_t steps_ = 0, next_ = 1;  // calls of interrupt, and the call that exchanges signals next

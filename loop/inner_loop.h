@@ -151,7 +151,7 @@ template <class F>
 InnerLoop<F> inner_loop(std::string name, F function, InnerLoopOptions options = {}) {
   return {std::move(name), std::move(function), std::move(options)};
 }
-// The same, under the entries' own names.
+// The same, with the entries' names unchanged.
 template <class F>
 InnerLoop<F> inner_loop(F function, InnerLoopOptions options = {}) {
   return {"", std::move(function), std::move(options)};

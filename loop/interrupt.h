@@ -26,7 +26,7 @@ class InterruptScope {
   bool saves_;
 };
 
-// What signals have asked for: the signal that asks to end, and whether one asks to save.
+// The requests of signals: the signal that asks to end, and whether one asks to save.
 inline std::atomic<unsigned> signals_asked = 0;
 inline constexpr unsigned kEndSignal = 0xFF, kSaveAsked = 0x100;
 inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order_relaxed) != 0; }

@@ -24,9 +24,9 @@ class Observer {
   virtual std::string name() const { return {}; }
 };
 
-// Passes the logs of a run from its steps to the history. A step's logs are those of its host callbacks and the rows
-// that its device steps will write. When all of them have arrived, they are committed and shown to the step's
-// observers, in step order. Makes no allocation per step once the number of steps in flight has reached its maximum.
+// Passes the logs of a run from its steps to the history. A step's logs are the logs of its host callbacks and the rows
+// that its device steps will write. When all have arrived, they are committed and shown to the step's observers, in
+// step order. Makes no allocation per step once the number of steps in flight has reached its maximum.
 class Journal {
  public:
   Journal(History history, Outputs outputs);
@@ -68,7 +68,7 @@ class Journal {
   // only its own step or observer.
   void set_failing() noexcept { failing_ = true; }
 
-  // The observer that is being shown a step, or failed while being shown it, and that step; null if none.
+  // The observer that is observing a step, or threw while doing so, and that step; null if none.
   const Observer* showing() const noexcept { return showing_; }
   std::int64_t showing_step() const noexcept { return showing_step_; }
   void forget_showing() noexcept { showing_ = nullptr; }

@@ -67,7 +67,7 @@ class LoopState {
   void after_step(std::function<void()> f, bool first = false) const { run().after_step(std::move(f), first); }
   // Saves or restores what the run remembers, except the leaves of a State: completed steps, the position in the
   // dataset, the history, and the memory of its schedules and callbacks. Write it after a step (after_step) and read it
-  // in on_resume; the run then continues as if it had not been interrupted. Archive::report() tells what did not match.
+  // in on_resume; the run then continues as if it had not been interrupted. Archive::report() lists what did not match.
   // Errors: those of Archive, corrupt_data, and invalid_argument if the run was saved with another dataset.
   void persist(Archive& archive) const { run().persist(archive); }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a callback's signature says, and calling it with the arguments it asks for.
+// Calls a callback with the arguments its signature asks for.
 
 #include <functional>
 #include <optional>
@@ -116,8 +116,8 @@ struct NamedOnStart {
 struct NamedOnEnd {
   void on_end();
 };
-// Whether a class has any member of this name, even one without an address: in WithName, the names of two bases are
-// ambiguous.
+// Whether a class has any member of this name, even one whose address cannot be taken: the name is then ambiguous in
+// WithName.
 template <class F>
 constexpr bool names_on_start() {
   if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {

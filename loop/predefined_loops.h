@@ -49,7 +49,7 @@ struct TrainOptions {
   std::vector<EventTask<S, B>> tasks = {};
   std::vector<EventCallback<S, B>> callbacks = {};
   AnyDataset<B> test_dataset = {};    // default: no evaluation
-  PeriodOrSteps epoch_duration = {};  // not of time; default: one pass over the data
+  PeriodOrSteps epoch_duration = {};  // no time or date; default: one pass over the data
   PeriodOrSteps test_duration = {};   // default: the whole test dataset
   std::string test_name = "test";
   Aggregation test_aggregation = "last";  // "last": the last batch only; "mean": all of them
@@ -217,12 +217,11 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //        .test_dataset = test, .test_aggregation = "mean", .stop = giro::at(5'000)});
 //
 // An epoch is `epoch_duration` in steps, samples or tokens. By default it has dataset.num_rows() samples; it is the
-// whole loop if the dataset has no num_rows. The last epoch may be shorter. If the loop ends for another reason than
+// whole loop if the dataset has no num_rows. The last epoch may be shorter. If the loop ends for a reason other than
 // `stop`, this is known only at the end of its last step, and the end of the epoch then runs after everything else.
-// Errors:
-// LoopError for every error. In addition to those of loop: invalid_argument if epoch_duration is not positive or gives
-// a time or a date, if neither the steps nor an evaluation have anything to run, and if the steps of the evaluation
-// have nothing to run; not_found for unknown events.
+// Errors: LoopError for every error. In addition to those of loop: invalid_argument if epoch_duration is not positive
+// or gives a time or a date, if neither the steps nor an evaluation have anything to run, and if the steps of the
+// evaluation have nothing to run; not_found for unknown events.
 template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> train_loop(
     Given&& given, R&& dataset, std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
@@ -251,7 +250,7 @@ template <class Given, std::ranges::input_range R, class S = detail::state_of<Gi
   });
 }
 
-// train_loop under its name in Keras.
+// train_loop under its Keras name.
 template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> fit(Given&& state, R&& dataset,
                                 std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
@@ -269,7 +268,7 @@ template <class Given, std::ranges::input_range R, class S = detail::state_of<Gi
 }
 
 // The same with the events on_predict_batch_begin, predict_step, on_predict_step, on_predict_batch_end,
-// on_predict_begin and on_predict_end. What predict_step logs as outputs is in the result's `outputs`:
+// on_predict_begin and on_predict_end. The outputs that predict_step logs are in the result's `outputs`:
 //
 //   auto result = giro::predict_loop(std::move(state), test, {.tasks = {{"predict_step", predict_step}}});
 //   giro::HostArray logits = result.outputs.concatenate("logits");

@@ -26,10 +26,10 @@ namespace giro {
 //   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
 //   auto [trained, history, elapsed] = run.finish();
 //
-// The dataset must outlive the run. Its place is a number of batches. A resumed run (LoopState::persist) begins with
-// dataset.begin_at(batch), an iterator at batch number `batch`, if the dataset has that member; otherwise it skips the
-// earlier batches one by one. If begin() is not at batch 0, first_batch() says where it is. A member persist(Archive&)
-// saves, or checks, what makes it the same dataset.
+// The dataset must outlive the run. A position in it is a number of batches. A resumed run (LoopState::persist) begins
+// with dataset.begin_at(batch), an iterator at batch number `batch`, if the dataset has that member; otherwise it skips
+// the earlier batches one by one. If begin() is not at batch 0, first_batch() must return its number. A member
+// persist(Archive&) saves, or checks, what identifies the dataset.
 template <class S, std::ranges::input_range R>
 class Run {
  public:

@@ -10,7 +10,7 @@
 
 namespace giro::detail {
 
-// The time of a run, read as rarely as its uses allow, and its signals.
+// A run's clock, read as rarely as possible, and its signals.
 class RunClock {
  public:
   // Continues where an earlier run stopped: the time in between does not count. If `arbiter` is shared by several
@@ -31,8 +31,8 @@ class RunClock {
   double now() const { return arbiter_ != nullptr ? arbiter_->now() : Elapsed::now(); }
   // For timestamps only.
   double date() const { return arbiter_ != nullptr ? arbiter_->date() : Elapsed::now(); }
-  // The date of logs that arrive while a run is at `elapsed`. A program's arbiter is not asked, since the number of
-  // calls would depend on when they arrive.
+  // The date of logs that arrive while a run is at `elapsed`. A custom arbiter is not called, since the number of calls
+  // would depend on when they arrive.
   double date_of_arrival(const Elapsed& elapsed) const {
     return arbiter_ != nullptr && !is_group_ ? elapsed.date : date();
   }

@@ -24,7 +24,7 @@
 namespace giro::detail {
 
 // A run without the dataset: what happens in a step, what it produces, and how errors are handled. Code that every step
-// runs is inlined, rare code is not: an empty step takes a dozen nanoseconds, and a call is one of them.
+// runs is inlined, rare code is not: an empty step takes a dozen nanoseconds, and a call takes one of them.
 template <class S, class B>
 class RunCore final : RunMemory {
  public:
@@ -197,7 +197,7 @@ class RunCore final : RunMemory {
     run_last_after_all();
   }
 
-  // Runs the callbacks of last() if the step turned out only now to be the last, or a stop has skipped them.
+  // Runs the callbacks of last() if only now the step is known to be the last, or a stop has skipped them.
   void run_last() {
     if (!tasks_.agenda().awaits_end() || (run().elapsed.last && !run().loop.stop_iteration)) return;
     run().elapsed.last = true;
@@ -321,7 +321,7 @@ class RunCore final : RunMemory {
   std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // steps before both limits are quiet
   std::function<void(Archive&)> persist_dataset_;
   std::int64_t first_batch_ = 0;
-  bool between_steps_ = true;  // else in a step, and elapsed is counted at its end
+  bool between_steps_ = true;  // false: within a step, and elapsed is counted at its end
   bool heeds_signals_;
   bool is_saved_ = false;  // after a signal that ends the run
   bool aimed_ = false, over_ = false, finished_ = false, after_stop_ = false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a run ends: with its result, or with an error that says where.
+// How a run ends: with its result, or with an error that names the place.
 
 #include <exception>
 #include <string>

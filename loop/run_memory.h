@@ -32,8 +32,8 @@ class UniqueNames {
   std::vector<std::string> names_;
 };
 
-// Sets what LoopOptions::tokens_per_sample gives, unless it is 0. Error(invalid_argument) if it is negative, or differs
-// from that of the steps so far: their tokens would be counted anew.
+// Sets the value of LoopOptions::tokens_per_sample, unless it is 0. Error(invalid_argument) if it is negative, or
+// differs from the value in the steps so far, which would change their token count.
 void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given);
 
 // Error(corrupt_data) if a saved run has a negative count.

@@ -272,8 +272,7 @@ class RunTasks {
     running_ = nullptr;
   }
 
-  // Keeps a stop for the next exchange of signals, where this rank asks for it alone and the other ranks are not
-  // waiting.
+  // Defers a stop to the next exchange of signals: only this rank asks for it, and the others are not waiting.
   void keep_for_later(bool stopped) {
     if (!run_.group || stopped || !run_.loop.stop_iteration) return;
     run_.group->request_stop();

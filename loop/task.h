@@ -48,13 +48,13 @@ template <class S, class B>
 struct LoopOptions {
   PeriodOrSteps stop = {};  // default: when the dataset ends
   Elapsed elapsed = {};     // where an earlier loop stopped
-  History history = {};     // to be continued
+  History history = {};     // to append to
   Outputs outputs = {};     // likewise
   // Run before the first step, if there is one, and after the last, whatever ended the loop. Their logs are dropped.
   std::vector<Callback<S, B>> on_start = {};
   std::vector<Callback<S, B>> on_end = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
-  std::int64_t tokens_per_sample = 0;  // for periods of tokens, such as a model's context; 0: as `elapsed` says
+  std::int64_t tokens_per_sample = 0;  // for periods of tokens, such as a model's context; 0: as in `elapsed`
   std::any metadata = {};              // for LoopState::metadata
   bool catch_signals = true;           // SIGINT and SIGTERM end the loop after its step (LoopResult::interrupted)
   // How many steps are handed to the device at once if no callback needs the host in between; 0: as many as fit.

@@ -21,7 +21,7 @@ struct Arguments : sample::Options {
   Gpt2 model{.vocabulary = 256};
   std::vector<std::string> data;
   int bytes_per_token = 1, accumulate = 1;
-  std::string load, save, prompt = "\n";
+  std::string load, save, profile, prompt = "\n";
   std::vector<std::int32_t> prompt_ids;
   std::int64_t batch = 4, warmup = 100, log_every = 10, validate_every = 250, sample_every = 250, generate = 0;
   double learning_rate = 6e-4, weight_decay = 0.1, temperature = 0.8;
@@ -211,23 +211,26 @@ int run(const Arguments& args) {
         return giro::loop(std::move(state), valid_data, {{giro::every(1), valid_step}}, {.stop = giro::at(50)});
       },
       {.aggregation = "mean"});
-  auto trained = giro::loop(std::move(state), train_data,
-      {
-          {logging, train_step},
-          {!logging, silent_step},
-          {others, stopwatch.pause()},
-          {validating, validate.leaves_state_alone()},
-          {args.saving(), giro::backup_and_restore(logdir + "/model")},
-          {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
-          {sampling,
-              [&](const giro::TrainState& state) {
-                if (!world.is_primary()) return;
-                std::printf("\n");
-                generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
-              }},
-          {others, stopwatch.go_on()},
-      },
-      {.stop = giro::at(args.steps)});
+  std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
+      {logging, train_step},
+      {!logging, silent_step},
+      {others, stopwatch.pause()},
+      {validating, validate.leaves_state_alone()},
+      {args.saving(), giro::backup_and_restore(logdir + "/model")},
+      {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
+      {sampling,
+          [&](const giro::TrainState& state) {
+            if (!world.is_primary()) return;
+            std::printf("\n");
+            generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
+          }},
+      {others, stopwatch.go_on()},
+  };
+  if (!args.profile.empty()) {
+    tasks.emplace_back(
+        giro::every(1), giro::profile({.num_profile_steps = args.steps, .first_profile = 0, .logdir = args.profile}));
+  }
+  auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
     return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
   }
@@ -298,6 +301,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--load", args.load, "weights to begin with: Hugging Face's model.safetensors of GPT-2");
   app.add_option("--save", args.save, "where to write the weights, as Hugging Face's");
+  app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
   return sample::run(app, argc, argv, [&] { return run(args); });
 }

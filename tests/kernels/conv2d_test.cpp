@@ -352,7 +352,7 @@ TEST_P(DeclinedConv2dTest, KeepsNaNAndInfinities) {
 }
 TEST_P(DeclinedConv2dTest, OtherPrecisions) {
   int found = 0;
-  for (const Convolution& conv : small()) {
+  for (const Convolution& conv : convolutions()) {
     if (conv.name != "asymmetric" && conv.name != "several tiles") continue;
     check_other_precisions(conv);
     ++found;

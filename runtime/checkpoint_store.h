@@ -145,8 +145,8 @@ class CheckpointStore {
   // return when their pieces are durable. A process whose save failed may retry with the same id.
   void save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive, const std::string& id = {});
   // The same on another thread, once the saves in progress in `others` have finished; this save also reports their
-  // errors. One at a time: a second waits for the first. The next call of save, save_async, archive or wait throws its
-  // error.
+  // errors. One at a time: a second waits for the first. The next call of save, save_async, archive or wait throws any
+  // error of the save.
   void save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record, Archive archive,
                   const std::string& id = {}, const std::vector<std::shared_ptr<CheckpointStore>>& others = {});
   void wait();

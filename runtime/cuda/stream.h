@@ -36,8 +36,8 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   static constexpr unsigned int kArrivals = 1024;
   unsigned int* arrivals() const noexcept;
 
-  // A Plan is computed once for each shape of a kernel (an algorithm, its descriptors). It is reused, so that the
-  // result is the same whether the work is recorded or not. `make` returns a Plan.
+  // A Plan is what a kernel sets up once per shape (an algorithm, its descriptors). It is reused, so that the result is
+  // the same whether the work is recorded or not. `make` returns a Plan.
   template <class Plan, class Make>
   Plan& plan(std::vector<std::int64_t> key, Make&& make) {
     std::shared_ptr<void>& slot = plans_[{typeid(Plan), std::move(key)}];

@@ -115,7 +115,7 @@ class StreamImpl {
   const Device device;
   std::shared_ptr<Arena> arena;               // of stream-ordered temporaries
   std::weak_ptr<Arena> recordings;            // shared by all its recordings, which are replayed one after the other
-  Faults faults;                              // that its work has reported
+  Faults faults;                              // reported by its work
   PeerList peers;                             // that its work, outside of recordings, waits for
   std::uint64_t joined = 0;                   // the latest recording of another stream that it has joined by an event
   std::atomic<std::uint64_t> recorded_as{0};  // the recording in progress on it, by any thread; 0: none

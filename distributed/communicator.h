@@ -12,21 +12,21 @@ namespace detail {
 class CommunicatorImpl;
 }
 
-// How the ranks' elements are combined. Integer sums wrap around. MPI rounds f16 and bf16 sums after each pair of
-// ranks; on GPUs NCCL decides, and for `mean` it multiplies each element by 1 / size, rounded to the dtype, before it
-// adds. `mean` requires a floating-point dtype, `sum` any dtype but bool. If an element is NaN, whether `max` and `min`
-// return a NaN, and which one, is unspecified; NCCL leaves NaN out.
+// How elements are combined across ranks. Integer sums wrap around. MPI rounds f16 and bf16 sums after each pair of
+// ranks; on GPUs rounding is up to NCCL, which for `mean` multiplies each element by 1 / size, rounded to the dtype,
+// before it adds. `mean` requires a floating-point dtype, `sum` any dtype but bool. If an element is NaN, whether `max`
+// and `min` return a NaN, and which one, is unspecified; NCCL ignores NaN.
 enum class Reduction { sum, mean, max, min };
 
-// A group of processes, its ranks, that work together: every rank makes the same calls in the same order, with tensors
-// of the same dtypes and shapes. Work is queued on the stream and recorded like any op; the memory it uses must still
-// exist at the replays. The same ranks with the same elements give the same bits in every run, and all ranks get the
-// same bits. A handle: copies refer to the same group. One thread at a time may use it.
+// A group of processes (ranks) that work together: every rank makes the same calls in the same order, with tensors of
+// the same dtypes and shapes. Work is queued on the stream and recorded like any op; the memory it uses must still
+// exist at the replays. The same ranks with the same elements give bitwise equal results in every run, and on all
+// ranks. A handle: copies refer to the same group. One thread at a time may use it.
 //
 // Errors of every collective: device_mismatch unless the tensors and the stream are on device(); dtype_mismatch,
 // shape_mismatch or invalid_argument, at once, for arguments that are invalid on any rank; communication if another
-// rank is gone, hangs or disagrees. On the CPU the call that runs the work throws that error, on a GPU the next call;
-// after that every call fails. During a recording nothing runs, and errors that can be detected then come from
+// rank has exited, hangs or disagrees. On the CPU the call that runs the work throws that error, on a GPU the next
+// call; after that every call fails. While recording, nothing runs; errors that can be detected then are thrown by
 // Graph::record.
 class Communicator {
  public:

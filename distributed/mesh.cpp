@@ -60,7 +60,7 @@ Mesh::Mesh(World& world, Device device, Axes axes)
   for (const auto& [name, size] : axes_) {
     stride /= size;
     const int position = world.rank() / stride % size;
-    // Ranks that differ in this axis alone share the rank at its position 0, and no other rank does.
+    // Ranks that differ only along this axis have the same rank at position 0, which no other rank has.
     const int first = world.rank() - position * stride;
     groups_.emplace(name, Groups{all_.split(first, position), world.host().split(first, position)});
   }

@@ -26,8 +26,8 @@ class Mesh {
   const Axes& axes() const noexcept { return axes_; }  // with all sizes resolved
   Device device() const noexcept { return all_.device(); }
   const Communicator& all() const noexcept { return all_; }  // of all ranks
-  // The group of ranks that differ from this one in that axis alone; a rank in the group is a position along the axis.
-  // axis() is for tensors on the device, host_axis() for tensors in host memory. Errors: not_found.
+  // The group of ranks that differ from this one along that axis only; a rank's number in the group is its position
+  // along the axis. axis() is for tensors on the device, host_axis() for tensors in host memory. Errors: not_found.
   const Communicator& axis(const std::string& name) const { return groups(name).device; }
   const Communicator& host_axis(const std::string& name) const { return groups(name).host; }
 

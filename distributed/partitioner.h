@@ -13,11 +13,11 @@ namespace giro {
 
 struct DataParallelOptions {
   // Gradients are reduced in buckets of at least this many bytes while the backward pass runs. Small buckets start
-  // early; large ones use the connection better.
+  // earlier; large ones use the bandwidth better.
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
 };
 
-// Each rank of the world holds the whole state and takes an even part of each batch:
+// Each rank of the world holds the whole state and takes an equal part of each batch:
 //
 //   giro::World world;
 //   const auto partitioner = giro::data_parallel(world, world.device());
@@ -36,8 +36,8 @@ std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, co
 std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::string& axis,
                                                  const DataParallelOptions& options = {});
 
-// The same training with the optimizer's memory and work split among the ranks: each rank updates one of size() even
-// parts of the params and holds the moments of that part alone. It receives the mean of its part of the gradients
+// The same training with the optimizer's memory and work split among the ranks: each rank updates one of size() equal
+// parts of the params and holds the moments of that part only. It receives the mean of its part of the gradients
 // (reduce_scatter), and the updated params go to all ranks (all_gather). This sends as many bytes as data_parallel, but
 // after the backward pass instead of during it. Source: Rajbhandari et al., "ZeRO: memory optimizations toward training
 // trillion parameter models", 2020, first stage. Errors: those of World::communicator.

@@ -26,7 +26,7 @@ namespace {
 
 std::atomic<bool> exists{false};
 
-// What must be the same on all ranks.
+// Must be the same on all ranks.
 struct Program {
   std::array<char, 32> version{};
   std::array<char, 96> executable{};
@@ -161,8 +161,8 @@ World::~World() {
   try {
     impl_->job->finish();
   } catch (const std::exception&) {
-    // Another rank did not arrive. MPI stays unfinalized, so mpirun reports a failure. Without MPI, the launcher has
-    // seen how the other rank ended.
+    // Another rank did not arrive. MPI stays unfinalized, so mpirun reports a failure. Without MPI, the launcher knows
+    // how the other rank ended.
   }
 }
 

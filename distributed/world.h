@@ -9,26 +9,27 @@ namespace giro {
 
 struct WorldOptions {
   // Seconds that a rank waits for the others in a collective before it fails with Error(communication). On a GPU the
-  // host does not see the collectives of recorded steps one by one, so this also limits a single wait for such steps.
+  // host cannot observe the collectives of recorded steps individually, so this also limits a single wait for such
+  // steps.
   double timeout = 600;
 };
 
 // The processes that were started together, called ranks: by mpirun (or srun --mpi), by torchrun or srun if each has a
-// GPU, or this process alone. One per program; it must outlive all communication. Under mpirun, a rank that ends
-// without ~World takes the others down within about a second. Other launchers do so only for exit codes other than 0;
-// what they miss is noticed at the timeout.
+// GPU, or this process alone. One per program; it must outlive all communication. Under mpirun, when a rank ends
+// without ~World, the others are killed within about a second. Other launchers do so only for nonzero exit codes;
+// otherwise the other ranks fail at the timeout.
 class World {
  public:
   // Called by all ranks; blocks. Uses MPI only if mpirun or a similar launcher started the program. If the program has
-  // called MPI_Init itself, World uses that MPI and leaves MPI_Finalize to the program. Without MPI, the environment
-  // says how NCCL connects the ranks: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them,
-  // or Slurm's variables, plus MASTER_ADDR and MASTER_PORT for several machines. Errors: unsupported (started by
+  // called MPI_Init itself, World uses that MPI and leaves MPI_Finalize to the program. Without MPI, NCCL connects the
+  // ranks as the environment describes: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets
+  // them, or Slurm's variables, plus MASTER_ADDR and MASTER_PORT for several machines. Errors: unsupported (started by
   // mpirun, and giro was built without MPI; started by another launcher, and a rank has no GPU or giro was built
-  // without NCCL), device_mismatch (more ranks than GPUs on a machine), communication (the ranks do not meet or run
-  // different programs), invalid_argument (a second World; a missing or malformed variable).
+  // without NCCL), device_mismatch (more ranks than GPUs on a machine), communication (the ranks do not find each
+  // other, or run different programs), invalid_argument (a second World; a missing or malformed variable).
   explicit World(const WorldOptions& options = {});
   // Waits for the other ranks, unless an exception is propagating, a collective has failed or set_failed was called.
-  // Then MPI is not finalized, and mpirun ends the other ranks when this process ends. Other launchers go by the
+  // Then MPI is not finalized, and mpirun ends the other ranks when this process ends. Other launchers act on the
   // program's exit code.
   ~World();
   World(const World&) = delete;
@@ -36,7 +37,7 @@ class World {
 
   int rank() const noexcept;
   int size() const noexcept;
-  // Among the ranks of this machine.
+  // This rank among those of this machine, and their number.
   int local_rank() const noexcept;
   int local_size() const noexcept;
   double timeout() const noexcept;                          // WorldOptions::timeout
@@ -51,7 +52,7 @@ class World {
   // is missing), unsupported (giro was built without NCCL).
   Communicator communicator(Device device) const;
 
-  // Reports an error that the other ranks do not know of: the destructor will not wait for them.
+  // Reports an error that the other ranks do not know about: the destructor will not wait for them.
   void set_failed() noexcept;
 
  private:

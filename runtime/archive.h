@@ -31,16 +31,16 @@ template <class T>
 inline constexpr bool is_persistent<std::vector<T>> = is_persistent<T> && !std::is_same_v<T, bool>;
 }  // namespace detail
 
-// Where objects save what they must remember, and later restore it: one member function does both.
+// Saves and later restores what objects must remember; one member function does both.
 //
 //   void persist(giro::Archive& archive) { archive("best", best_)("waited", waited_); }
 //
 // A value is a bool, an integer, a double, a string, a std::optional or std::vector of values, or an object with a
-// member persist. What was written is a tree of names, available as JSON in text(), plus arrays that would be too long
-// for text.
+// member persist. The contents are a tree of names, available as JSON in text(), plus arrays that would be too long for
+// text.
 //
 // Reading tolerates changes made since the save: a missing name leaves its value as it is, and values that nothing
-// reads are skipped; report() lists both. Only a value of another type is an error: Error(corrupt_data), naming its
+// reads are skipped; report() lists both. Only a value of the wrong type is an error: Error(corrupt_data), naming its
 // path. Writing a name twice is an Error(invalid_argument).
 class Archive {
  public:
@@ -51,11 +51,11 @@ class Archive {
     bool damaged = false;   // some lines are missing from the text
   };
 
-  // For writing. `kept_lines` says how many lines of each path are already stored elsewhere.
+  // For writing. `kept_lines`: the number of lines already stored elsewhere, by path.
   explicit Archive(std::map<std::string, std::size_t> kept_lines);
   Archive();
-  // For reading what text(), arrays() and all lines() returned. `owner` keeps the arrays' memory alive.
-  // Error(corrupt_data) if the text is not a JSON object, or nests deeper than kMaxDepth.
+  // For reading: takes the results of text(), arrays() and lines(), with all lines from the first on. `owner` keeps the
+  // arrays' memory alive. Error(corrupt_data) if the text is not a JSON object, or nests deeper than kMaxDepth.
   static Archive read(std::string_view text, std::vector<Leaf> arrays = {}, std::shared_ptr<const void> owner = nullptr,
                       std::map<std::string, Lines> lines = {});
   Archive(Archive&&) noexcept;
@@ -65,7 +65,7 @@ class Archive {
   static constexpr std::size_t kMaxDepth = 64;
 
   bool is_reading() const noexcept;
-  // Whether the current object has this name.
+  // Whether the current object has a value of this name.
   bool contains(std::string_view name) const;
 
   template <class T>
@@ -109,7 +109,7 @@ class Archive {
   void lines(std::string_view name, std::size_t count, const std::function<std::string(std::size_t first)>& write,
              const std::function<void(std::string_view text)>& read);
 
-  // What was written: a JSON object, and the arrays and the lines by their paths in it.
+  // The contents: a JSON object, and the arrays and lines by their paths in it.
   std::string text() const;
   const std::vector<Leaf>& arrays() const noexcept;
   const std::map<std::string, Lines>& lines() const noexcept;

@@ -45,7 +45,7 @@ class Buffer {
   std::size_t size_ = 0;
   Device device_;
   MemoryKind kind_ = MemoryKind::device;
-  std::shared_ptr<Arena> arena_;  // null: the block is the buffer's own
+  std::shared_ptr<Arena> arena_;  // null: the buffer owns the block
 };
 
 }  // namespace giro

@@ -100,7 +100,7 @@ struct CheckpointStore::Impl {
 
   std::string writer() const { return detail::lock_holder(files, path_of(detail::kLockName)); }
 
-  // Finishes or undoes what this process or dead processes left unfinished. `current` is a directory that other shards
+  // Finishes or undoes saves that this process or dead ones left unfinished. `current` is a directory that other shards
   // may be writing to already.
   void tidy(std::string_view current = {}) {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
@@ -122,7 +122,7 @@ struct CheckpointStore::Impl {
     }
   }
 
-  // Writes everything that belongs to a checkpoint, durably, except its name.
+  // Durably writes all files of a checkpoint; commit() gives it its name.
   void write_unit(const std::string& unit, const std::vector<Leaf>& leaves, const CheckpointRecord& record,
                   const Archive& archive) {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
@@ -199,7 +199,7 @@ struct CheckpointStore::Impl {
     for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.count;
   }
 
-  // Removes the checkpoints superseded by the one of `steps`, then the lines that nothing refers to.
+  // Removes the checkpoints superseded by the one of `steps`, then the files of lines that nothing refers to.
   void prune(std::int64_t steps) {
     const StoredCheckpoints stored = detail::stored_checkpoints(files, dir);
     for (const Error& error : stored.unreadable) {

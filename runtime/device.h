@@ -7,8 +7,8 @@
 
 namespace giro {
 
-// Where memory lies and work runs: the CPU, or one CUDA GPU. A comparable value; naming a device neither
-// opens nor checks it.
+// Where memory lies and work runs: the CPU, or one CUDA GPU. A comparable value; naming a device neither opens nor
+// checks it.
 class Device {
  public:
   enum class Kind { cpu, cuda };
@@ -49,12 +49,12 @@ struct Discovery {
 };
 Discovery discover_devices();
 
-// Why the kernels and plans that this process built for a GPU are not kept for the next run (GIRO_CACHE), e.g. because
-// the directory cannot be written; empty if they are kept, if the cache is off, or if none was built yet.
+// Why the kernels and plans that this process built for a GPU are not cached for the next run (GIRO_CACHE), e.g.
+// because the directory is not writable; empty if they are cached, if the cache is off, or if none was built yet.
 std::string disk_cache_trouble();
 
-// The device that a user's option names: "auto" (the best available), "cpu", "cuda" or "cuda:N".
-// Error(invalid_argument) for any other word, Error(device) with the reason if the GPU does not exist.
+// The device named by a user's option: "auto" (the best available), "cpu", "cuda" or "cuda:N". Error(invalid_argument)
+// for any other name, Error(device) with the reason if the GPU does not exist.
 Device parse_device(const std::string& name, const Discovery& discovery);
 
 }  // namespace giro

@@ -15,7 +15,7 @@ class DeviceContext {
  public:
   // Opens a new one. Errors: device.
   DeviceContext(Device device);  // NOLINT: implicit, so that a device can be passed as a context
-  // Moving copies, so that a context always has a stream to wait for.
+  // A move is a copy, so that a context always has a stream to wait for.
   DeviceContext(const DeviceContext&) noexcept = default;
   DeviceContext& operator=(const DeviceContext&) noexcept = default;
 
@@ -25,7 +25,7 @@ class DeviceContext {
   // A second stream for copies made ahead of time; opened on first use. On the CPU, where nothing runs concurrently
   // with the caller, it is the stream of computation itself. Errors: device.
   const Stream& copy_stream() const;
-  // Another stream, for what ranks send each other during computation; otherwise the same.
+  // A third stream, for communication between ranks during computation; otherwise like copy_stream().
   const Stream& communication_stream() const;
 
   friend bool operator==(const DeviceContext& a, const DeviceContext& b) noexcept { return a.shared_ == b.shared_; }

@@ -6,7 +6,7 @@
 
 namespace giro {
 
-// What kind of thing went wrong, for programs that react to it.
+// The kind of failure, for programs that react to it.
 enum class ErrorCode {
   invalid_argument,
   shape_mismatch,
@@ -18,8 +18,8 @@ enum class ErrorCode {
   out_of_memory,
   device,
   unsupported,
-  communication,  // another rank is gone, hangs or disagrees
-  callback,       // a function of the program threw something else
+  communication,  // another rank has exited, hangs or disagrees
+  callback,       // a user's function threw something else
 };
 
 // The only exception type giro throws. what() is one line: what went wrong, where, what was expected and what was

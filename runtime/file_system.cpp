@@ -133,7 +133,8 @@ class PosixReader final : public FileSystem::Reader {
 class PosixLock final : public FileSystem::Lock {
  public:
   explicit PosixLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, "create") {}
-  // Closing the file does not release the lock while a forked child has it open, so unlock it; the child must not.
+  // Closing the file does not release the lock while a forked child has it open, so it is unlocked here, but never by
+  // the child.
   ~PosixLock() override {
     if (::getpid() == process_) (void)::flock(file_.descriptor(), LOCK_UN);
   }

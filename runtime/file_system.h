@@ -15,7 +15,7 @@ namespace giro {
 // call it from their own threads, so it must be thread-safe.
 class FileSystem {
  public:
-  // A file being written. What was written is durable once sync returns.
+  // A file being written. Data written so far is durable once sync returns.
   class Writer {
    public:
     virtual ~Writer() = default;
@@ -31,7 +31,7 @@ class FileSystem {
     virtual std::size_t size() = 0;  // in bytes; 0 if unknown, e.g. for a file of /proc
     // Reads `bytes` bytes, fewer only at the end of the file. Returns how many it read.
     virtual std::size_t read(void* data, std::size_t bytes) = 0;
-    // The same from byte `offset` on, whatever read() has read. Several threads may call it at once.
+    // The same from byte `offset` on, independently of read(). Several threads may call it at once.
     virtual std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const = 0;
   };
   // Held until it is destroyed or its process dies.
@@ -46,7 +46,7 @@ class FileSystem {
   };
 
   virtual ~FileSystem() = default;
-  virtual std::unique_ptr<Writer> create(const std::string& path) = 0;  // truncates; mode 0666 less the umask
+  virtual std::unique_ptr<Writer> create(const std::string& path) = 0;  // truncates; mode 0666 minus the umask
   virtual std::unique_ptr<Writer> append(const std::string& path) = 0;  // at its end; creates it if missing
   virtual std::unique_ptr<Reader> open(const std::string& path) = 0;
   virtual Status status(const std::string& path) = 0;
@@ -57,7 +57,7 @@ class FileSystem {
   // Names in a directory, sorted.
   virtual std::vector<std::string> list(const std::string& path) = 0;
   // Creates the file at `path` if missing, locks it and writes `holder` into it. Null if the lock is held already, by
-  // this process or another; the file then names the holder. The death of the holding process frees the lock.
+  // this process or another; the file then names the holder. The lock is freed when the holding process dies.
   virtual std::unique_ptr<Lock> lock(const std::string& path, const std::string& holder) = 0;
   // Free bytes of the file system that contains `path`.
   virtual std::uint64_t free_bytes(const std::string& path) = 0;

@@ -7,8 +7,8 @@
 
 namespace giro {
 
-// Storage formats of 16 bits. Arithmetic happens in float; conversion from float rounds to nearest even
-// and keeps NaN a NaN.
+// 16-bit storage formats. Arithmetic is done in float; conversion from float rounds to nearest even and keeps NaN a
+// NaN.
 
 // bfloat16: the upper half of an IEEE binary32.
 struct BFloat16 {

@@ -22,8 +22,8 @@ struct Recording;
 }  // namespace detail
 
 struct RecordOptions {
-  std::string name = "a recording";  // names the recording in programs and errors
-  std::vector<Leaf> leaves = {};     // give memory its names in the program
+  std::string name = "a recording";  // for programs and errors
+  std::vector<Leaf> leaves = {};     // name the memory in the program
   const State* state = nullptr;      // watched by the graph's owner; the graph keeps all others alive
 };
 
@@ -39,7 +39,7 @@ class Graph {
   // Runs `body`, which queues work on `stream`; that work is recorded and not executed. A call that queues work on any
   // other stream fails, unless that stream has waited for an event of this recording. If `body` throws, the recording
   // is dropped and the exception passes through. Errors: device, invalid_argument (nested recording), out_of_memory,
-  // which says what the recording needs.
+  // reporting what the recording needs.
   static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options = {});
 
   // The work of `parts`, one after the other, as one graph; a part may occur several times. The result keeps what the
@@ -54,26 +54,26 @@ class Graph {
   // of 2, 4, 8, ... 128 repetitions are created on first use. Errors: device_mismatch, device, invalid_argument for a
   // negative number.
   //
-  // If GIRO_BLOCKING=1 was in the environment at the recording, a replay runs op by op and waits after each, so that an
+  // If GIRO_BLOCKING=1 was in the environment during recording, a replay runs op by op and waits after each, so that an
   // error names the op. A graph with work that is not an op of giro runs as a whole, with one wait.
   void replay(const Stream& stream, std::int64_t times = 1) const;
 
-  // Creates now what any replay of up to `times` in a row needs.
+  // Creates everything now that replays of up to `times` in a row need.
   void prepare(std::int64_t times) const;
 
   // Seconds that each op of program() takes by itself on the stream's device; no value for work that is not an op of
-  // giro. Each op runs some tens of times, in program order. The temporaries must still hold what a replay left there,
-  // and what the ops write is not what a replay would write. `reset` is called before each op and may queue work. Waits
-  // for the stream. Errors as for replay.
+  // giro. Each op runs a few dozen times, in program order. The temporaries must still hold the values that a replay
+  // left there; the ops do not write the values that a replay would write. `reset` is called before each op and may
+  // queue work. Waits for the stream. Errors as for replay.
   std::vector<std::optional<double>> op_times(const Stream& stream, const std::function<void()>& reset = {}) const;
   // Mean seconds that the device takes for a replay, over `times` in a row; waits for them. Errors as for replay.
   double replay_time(const Stream& stream, std::int64_t times) const;
 
   // Whether each state that `body` used, except RecordOptions::state, is still where it was then. If one was moved,
-  // replaced or destroyed, during the recording or since, `body` would do something else now, while a replay still uses
-  // the old memory.
+  // replaced or destroyed, during the recording or since, `body` would now do something different, while a replay still
+  // uses the old memory.
   bool states_are_there() const;
-  // The states among these that are still there.
+  // Those of these states that are still there.
   std::vector<const State*> states() const;
 
   const Program& program() const;  // its ops
@@ -93,7 +93,7 @@ class Graph {
 };
 
 // While an instance lives, the recording of this thread is suspended: work that the thread queues runs at once, on
-// streams that take no part in the recording, and is not replayed. For preparing what a recording needs.
+// streams outside the recording, and is not replayed. For preparing what a recording needs.
 class OutsideRecording {
  public:
   OutsideRecording() noexcept;

@@ -18,7 +18,7 @@ namespace giro {
 namespace {
 
 constexpr int kRounds = 3;
-constexpr double kRoundSeconds = 1e-3;  // target time of the runs of an op in a row,
+constexpr double kRoundSeconds = 1e-3;  // target time of one round of runs of an op,
 constexpr double kMaxRuns = 64;         // but at most this many runs
 constexpr int kRunsOfGraph = 24;
 
@@ -36,7 +36,7 @@ class OwnArena {
   std::weak_ptr<Arena> set_aside_;
 };
 
-// The fastest of some rounds: any time above it is noise of the machine.
+// The fastest of several rounds: anything slower is noise.
 template <class Round>
 double fastest(Round&& round) {
   double seconds = round();
@@ -72,7 +72,7 @@ std::vector<std::optional<double>> Graph::op_times(const Stream& stream, const s
     if (reset) reset();
     seconds[i] = time_of(*owned.calls[i], owned.program.nodes()[i], stream);
   }
-  stream.impl().faults.forget();  // an op by itself may read what another has left in its input
+  stream.impl().faults.forget();  // an op run alone may read another op's leftovers as its input
   return seconds;
 }
 

@@ -18,19 +18,19 @@ namespace giro {
 // nothing writes once the data has arrived.
 class HostArray {
  public:
-  // The values, row-major: of shape (n,), or of a shape with as many elements, else Error(shape_mismatch).
+  // The values, row-major: of shape (n,), or of `shape`, which must have n elements, else Error(shape_mismatch).
   template <class T>
   HostArray(std::vector<T> values) : HostArray(keep(std::move(values))) {}
   template <class T>
   HostArray(std::vector<T> values, const Shape& shape) : HostArray(keep(std::move(values)), shape) {}
-  // `host` lies in memory that `owner` keeps alive. Its data is there once `arrived`, recorded after the copy, has
-  // passed; null: it is there already. Several arrays may share one event. Error(device_mismatch) if `host` is not on
-  // the CPU.
+  // `host` lies in memory that `owner` keeps alive. Its data is complete once the event `arrived`, recorded after the
+  // copy, has completed; null: it is complete already. Several arrays may share one event. Error(device_mismatch) if
+  // `host` is not on the CPU.
   HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived = nullptr);
   // Queues a copy of `tensor` to the host, after the work queued so far. Does not wait. Errors: out_of_memory, device,
   // invalid_argument (the stream is recording).
   static HostArray copy_of(const Tensor& tensor, const Stream& stream);
-  // An array that `arriving` delivers: it says whether the array is there, returns its tensor, on the CPU, and keeps it
+  // An array delivered by `arriving`, which reports whether it is there, returns its tensor, on the CPU, and keeps it
   // alive.
   class Arriving {
    public:
@@ -44,7 +44,7 @@ class HostArray {
 
   DType dtype() const noexcept { return content_->host.dtype(); }
   const Shape& shape() const noexcept { return content_->host.shape(); }
-  // Whether tensor() would not wait.
+  // Whether tensor() returns without waiting.
   bool ready() const;
   // The array, on the CPU; valid as long as this HostArray or a copy of it lives. Waits for the device if necessary.
   // Errors: device.
@@ -55,7 +55,7 @@ class HostArray {
     Tensor host;
     std::shared_ptr<const void> owner;
     std::shared_ptr<const Event> arrived;
-    std::shared_ptr<const Arriving> arriving;  // the source of what `host` describes, or null
+    std::shared_ptr<const Arriving> arriving;  // delivers what `host` describes, or null
   };
   // The same memory under another shape.
   HostArray(const HostArray& values, const Shape& shape);

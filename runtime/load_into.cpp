@@ -34,12 +34,12 @@ struct Target {
   DType dtype;
   const Leaf* here;  // null: this process holds no piece of it
 
-  // Whether the given piece is what this process holds: possibly nothing.
+  // Whether the given piece is the one that this process holds, which may be empty.
   bool is_piece_here(const Leaf& given) const {
     if (here == nullptr) return given.piece->whole == shape && given.value.count() == 0;
     return here->piece == given.piece && here->value.count() == given.value.count();
   }
-  // The shape to tell of a given leaf.
+  // The shape of a given leaf, for the report.
   Shape shape_of(const Leaf& given) const {
     if (!given.piece || (given.piece->whole == shape && !is_piece_here(given))) return given.value.shape();
     return given.piece->whole;
@@ -47,7 +47,7 @@ struct Target {
   bool takes(DType given, bool convert) const {
     return given == dtype || (convert && detail::can_convert(given, dtype));
   }
-  // The part of the given leaf that it takes: all of it, or the piece held here. nullopt if they do not match.
+  // The part of the given leaf to load: all of it, or the piece held here. nullopt if they do not match.
   std::optional<Tensor> take(const Leaf& given, bool convert) const {
     if (!takes(given.value.dtype(), convert)) return std::nullopt;
     if (given.piece) return is_piece_here(given) ? std::optional(given.value) : std::nullopt;
@@ -111,7 +111,7 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
   return fmt::format("; {} {}: {}{}", names.size(), what, fmt::join(first, ", "), more);
 }
 
-// Which of the unused given leaves may be the first missing one.
+// Names the unused given leaf that is most similar to the first missing one.
 std::string hint(const LoadReport& report, const Renaming& renamed) {
   constexpr std::size_t kNames = 1'000, kLength = 1'000;  // a file may hold far more than is worth comparing
   std::vector<std::string> left_over;
@@ -153,7 +153,7 @@ class Copies {
         continue;
       }
       const Tensor converted(memory.data(), copy.to.dtype(), copy.to.shape(), Device::cpu());
-      stream_.synchronize();  // the copy before may still read the memory
+      stream_.synchronize();  // the previous copy may still read the memory
       detail::convert(converted, copy.from);
       giro::copy(copy.to, converted, stream_);
     }

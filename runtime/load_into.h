@@ -13,15 +13,15 @@ namespace giro {
 struct LoadOptions {
   // Which of the state's saved leaves are loaded; empty: all. Given leaves for other paths are ignored.
   std::vector<std::string> only = {};
-  // Renames given leaves to their paths in the state, using the first pair with a first pattern that matches the leaf's
-  // path. What its wildcards match replaces the wildcards of the second pattern, in order; without wildcards the rest
-  // of the path is kept. Examples: {"model.layers.*.weight", "params/layer*/kernel"}, or {"encoder", "params/encoder"}.
+  // Renames given leaves to their paths in the state, using the first pair whose first pattern matches the path. The
+  // text that its wildcards match replaces the wildcards of the second pattern, in order; without wildcards the rest of
+  // the path is kept. Examples: {"model.layers.*.weight", "params/layer*/kernel"}, or {"encoder", "params/encoder"}.
   std::vector<std::pair<std::string, std::string>> rename = {};
   // Leaves that may be missing (they stay as they are) or extra (they are ignored); the report leaves them out.
   std::vector<std::string> optional = {};
   // Whether floating leaves of other floating dtypes are converted, rounded to nearest even; NaN stays NaN.
   bool convert = false;
-  // Whether any mismatch is an error. Otherwise what fits is loaded, and the report lists the rest.
+  // Whether any mismatch is an error. Otherwise the leaves that fit are loaded, and the report lists the rest.
   bool strict = true;
 };
 
@@ -37,16 +37,15 @@ struct LoadReport {
 };
 
 // Sets leaves of a state to the values of `leaves` that have the same path, shape and dtype; values are converted only
-// if `convert` asks for it. The state's other leaves stay as they are. The leaves may lie on the host or on the state's
+// if `convert` is set. The state's other leaves stay as they are. The leaves may lie on the host or on the state's
 // device; the caller must first wait for leaves that another stream writes. Returns once the values are copied. To load
 // a checkpoint into a whole training state use restore() (giro/callbacks/checkpoint.h).
 //
-// The state changes only if there is no error. Errors: with `strict`, one that names everything that does not fit:
-// not_found (missing or extra leaves), else shape_mismatch, else dtype_mismatch. In any case: not_found for a pattern
-// of `only` that matches no saved leaf of the state; invalid_argument for two leaves with the same path after renaming,
-// for two patterns of `rename` with different numbers of wildcards, for a finite value that a conversion would make
-// infinite, naming its leaf, and while the state's step is being recorded; device_mismatch for a leaf on another
-// device.
+// The state changes only if there is no error. Errors: with `strict`, one that names every mismatch: not_found (missing
+// or extra leaves), else shape_mismatch, else dtype_mismatch. In any case: not_found for a pattern of `only` that
+// matches no saved leaf of the state; invalid_argument for two leaves with the same path after renaming, for two
+// patterns of `rename` with different numbers of wildcards, for a finite value that a conversion would make infinite,
+// naming its leaf, and while the state's step is being recorded; device_mismatch for a leaf on another device.
 LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOptions& options = {});
 
 }  // namespace giro

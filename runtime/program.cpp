@@ -32,7 +32,7 @@ std::string leaf_name(const std::vector<Leaf>& leaves, const Tensor& tensor) {
   return name;
 }
 
-// The values of a program: which op wrote what another op reads.
+// The values of a program, and which op wrote the value that another op reads.
 class Values {
  public:
   struct Value {

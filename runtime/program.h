@@ -12,13 +12,13 @@
 
 namespace giro {
 
-// The most a device does per second, as measured (device_speed in kernels/device_speed.h).
+// A device's measured peak throughput, per second (device_speed in kernels/device_speed.h).
 struct DeviceSpeed {
   double bytes = 0;  // read and written
   double flops = 0;
 };
 
-// What a recording does: its ops, in the order in which they were queued, for people to read:
+// The ops of a recording, in the order in which they were queued, in readable form:
 //
 //   std::puts(train_step.program(state, batch).text().c_str());
 //
@@ -49,13 +49,13 @@ class Program {
     double replay = 0;  // seconds
   };
 
-  // What made it: "the step of train.cpp:31", or "a recording".
+  // Its origin: "the step of train.cpp:31", or "a recording".
   const std::string& name() const noexcept { return name_; }
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
   double flops() const;
   std::int64_t bytes() const;
-  // Bytes of the temporaries: what they were given, and the minimum for any plan, which is the most in use at one time.
-  // Excludes workspaces of ops, and what is still held after the recording.
+  // Bytes of the temporaries: as planned, and the minimum for any plan, which is the most in use at one time. Excludes
+  // workspaces of ops, and memory still held after the recording.
   std::size_t memory() const noexcept { return memory_; }
   std::size_t least_memory() const noexcept { return least_memory_; }
 

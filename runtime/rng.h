@@ -39,7 +39,7 @@ enum class RngPurpose : std::uint8_t {
 };
 
 // A stream of random numbers identified by (seed, purpose, stream): number i is the same on every host and device,
-// regardless of what asks for it and in which order.
+// regardless of where and in which order numbers are drawn.
 struct Rng {
   std::uint64_t seed = 0;
   RngPurpose purpose = RngPurpose::application;
@@ -82,7 +82,7 @@ class KeyedPermutation {
     if ((last.word[0] & 1) != 0) swapped_ = ((std::uint64_t{last.word[2]} << 32 | last.word[1]) & mask) | 1;
   }
 
-  // Where `index`, which is below size, goes.
+  // The new position of `index`, which is below size.
   GIRO_HOST_DEVICE std::uint64_t operator()(std::uint64_t index) const {
     if (size_ <= kDrawn) return table_ >> (4 * index) & 15;
     do {
@@ -99,7 +99,7 @@ class KeyedPermutation {
       const std::uint64_t drawn = size_ - 1 - i;
       if (drawn % 4 == 0) block = rng.block(drawn / 4);
       const std::uint64_t j = std::uint64_t{block.word[0]} * (i + 1) >> 32;  // in [0, i]
-      // The next word comes to the front: an index that varies would put the block into memory on a GPU.
+      // Shifts the next word to the front: a variable index would put the block into local memory on a GPU.
       for (int word = 0; word < 3; ++word) block.word[word] = block.word[word + 1];
       const std::uint64_t difference = (table_ >> (4 * i) ^ table_ >> (4 * j)) & 15;
       table_ ^= difference << (4 * i);
@@ -131,7 +131,7 @@ class KeyedPermutation {
   }
 
   std::uint64_t size_ = 1;
-  std::uint64_t table_ = 0xFEDCBA9876543210;  // up to kDrawn: where index i goes, in bits 4 i to 4 i + 3
+  std::uint64_t table_ = 0xFEDCBA9876543210;  // up to kDrawn: the new position of i, in bits 4 i to 4 i + 3
   std::uint64_t swapped_ = 0;                 // the odd index of the swapped pair; 0 for none
   int half_bits_ = 1;
   std::uint32_t key_[8] = {};

@@ -29,7 +29,7 @@ struct Entry {
   std::vector<std::int64_t> sizes;
   std::vector<std::uint64_t> offsets;  // begin and end, relative to the data
   bool has_dtype = false, has_shape = false, has_offsets = false;
-  std::size_t position = 0;  // in the memory that is returned
+  std::size_t position = 0;  // in the returned memory
 
   std::uint64_t begin() const { return offsets[0]; }
   std::uint64_t end() const { return offsets[1]; }
@@ -228,7 +228,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-// The length of the header; `content` holds the first of the file's `file_bytes` bytes.
+// The length of the header; `content` is the beginning of the file, which has `file_bytes` bytes.
 std::size_t header_bytes(const detail::FileBytes& content, std::uint64_t file_bytes, const HeaderParser& header) {
   if (content.size < kPrefix) {
     header.fail(fmt::format("it has {} bytes, expected at least {}", content.size, kPrefix));

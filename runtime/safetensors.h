@@ -15,8 +15,8 @@ namespace giro {
 
 // Files of named tensors in the safetensors format (https://github.com/huggingface/safetensors).
 
-// Writes host tensors and string metadata. With `dtype`, floating tensors are stored in it: rounded to nearest even, as
-// torch's Tensor.to does, and NaN stays NaN. Errors: invalid_argument (a repeated name, text that is not UTF-8, more
+// Writes host tensors and string metadata. With `dtype`, floating tensors are converted to it: rounded to nearest even,
+// as torch's Tensor.to does, and NaN stays NaN. Errors: invalid_argument (a repeated name, text that is not UTF-8, more
 // than 100,000 tensors and metadata, a dtype that is not floating, or a finite value that the dtype would make
 // infinite, with the tensor's name), device_mismatch (a tensor that is not on the host), io.
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,

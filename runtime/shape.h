@@ -9,8 +9,8 @@
 
 namespace giro {
 
-// The sizes of a tensor's axes, outermost first; {} is a scalar. Rank is at most kMaxRank, sizes are not
-// negative, and the element count fits in 63 bits: else Error(invalid_argument).
+// The sizes of a tensor's axes, outermost first; {} is a scalar. Rank is at most kMaxRank, sizes are not negative, and
+// the element count fits in 63 bits: else Error(invalid_argument).
 class Shape {
  public:
   static constexpr std::size_t kMaxRank = 6;

@@ -39,7 +39,7 @@ class Span {
     if (sink_ != nullptr) [[unlikely]]
       begin(category, name, key, value);
   }
-  // The name is computed only if something shows it.
+  // The name is computed only if something records it.
   template <std::invocable F>
   Span(const char* category, F&& name, const char* key = nullptr, std::int64_t value = 0)
       : sink_(detail::span_sink.load(std::memory_order_acquire)) {

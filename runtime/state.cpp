@@ -208,7 +208,7 @@ void State::attach(const std::string& name, const State& part) {
                             "state's context()",
                             name));
   }
-  // For recordings, leaves in other memory belong to another state.
+  // Recordings treat leaves in other memory as another state.
   if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
   std::erase_if(collections_, is_here);
   collections_.insert(collections_.end(), collections.begin(), collections.end());

@@ -25,7 +25,7 @@ struct LeafSpec {
   Shape shape;
 };
 
-// Which of `count` even parts of something this process holds; each of `count` processes holds one.
+// Which of `count` equal parts of something this process holds; each of `count` processes holds one.
 struct Shard {
   int index = 0, count = 1;
 };
@@ -71,7 +71,7 @@ class Collection {
   bool saved() const noexcept { return options_.saved; }
   bool is_sharded() const noexcept { return options_.part.has_value(); }
   const CollectionOptions& options() const noexcept { return options_; }
-  // What it was made from: the whole leaves over all processes.
+  // The specs it was made from: whole leaves, over all processes.
   const std::vector<LeafSpec>& specs() const noexcept { return specs_; }
   std::string path_of(const LeafSpec& leaf) const;
 
@@ -84,13 +84,13 @@ class Collection {
   CollectionOptions options_;
 };
 
-// What a loop passes from step to step: a tree of named tensors on one device, and the context with the stream for all
-// work on them. Move-only. Addresses of leaves survive a move, so steps recorded for a state stay valid; a step that
-// uses it in addition to its own state is recorded again. A moved-from state has only its context: asking it for more
+// The data that a loop passes from step to step: a tree of named tensors on one device, and the context with the stream
+// for all work on them. Move-only. Addresses of leaves survive a move, so steps recorded for a state stay valid; a step
+// that uses it in addition to its own state is recorded again. A moved-from state has only its context: any other use
 // is an Error(invalid_argument).
 class State {
  public:
-  // A Device opens a context for this state, which the states made from it share.
+  // Passing a Device opens a context, which this state shares with the states made from it.
   explicit State(DeviceContext context);
   State(State&&) noexcept;
   State& operator=(State&&) noexcept;
@@ -143,12 +143,12 @@ class State {
   State clone() const { return clone(context_); }
   State clone(const DeviceContext& context) const;
   // Copies the other state's values to this state's addresses, after the work queued on either, without waiting for it.
-  // What was recorded for this state then continues with these values. Error(not_found, shape_mismatch or
-  // dtype_mismatch) naming the first leaf that differs, device_mismatch for a state on another device.
+  // Steps recorded for this state then continue with these values. Error(not_found, shape_mismatch or dtype_mismatch)
+  // naming the first leaf that differs, device_mismatch for a state on another device.
   void assign(const State& other);
 
   // Lives exactly as long as the leaves' addresses are valid: a recording that holds it weakly can tell that its state
-  // is gone, even if another state has taken the same addresses.
+  // no longer exists, even if another state has taken the same addresses.
   const std::shared_ptr<const detail::StateIdentity>& identity() const;
   bool moved_from() const noexcept { return identity_ == nullptr; }
 

@@ -16,7 +16,7 @@
 namespace giro {
 namespace {
 
-// As an argument of an op. The bytes may be on any device: ops look at their address and number alone.
+// An argument for an op. The bytes may be on any device: ops use only their address and number.
 Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
 }

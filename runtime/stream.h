@@ -22,7 +22,7 @@ class Stream {
  public:
   // Errors: device.
   explicit Stream(Device device);
-  // Moving copies, so that a stream always has a queue to wait for.
+  // A move is a copy, so that a stream always has a queue to wait for.
   Stream(const Stream&) noexcept = default;
   Stream& operator=(const Stream&) noexcept = default;
 
@@ -40,8 +40,8 @@ class Stream {
   // Work queued afterwards starts after the event.
   void wait(const Event& event) const;
   // Waits for everything queued so far. Errors: device (an earlier operation failed), communication (a collective
-  // failed), invalid_argument (an earlier operation met an index out of range; or while recording, when nothing has run
-  // yet).
+  // failed), invalid_argument (an earlier operation found an index out of range; or while recording, when nothing has
+  // run yet).
   void synchronize() const;
   bool is_recording() const;
 

@@ -55,7 +55,7 @@ void Tensor::check_dtype(DType wanted) const {
   }
 }
 
-// The host cannot reach a GPU's memory anyway, and the user's own kernels are given its address while recording.
+// The host cannot reach a GPU's memory anyway, and custom kernels take its address while recording.
 void Tensor::check_computed() const {
   if (device_.is_cuda() || detail::Recording::current() == nullptr || detail::OpScope::is_open()) return;
   throw Error(

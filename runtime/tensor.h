@@ -41,8 +41,8 @@ class Tensor {
   std::int64_t count() const noexcept { return shape_.count(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(dtype_); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
-  // The buffer it was made from, to share its memory; null for other memory. Error(invalid_argument) if that buffer is
-  // gone.
+  // The buffer it was made from, to share its memory; null for other memory. Error(invalid_argument) if that buffer was
+  // freed.
   std::shared_ptr<const Buffer> buffer() const;
 
   // The same elements under another shape of equal count, else Error(shape_mismatch).
@@ -85,7 +85,7 @@ template <class T>
 void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream);
 
 namespace detail {
-// Copies as many bytes as `to` has, between any dtypes and devices.
+// Copies to.bytes() bytes, between any dtypes and devices.
 void queue_copy(const Tensor& to, const Tensor& from, const Stream& stream);
 void read_bytes(void* host, const Tensor& tensor, const Stream& stream);
 void write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream);

@@ -13,9 +13,9 @@ namespace detail {
 struct TraceRecord;
 }
 
-// Where this process spends its time, from here until stop(): the spans (span.h) of all threads, including giro's own,
-// and on a GPU how long each launch of a graph took there. Written for https://ui.perfetto.dev and chrome://tracing. A
-// trace contains the spans that begin and end within it.
+// Records where this process spends its time, from construction until stop(): the spans (span.h) of all threads,
+// including giro's own, and the GPU time of each graph launch. View the file with https://ui.perfetto.dev or
+// chrome://tracing. A trace contains the spans that begin and end within it.
 //
 //   giro::Trace trace;
 //   train();
@@ -29,11 +29,11 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Ends the trace; waits for the launches it has seen. Errors: device.
+  // Ends the trace; waits for the launches seen so far. Errors: device.
   void stop();
-  // Ends the trace if it is running, and writes the file atomically, creating its directory if missing. `otherData`
-  // says how many spans the file holds, how many were dropped, and how long the trace was, in microseconds. Errors:
-  // device; io.
+  // Ends the trace if it is running, and writes the file atomically, creating its directory if missing. `otherData` in
+  // the file holds the numbers of spans written and dropped, and the trace's duration in microseconds. Errors: device;
+  // io.
   void write(const std::string& path, FileSystem& files = *posix_file_system());
 
   // For a trace that has ended.

@@ -14,9 +14,9 @@
 
 namespace giro::detail {
 
-// Sends gradients to the other ranks while the backward pass computes them. Once the ready ones fill a bucket, their
-// all-reduce is queued on the communication stream: it runs after the work that computes them and concurrently with
-// what follows. Leaves that are adjacent in the collection are sent together.
+// All-reduces gradients while the backward pass computes them. Once the ready ones fill a bucket, their all-reduce is
+// queued on the communication stream: it runs after the work that computes them and concurrently with later work.
+// Leaves that are adjacent in the collection are sent together.
 class GradientBuckets final : public GradientReduction {
  public:
   GradientBuckets(Communicator ranks, const Collection& grads, DeviceContext context, std::int64_t bucket_bytes);

@@ -9,7 +9,7 @@
 namespace giro::detail {
 
 // For tensors in host memory when only the ranks' GPUs can communicate: data is copied to the GPU and back. A call
-// waits for the other ranks where its work runs, as on any CPU stream.
+// waits for the other ranks when its work runs, as on any CPU stream.
 class HostCommunicator final : public CommunicatorImpl, public std::enable_shared_from_this<HostCommunicator> {
  public:
   explicit HostCommunicator(std::shared_ptr<CommunicatorImpl> gpus);

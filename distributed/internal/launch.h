@@ -5,16 +5,16 @@
 
 namespace giro::detail {
 
-// What the environment says about how the program was started.
+// How the program was started, according to the environment.
 struct Launch {
   enum class By {
     hand,         // alone
-    mpi,          // mpirun or a similar launcher: MPI knows the rest
+    mpi,          // mpirun or a similar launcher: MPI provides the rest
     environment,  // torchrun, or Slurm without MPI: all fields below are set
   };
   By by = By::hand;
   std::string launcher;  // for messages: "torchrun"
-  int size = 1;          // processes; 0: the environment does not say
+  int size = 1;          // processes; 0: unknown from the environment
   int rank = 0, local_rank = 0;
   std::string address = {};  // host:port, where the ranks meet: rank 0 listens there
 };

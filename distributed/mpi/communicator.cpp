@@ -167,7 +167,7 @@ void MpiCommunicator::meet(const char* name) {
 }
 
 std::shared_ptr<detail::CommunicatorImpl> MpiCommunicator::split(int color, int key) {
-  meet("split");  // MPI_Comm_split would wait forever for a rank that does not come
+  meet("split");  // MPI_Comm_split would wait forever for a rank that does not arrive
   MPI_Comm part = MPI_COMM_NULL;
   session_->check(MPI_Comm_split(comm_, color, key, &part), call("split", 0));
   return create(session_, part);

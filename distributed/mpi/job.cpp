@@ -15,7 +15,7 @@
 namespace giro::mpi {
 namespace {
 
-// MPI between its initialization and its end. giro finalizes MPI only if giro initialized it.
+// MPI from its initialization to its end. giro finalizes MPI only if giro initialized it.
 class MpiJob final : public detail::Job {
  public:
   MpiJob(std::chrono::milliseconds timeout, bool is_own) : is_own_(is_own) {
@@ -48,8 +48,8 @@ struct Initialized {
   int status, provided;
 };
 
-// MPI_Init waits forever if a rank ends before calling it, and cannot be interrupted. So a thread makes the call, and
-// is left in it at the timeout.
+// MPI_Init waits forever if a rank ends before calling it, and cannot be interrupted. So a separate thread makes the
+// call, and is abandoned in it at the timeout.
 Initialized initialize(std::chrono::milliseconds timeout) {
   std::packaged_task<Initialized()> call([] {
     Initialized made{};

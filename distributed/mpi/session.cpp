@@ -65,7 +65,7 @@ void Session::wait(MPI_Request& request, const Call& call) {
     if (now - begin > timeout) break;
     give_way(now);
   }
-  // The operation stays open: MPI cannot cancel it. No further call is made, so nothing advances it.
+  // The operation stays pending: MPI cannot cancel it. No further MPI call is made, so it does not progress.
   fail(fmt::format(
       "{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank is gone, hangs, "
       "or makes other calls",

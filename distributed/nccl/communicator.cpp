@@ -163,7 +163,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::create(const ncclUniqueId& i
 NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout)
     : CommunicatorImpl(rank, size, device), timeout_(timeout) {}
 
-// Finalizing is collective. No graph holds the communicator any more.
+// Finalization is collective. No graph holds the communicator any more.
 NcclCommunicator::~NcclCommunicator() {
   watchdog_->remove(*this);
   (void)cudaSetDevice(device.index());
@@ -191,10 +191,10 @@ std::string NcclCommunicator::describe(const char* name, std::size_t bytes) cons
   return fmt::format("{} of {} bytes: rank {} of {} on {}", name, bytes, rank, size, to_string(device));
 }
 
-// ncclCommAbort first tells the GPU to stop, then waits until all graphs that hold collectives of the communicator are
+// ncclCommAbort first makes the GPU stop, then waits until all graphs that hold collectives of the communicator are
 // destroyed, even for a non-blocking communicator (NCCL 2.28.9: commDestroySync). The thread that must destroy them may
 // be this one, or may wait for it, so another thread makes the call. ncclCommRevoke would not wait for the graphs, but
-// a replay that is queued, or comes later, would then wait for the other ranks again.
+// a queued or later replay would then wait for the other ranks again.
 void NcclCommunicator::abort(const std::string& why) noexcept {
   if (!why.empty()) detail::set_failure(why);
   queued_.clear();
@@ -256,7 +256,7 @@ bool NcclCommunicator::look_at_queue() {
       (void)cudaGetLastError();
       return Clock::now() - last_progress_ <= timeout_;
     }
-    queued_.pop_front();  // done, or the device has failed, which a wait for it reports
+    queued_.pop_front();  // done, or the device has failed, which the next wait reports
     last_progress_ = Clock::now();
   }
   return true;

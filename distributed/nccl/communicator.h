@@ -25,8 +25,8 @@ namespace giro::nccl {
 inline std::atomic<bool> others_are_given_up{false};
 
 // Connects GPUs, one per rank. The communicator is non-blocking: no call waits longer than the timeout. Once a
-// collective has failed, all communicators of the process are aborted, so that the GPU stops waiting, and every call
-// fails. Graphs that hold its collectives keep it alive.
+// collective has failed, all communicators of the process are aborted, so that the GPU stops waiting, and all later
+// calls fail. Graphs that hold its collectives keep it alive.
 class NcclCommunicator final : public detail::CommunicatorImpl,
                                public detail::Peers,
                                public std::enable_shared_from_this<NcclCommunicator>,
@@ -93,7 +93,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   std::future<void> aborted_;
   std::deque<Queued> queued_;
   Clock::time_point last_progress_{};
-  bool is_recorded_ = false;  // graphs hold collectives, which the host cannot observe one by one
+  bool is_recorded_ = false;  // graphs hold collectives, which the host cannot observe individually
 
   std::mutex waits_mutex_;
   int host_waits_ = 0;

@@ -16,7 +16,7 @@
 namespace giro::nccl {
 namespace {
 
-// Processes that only NCCL connects: it also carries data in host memory.
+// Processes connected by NCCL alone, which then also transfers data in host memory.
 class NcclJob final : public detail::Job {
  public:
   NcclJob(std::shared_ptr<detail::CommunicatorImpl> all, const detail::Launch& launch) {

@@ -8,7 +8,7 @@
 
 namespace giro::nccl {
 
-// Checks every communicator of the process periodically, on its own thread, which ends with the last communicator.
+// Periodically checks every communicator of the process, on its own thread, which ends with the last communicator.
 class Watchdog {
  public:
   class Watched {

@@ -103,7 +103,7 @@ DeviceInfo device_info() {
 }
 
 std::optional<std::size_t> free_memory() {
-  // Linux also knows what caches would give back.
+  // On Linux, includes the memory that caches would give back.
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);) {
     unsigned long long kilobytes = 0;
@@ -116,7 +116,7 @@ std::optional<std::size_t> free_memory() {
 
 namespace {
 
-// Asks for large pages, which reduce address lookups in a pass over memory. Without large pages, nothing changes.
+// Requests huge pages, which reduce TLB misses in a pass over memory. Without support for them, nothing changes.
 void use_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #if defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t kLargePage = std::uintptr_t{2} << 20;

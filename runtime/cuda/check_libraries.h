@@ -10,7 +10,7 @@ namespace giro::cuda {
 [[noreturn]] void fail(cublasStatus_t status, const char* call, std::source_location where);
 [[noreturn]] void fail(cudnnStatus_t status, const char* call, std::source_location where);
 
-// Like check() for the runtime's own calls (check.h). Error(unsupported) for what a library declines.
+// Like check() for the runtime's own calls (check.h). Error(unsupported) for a call that a library does not support.
 inline void check(cublasStatus_t status, const char* call,
                   std::source_location where = std::source_location::current()) {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]

@@ -6,7 +6,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/internal/backend.h"
 
-// The oldest compute capability this build holds code for, times ten; 0 if the build does not know.
+// The oldest compute capability this build holds code for, times ten; 0 if unknown.
 #ifndef GIRO_CUDA_OLDEST_ARCHITECTURE
 #define GIRO_CUDA_OLDEST_ARCHITECTURE 0
 #endif

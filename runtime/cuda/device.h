@@ -4,8 +4,7 @@
 
 namespace giro::cuda {
 
-// Makes the device the calling thread's current one, where launches, allocations and new events go.
-// Error(device).
+// Makes the device the calling thread's current one, where launches, allocations and new events go. Error(device).
 void make_current(Device device);
 
 }  // namespace giro::cuda

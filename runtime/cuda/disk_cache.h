@@ -10,18 +10,18 @@
 
 namespace giro::cuda {
 
-// A file cache of what earlier runs built for a GPU: compiled kernels and the plans of libraries. There is one file for
-// each key, which holds everything that the result depends on. Several processes and threads may use it. A file that
-// cannot be read or is not valid counts as missing. After a failed write nothing more is stored.
+// A cache on disk of compiled kernels and library plans that earlier runs built for a GPU. There is one file for each
+// key. Several processes and threads may use it. A file that cannot be read or is not valid counts as missing. After a
+// failed write nothing more is stored.
 class DiskCache {
  public:
   // In `directory` (no cache if empty). Keeps at most `most_bytes`: the most recently used files. Stores nothing if
-  // there is `trouble` from the start.
+  // `trouble` is not empty.
   DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes,
             std::string trouble = {});
   // In the directory GIRO_CACHE, off if that is empty or "0"; if unset, in giro/ of XDG_CACHE_HOME or of ~/.cache.
   static DiskCache of_environment();
-  // The one that kernels and plans of this process are kept in, of_environment().
+  // The cache of this process's kernels and plans, from of_environment().
   static DiskCache& of_process();
 
   // `key` is everything that the value depends on, e.g. source and compiler.
@@ -38,7 +38,7 @@ class DiskCache {
   std::shared_ptr<FileSystem> files_;
   std::string directory_;
   std::uint64_t most_bytes_;
-  mutable std::mutex mutex_;  // of what is added, and of trouble_
+  mutable std::mutex mutex_;  // for add() and trouble_
   std::string trouble_;
 };
 

@@ -13,7 +13,8 @@ namespace {
 
 using detail::TraceRecorder;
 
-// The most launches of a stream with times not known yet: this limits how far the host can be ahead of the device.
+// The most launches of a stream whose times are not known yet; this limits how far the host can run ahead of the
+// device.
 constexpr std::size_t kMostOnTheirWay = 256;
 
 void record(cudaEvent_t event, detail::StreamImpl& stream) {

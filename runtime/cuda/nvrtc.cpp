@@ -94,7 +94,7 @@ Nvrtc::Nvrtc() {
   version_ = fmt::format("{}.{}", major, minor);
 }
 
-// No fused multiply-add: every operation is rounded by itself, as in the CPU kernels.
+// No fused multiply-add: every operation is rounded separately, as in the CPU kernels.
 const std::vector<std::string>& Nvrtc::options() {
   static const std::vector<std::string> options{"--fmad=false", "--std=c++17", "--device-as-default-execution-space",
                                                 "--disable-warnings"};

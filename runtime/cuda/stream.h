@@ -30,14 +30,14 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   CUstream_st* handle() const noexcept;
   cublasLtContext* cublaslt();
   cudnnContext* cudnn();  // set to this stream
-  // Counters in which the blocks of a kernel count themselves as they finish: kArrivals counters, 0 before and after.
+  // Counters that the blocks of a kernel increment as they finish: kArrivals of them, 0 before and after each kernel.
   // Recordings use other counters than work that runs at once, because a recording may be replayed concurrently with
   // it.
   static constexpr unsigned int kArrivals = 1024;
   unsigned int* arrivals() const noexcept;
 
-  // A Plan is what a kernel computes once for a shape (an algorithm, its descriptors). It is kept, so that the result
-  // is the same whether the work is recorded or not. `make` returns a Plan.
+  // A Plan is what a kernel sets up once per shape (an algorithm, its descriptors). It is reused, so that the result is
+  // the same whether the work is recorded or not. `make` returns a Plan.
   template <class Plan, class Make>
   Plan& plan(std::vector<std::int64_t> key, Make&& make) {
     std::shared_ptr<void>& slot = plans_[{typeid(Plan), std::move(key)}];
@@ -49,8 +49,8 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
     return plans_.contains({typeid(Plan), key});
   }
 
-  // Calls what may wait for the device, which a capture does not allow, such as opening a library. The recording is
-  // interrupted and then goes on, except where it has events.
+  // Calls open(), which may wait for the device, e.g. to open a library; a capture does not allow that. The capture is
+  // interrupted and then continues, unless the recording has events.
   void outside_capture(const std::function<void()>& open);
 
   void copy(void* dst, const void* src, std::size_t bytes) override;

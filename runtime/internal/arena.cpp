@@ -20,8 +20,8 @@ bool Arena::is_off() {
   return setting != nullptr && std::string_view(setting) == "0";
 }
 
-// The next multiple of a block's alignment, at least one. A size too large to be rounded is left for the allocation to
-// refuse.
+// The next multiple of a block's alignment, at least one. A size too large to round is returned as it is; its
+// allocation fails.
 std::size_t Arena::block_size(std::size_t bytes) {
   constexpr std::size_t kAlignment = Buffer::kAlignment;
   if (bytes > std::numeric_limits<std::size_t>::max() - kAlignment) return bytes;
@@ -54,7 +54,7 @@ Buffer Arena::allocate_apart(std::size_t bytes) {
 Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
   if (of_ == Of::nowhere && unused_ == nullptr) {
-    // Between the program and its libraries, where no memory lies.
+    // Between the program and its libraries, where nothing is mapped.
     unused_ = reinterpret_cast<char*>(std::uintptr_t{1} << 44);
     unused_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
   }

@@ -9,14 +9,14 @@
 
 namespace giro {
 
-// Stream-ordered temporaries of one device. A block that is given back serves the next request at once: the stream runs
-// its work in order, so the last use of the old contents is done before the new user starts. For recordings this plans
-// the memory of the graphs: buffers with lifetimes that do not overlap share addresses, and so do recordings that are
-// replayed one after the other. A block that is still held is never shared. Not thread-safe; an arena belongs to one
-// stream, or to the recordings of one.
+// Stream-ordered temporaries of one device. A block that is given back can serve the next request at once: the stream
+// runs its work in order, so the last use of the old contents is done before the new user starts. For recordings this
+// plans the memory of the graphs: buffers with lifetimes that do not overlap share addresses, and so do recordings that
+// are replayed one after the other. A block that is still held is never shared. Not thread-safe; an arena belongs to
+// one stream, or to the recordings of one.
 //
-// An arena of kind `trace` shares nothing: while a recording is made none of its work has run, so each temporary gets
-// its own addresses, and their memory is planned from these in the end (recording.h).
+// An arena of kind `trace` shares nothing: while work is recorded, none of it has run, so each temporary gets its own
+// addresses, from which the memory is planned at the end (recording.h).
 //
 // An arena of kind `nowhere` is a trace whose addresses have no memory: for work that will never run.
 //
@@ -45,14 +45,14 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
   using Blocks = std::map<char*, Block>;
 
-  // The bytes that a block for `bytes` bytes takes.
+  // The size of a block for `bytes` bytes.
   static std::size_t block_size(std::size_t bytes);
   bool is_trace() const noexcept { return of_ == Of::trace || of_ == Of::nowhere; }
   // For a trace: the block that contains an address, or null.
   const Blocks::value_type* block_at(const void* address) const;
   // Blocks held now keep their addresses as long as this arena lives.
   void pin_held();
-  // So does the block that contains this address, if there is one.
+  // The same for the block that contains this address, if there is one.
   void pin(const void* address);
   // Whether blocks may be given other addresses.
   bool shares() const noexcept { return shares_; }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The private interface between the runtime and its backends. giro::cpu and giro::cuda implement the same
-// few functions; runtime/no_cuda stands in for giro::cuda where there is no toolkit.
+// The private interface between the runtime and its backends. giro::cpu and giro::cuda implement the same few
+// functions; runtime/no_cuda stands in for giro::cuda where there is no toolkit.
 
 #include <atomic>
 #include <cstddef>
@@ -63,7 +63,7 @@ class EventImpl {
   virtual bool query() const = 0;
   virtual void synchronize() const = 0;
 
-  bool marked = false;                     // it was recorded at least once,
+  bool marked = false;                     // it was recorded at least once
   std::uint64_t recorded_in = 0;           // the recording of the latest mark, or 0
   PeerList peers;                          // that the marked work waits for
   std::weak_ptr<const StreamImpl> stream;  // it was recorded on
@@ -115,14 +115,14 @@ class StreamImpl {
   const Device device;
   std::shared_ptr<Arena> arena;               // of stream-ordered temporaries
   std::weak_ptr<Arena> recordings;            // shared by all its recordings, which are replayed one after the other
-  Faults faults;                              // that its work has met
+  Faults faults;                              // reported by its work
   PeerList peers;                             // that its work, outside of recordings, waits for
   std::uint64_t joined = 0;                   // the latest recording of another stream that it has joined by an event
   std::atomic<std::uint64_t> recorded_as{0};  // the recording in progress on it, by any thread; 0: none
 
  private:
   [[noreturn]] void refuse(const char* call) const;
-  mutable std::mutex progress_mutex_;  // other threads that wait for an event may ask for progress
+  mutable std::mutex progress_mutex_;  // other threads that wait for an event may read the progress
   std::vector<std::weak_ptr<const CallProgress>> progress_;
 };
 

@@ -18,7 +18,8 @@ class CallProgress {
   virtual std::string describe() const = 0;
 };
 
-// Within a catch of an Error(device): throws it again with what was in progress on the stream, and how to find the op.
+// Call while an Error(device) is caught: rethrows it with the programs in progress on the stream, and how to find the
+// op.
 [[noreturn]] void rethrow_with_progress(const StreamImpl& stream);
 
 // Calls f(), which waits for the stream's work or launches it.

@@ -5,9 +5,9 @@
 namespace giro::detail {
 
 // The line of the user's program that called into giro. Errors made while an instance lives name it (runtime/error.h),
-// and the nodes of a program remember it (Program::Node). Of nested calls the outermost counts, since the inner ones
-// are giro's own, except calls in user code that giro calls. If giro itself makes the outermost call, it passes a
-// location without a line, std::source_location().
+// and the nodes of a program remember it (Program::Node). Among nested calls the outermost counts, since the inner ones
+// are giro's own, except in user code that giro calls. If giro itself makes the outermost call, it passes a location
+// without a line, std::source_location().
 class CallSite {
  public:
   explicit CallSite(const std::source_location& where) noexcept
@@ -16,7 +16,7 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
-  // While user code runs, in a user's layer: the calls in it have their own lines.
+  // While user code runs, e.g. a user's layer: the calls in it have their own lines.
   static CallSite of_user_code() noexcept { return {Site{current_.where, true}, 0}; }
   // While the work of a node is created or queued: the line that made the node, if known.
   static CallSite of_node(const std::source_location& where) noexcept {

@@ -27,7 +27,7 @@ class ChecksumWriter final : public FileSystem::Writer {
 
   std::uint64_t bytes() const noexcept { return bytes_; }
   std::string digits() const { return checksum_.digits(); }
-  // Cover all bytes; none if there is only one.
+  // The parts, which cover all bytes; empty if there is only one.
   std::vector<Manifest::Part> parts() const;
 
  private:

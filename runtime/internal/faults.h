@@ -17,16 +17,16 @@
 
 namespace giro {
 
-// Where an op reports elements that it does not take, such as an id outside of a table (kernels/functors/fault.h).
-// Without words it reports none.
+// Where an op reports invalid elements, such as an id outside of a table (kernels/functors/fault.h). Without words it
+// reports none.
 struct Fault {
   std::uint64_t* words = nullptr;  // two, pinned
-  In call{};                       // i64 scalar on the device: the calls of the step before this one; may be empty
+  In call{};                       // i64 scalar on the device: number of earlier calls of the step; may be empty
 };
 
 namespace detail {
 
-// While an instance lives, what this thread queues on the stream belongs to a call of a step.
+// While an instance lives, work that this thread queues on the stream belongs to a call of a step.
 class StepScope {
  public:
   StepScope(const std::string& name, const Tensor& call, const Stream& stream) noexcept
@@ -49,23 +49,23 @@ class StepScope {
   static inline constinit thread_local const StepScope* current_ = nullptr;
 };
 
-// The elements that ops on a stream did not take. The device writes them to memory that the host looks at where it
-// waits for the stream, or reads results, anyway.
+// The invalid elements that ops on a stream have reported. The device writes them to memory that the host checks when
+// it waits for the stream, or reads results, anyway.
 class Faults {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // in both words of a check
 
-  // For an op that is about to be queued. `element` is the op and what it looks at, "embedding: id"; it takes 0 to
-  // below `size`. Errors name the dtype and shape of `elements`.
+  // For an op that is about to be queued. `element` names the op and the kind of element, e.g. "embedding: id"; valid
+  // are 0 to size - 1. Errors name the dtype and shape of `elements`.
   static Fault of(const Stream& stream, const std::string& element, const Tensor& elements, std::int64_t size);
 
-  // Call once the stream's work is done. Error(invalid_argument) for the first element of the first call that was not
-  // taken; it and all others are then forgotten.
+  // Call once the stream's work is done. Error(invalid_argument) for the first invalid element of the first call that
+  // has any; all are then forgotten.
   void expect_none();
-  // Call once the stream's work is done, if it was no work of the program's.
+  // Forgets all reports. Call once the stream's work is done, if it was not work of the user's program.
   void forget();
-  // Call where the host reads the results of one call of a step without a wait for the stream: an element of that call,
-  // or an earlier one, that has been seen so far is an error, too.
+  // Call where the host reads the results of one call of a step without waiting for the stream: throws if that call or
+  // an earlier one has reported an invalid element so far.
   static void expect_none_seen(const Stream& stream, const Tensor& call, std::int64_t number);
 
  private:

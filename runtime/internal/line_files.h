@@ -16,16 +16,16 @@
 
 namespace giro::detail {
 
-// The files to which one writer appends an archive's lines, one file for each path. They begin as new files, and again
-// after forget().
+// The files to which one writer appends an archive's lines, one file for each path. Each path starts with a new file,
+// and again after forget().
 class LineFiles {
  public:
   LineFiles(FileSystem& files, std::string dir) : files_(files), dir_(std::move(dir)) {}
 
   // The number of lines they hold, by path.
   std::map<std::string, std::size_t> kept() const;
-  // Durably appends the archive's lines beyond those, or all of its lines to a new file. Error(invalid_argument) if the
-  // archive leaves out lines that are not kept here. After an error call forget().
+  // Durably appends the archive's lines beyond the kept ones, or all of its lines to a new file.
+  // Error(invalid_argument) if the archive leaves out lines that are not kept here. After an error call forget().
   std::vector<Manifest::Lines> append(const std::map<std::string, Archive::Lines>& lines);
   void forget() { open_.clear(); }
   // Removes the files that append() has created since keep_new(); nothing refers to them.
@@ -55,7 +55,7 @@ class LineFiles {
 
 // The text of lines that a manifest refers to. Errors: not_found, io, corrupt_data, naming the file.
 Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
-// If that fails: the lines that can be read and are undamaged.
+// For use after that fails: the lines that can be read and are undamaged.
 Archive::Lines read_good_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
 
 }  // namespace giro::detail

@@ -54,7 +54,7 @@ Json parse(std::string_view text, const std::string& path) {
   }
 }
 
-// An object of the manifest that is an archive.
+// An object of the manifest that holds an archive.
 const Json& part(const Json& tree, const char* name, const std::string& path) {
   const auto found = tree.find(name);
   if (found == tree.end() || !found->is_object()) refuse(path, fmt::format("it has no object '{}'", name));

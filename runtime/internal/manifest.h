@@ -33,17 +33,18 @@ struct Manifest {
     std::string name;
     std::uint64_t bytes = 0;
     std::string xxh3;
-    // Cover all bytes, so that a process can verify the bytes that it needs alone; small and older files have none.
+    // Cover all bytes, so that a process can verify only the bytes it needs; small and older files have none.
     std::vector<Part> parts = {};
 
     void persist(Archive& archive);
   };
-  // The first `bytes` of the file `name` beside the checkpoint.
+  // The first `bytes` of the file `name` next to the checkpoint.
   struct Lines {
     std::string path, name;  // the path in the archive
     std::uint64_t lines = 0, bytes = 0;
     std::string xxh3;
-    // Whole lines that cover all bytes, so that damage costs only those lines; older manifests have none.
+    // Each consists of whole lines, and they cover all bytes, so that damage costs only the lines of one part; older
+    // manifests have none.
     std::vector<Part> parts = {};
 
     void persist(Archive& archive);
@@ -51,7 +52,7 @@ struct Manifest {
 
   int version = kVersion;  // of the format it was read from
   CheckpointRecord record = {};
-  std::vector<File> files = {};  // the state, maybe the memory; then the same for each shard
+  std::vector<File> files = {};  // the state and the memory, if any; then the same for each shard
   std::vector<Lines> lines = {};
   std::string memory = "{}";  // Archive::text()
 

@@ -29,7 +29,7 @@ std::string size_text(std::size_t bytes) {
 }  // namespace
 
 std::string memory_report(const Recording& recording, const std::string& name) {
-  std::map<const void*, Value> values;  // temporaries by address; of several views the largest
+  std::map<const void*, Value> values;  // temporaries by address; the largest of several views
   const auto is_temporary = [&](const Tensor& tensor) {
     const auto lies_in = [&](const auto& each) { return each.second->block_at(tensor.raw()) != nullptr; };
     return recording.trace->block_at(tensor.raw()) != nullptr || std::ranges::any_of(recording.arenas, lies_in);

@@ -6,7 +6,7 @@ namespace giro::detail {
 
 struct Recording;
 
-// What a recording that ran out of memory needs, as far as it was recorded, and what its device has: for the error.
+// For an out-of-memory error: the memory that the recording has needed so far, and the free memory of its device.
 std::string memory_report(const Recording& recording, const std::string& name);
 
 }  // namespace giro::detail

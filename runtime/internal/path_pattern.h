@@ -17,8 +17,8 @@ class PathPattern {
   // The number of `*` and `**`.
   std::size_t wildcards() const;
 
-  // What the wildcards match in `path`, each as long as possible, earlier ones first; for a pattern without wildcards,
-  // the rest of the path. nullopt if the pattern does not match.
+  // The text that the wildcards match in `path`, each as long as possible, earlier ones first; for a pattern without
+  // wildcards, the rest of the path. nullopt if the pattern does not match.
   std::optional<std::vector<std::string_view>> match(std::string_view path) const;
   // The text with its wildcards replaced by `matched`, one each; without wildcards, with the rest appended.
   std::string fill(const std::vector<std::string_view>& matched) const;

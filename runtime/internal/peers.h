@@ -24,7 +24,7 @@ class PeerList {
 
   // Throws if any have failed.
   void check() const;
-  // Runs `wait`, a wait of the host, and checks afterwards.
+  // Runs `wait`, which makes the host wait, and checks afterwards.
   template <class Wait>
   void wait(Wait&& wait) const {
     if (all_.empty()) return wait();

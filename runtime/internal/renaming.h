@@ -11,12 +11,11 @@ namespace giro {
 // The pairs of patterns of LoadOptions::rename and SaveOptions::rename.
 class Renaming {
  public:
-  // Error(invalid_argument), which begins with the name of the call, for two patterns with different numbers of
-  // wildcards.
+  // Error(invalid_argument), beginning with the call's name, for two patterns with different numbers of wildcards.
   Renaming(const char* call, const std::vector<std::pair<std::string, std::string>>& pairs);
 
   std::string operator()(const std::string& path) const;
-  // The path that the first pair which makes `path` of something makes it of.
+  // The original of a renamed path, according to the first pair whose second pattern matches it.
   std::string before(const std::string& path) const;
 
  private:

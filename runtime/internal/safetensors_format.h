@@ -28,7 +28,7 @@ inline constexpr std::pair<DType, std::string_view> kDTypes[] = {
     {DType::f32, "F32"}, {DType::bf16, "BF16"}, {DType::f16, "F16"}, {DType::f64, "F64"},
     {DType::i32, "I32"}, {DType::i64, "I64"},   {DType::u8, "U8"},   {DType::boolean, "BOOL"}};
 
-// What the header of a file says.
+// The contents of a file's header.
 struct Layout {
   struct Stored {
     std::string name;

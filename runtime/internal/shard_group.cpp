@@ -74,7 +74,7 @@ std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) {
   const auto until = Clock::now() + std::chrono::duration<double>(group_.timeout);
   std::chrono::milliseconds pause{1};
   for (;;) {
-    // Network file systems remember a missing name for longer than a directory listing.
+    // Network file systems cache a missing name for longer than a directory listing.
     const std::vector<std::string> names = files_.list(unit);
     std::vector<int> missing;
     for (int index = 1; index < group_.shard.count; ++index) {

@@ -15,7 +15,7 @@ namespace giro::detail {
 
 // How processes that save together find each other's shards. They all know the name of a directory, where each leaves a
 // receipt once its files are durable. So they share only the file system, which a thread that saves during the run can
-// use too. A save that is tried again under the same id continues with the receipts already received.
+// use too. A save retried with the same id keeps the receipts already received.
 class ShardGroup {
  public:
   ShardGroup(SaveGroup group, FileSystem& files) : group_(std::move(group)), files_(files) {}
@@ -30,7 +30,7 @@ class ShardGroup {
   // Leaves the receipt: the files of this shard are durable in `unit`.
   void send(const std::string& unit, const std::vector<Manifest::File>& files) const;
   // Waits for the files of all other shards and returns them in shard order. Error(communication), naming the shards
-  // that do not come in time.
+  // that do not arrive in time.
   std::vector<Manifest::File> receive(const std::string& unit);
   void remove_receipts(const std::string& unit) const;
   // Whether the checkpoint has its final name.

@@ -39,13 +39,12 @@ std::string host_name();
 std::string this_process();
 
 std::string unit_name(std::int64_t steps);
-// An unused name beside a checkpoint's; `what` is "tmp", "old", "trash" or "ahead".
+// An unused name next to a checkpoint's; `what` is "tmp", "old", "trash" or "ahead".
 std::string side_name(std::int64_t steps, std::string_view what);
 std::string lines_name(std::int64_t number);
 std::optional<std::int64_t> parse_lines_name(std::string_view name);
 
-// The entries of a directory, fewest steps first, those of equal steps in the order of kinds. Empty without a
-// directory.
+// The entries of a directory, fewest steps first, at equal steps in the order of kinds. Empty if there is no directory.
 std::vector<StoreEntry> store_entries(FileSystem& files, const std::string& dir);
 
 }  // namespace giro::detail

@@ -67,7 +67,7 @@ LoadedCheckpoint load_version_1(FileSystem& files, const std::string& path) {
   return loaded;
 }
 
-// Leaves out what is damaged and not needed.
+// Leaves out damaged parts that are not needed.
 LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const LoadRequest& request) {
   const Manifest manifest = read_manifest(files, unit);
   std::vector<std::string> skipped;
@@ -181,7 +181,7 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) 
   for (std::vector<std::string> before;;) {
     StoredCheckpoints stored;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      // The checkpoint that was to replace it has done so.
+      // The checkpoint that replaces it is there.
       const bool replaced =
           entries[i].kind == StoreEntryKind::old && i + 1 < entries.size() && entries[i + 1].steps == entries[i].steps;
       if (replaced) continue;
@@ -220,7 +220,7 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, con
   try {
     names = files.list(path);
   } catch (const Error&) {
-    return load_version_1(files, path);  // if it is not a file either, reading it will say why
+    return load_version_1(files, path);  // if it is not a file either, reading it reports why
   }
   // A checkpoint that the caller names may have been moved away from the lines it refers to.
   const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();
@@ -230,7 +230,7 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, con
 
   std::vector<std::string> skipped;
   std::exception_ptr newest;
-  // The newest that has what is needed.
+  // The newest with everything needed undamaged.
   const auto load_any = [&](const std::vector<StoreEntry>& entries,
                             const LoadRequest& request) -> std::optional<LoadedCheckpoint> {
     skipped.clear();

@@ -30,14 +30,14 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
 enum class Needed { all, all_but_lines, state };
 struct LoadRequest {
   Needed needed = Needed::all;
-  // Of the state's leaves only what this process holds is read and verified. The leaves come as these pieces.
+  // The parts of the state's leaves that this process holds: only these are read, verified and returned.
   HeldParts held = {};
-  // From a directory only checkpoints of at most so many steps are taken.
+  // In a directory, checkpoints of more steps are ignored.
   std::int64_t most_steps = std::numeric_limits<std::int64_t>::max();
 };
-// Like the public load_checkpoint; from a directory it takes the newest that has what is needed.
+// Like the public load_checkpoint; from a directory it takes the newest with everything needed undamaged.
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request);
-// What a state's sharded collections hold of their leaves.
+// The parts of leaves that a state's sharded collections hold.
 HeldParts held_parts(const State& state);
 
 // Whether `a` has a better value for a log entry than `b`, or has one while `b` has none. NaN counts as none.
@@ -48,7 +48,7 @@ bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::
 std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
                                                 const CheckpointStoreOptions& options);
 
-// Whether a checkpoint that fails with this error gives way to an older one.
+// Whether an older checkpoint is tried after one fails with this error.
 bool is_damaged(const Error& error);
 
 }  // namespace giro::detail

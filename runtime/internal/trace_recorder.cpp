@@ -13,7 +13,7 @@
 namespace giro::detail {
 namespace {
 
-// A token is the run's number, the name's position and whether a range was pushed.
+// A token holds the run's number, the name's position and whether a range was pushed.
 constexpr std::uint64_t kHasRange = 1;
 constexpr int kNameShift = 1, kRunShift = 32;
 constexpr std::uint64_t kNameMask = (std::uint64_t{1} << (kRunShift - kNameShift)) - 1;
@@ -134,7 +134,7 @@ bool TraceRecorder::take(std::size_t bytes) noexcept {
   return true;
 }
 
-// 0: there is no memory left for the name.
+// Returns 0 if there is no memory left for the name.
 std::uint32_t TraceRecorder::name_of(const char* category, const char* name) {
   const auto found = names_.find(Key(category, name));
   if (found != names_.end()) return found->second;

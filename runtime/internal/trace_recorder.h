@@ -45,7 +45,7 @@ class TraceRecorder final : public SpanSink {
   void start(std::size_t max_bytes);
   // From now on is_recording() is false, but events may still be added.
   void close() noexcept;
-  // What was recorded since start(). Call once for each start().
+  // The trace recorded since start(). Call once for each start().
   std::shared_ptr<TraceRecord> stop() noexcept;
   bool is_recording() noexcept;
   void set_ranges(bool on) noexcept;
@@ -53,8 +53,7 @@ class TraceRecorder final : public SpanSink {
   Begun begin(const char* category, const char* name) noexcept override;
   void end(const Begun& begun, const char* key, std::int64_t value) noexcept override;
 
-  // Adds what a device's stream did, on the track of that name. Times before the trace's beginning become its
-  // beginning.
+  // Adds a span of a device's stream, on the track of that name. Times before the trace's beginning are clamped to it.
   void add(const std::string& track, const char* category, const char* name, std::int64_t begin, std::int64_t end,
            const char* key, std::int64_t value) noexcept;
 

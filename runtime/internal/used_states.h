@@ -43,7 +43,8 @@ class UsedStates {
   void add(const std::vector<WatchedState>& of_replayed_graph);
 
   // The states that a recording must watch from its end on; appends the memory that it keeps to `kept`. A state that
-  // the recording made and dropped is only kept. `main`, as long as it exists, is neither: its owner watches it.
+  // the recording made and dropped is only kept. `main`, as long as it exists, is neither watched nor kept: its owner
+  // watches it.
   std::vector<WatchedState> watch(std::uint64_t recording, const StateIdentity* main,
                                   std::vector<std::shared_ptr<const void>>& kept) const;
   // Names the states that work on a stream by their collections, e.g. " (the state of params, grads, step)"; "" for

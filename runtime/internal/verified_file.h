@@ -13,7 +13,7 @@
 
 namespace giro::detail {
 
-// A file of a checkpoint, of which any bytes can be read. Only the parts of the manifest that hold some of them are
+// A file of a checkpoint, readable at any position. Only the parts (Manifest::Part) that contain bytes read are
 // verified, each once; a file without parts is one part.
 class VerifiedFile {
  public:
@@ -22,8 +22,8 @@ class VerifiedFile {
 
   const std::string& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
-  // Bytes from `begin` on, all within the file. Error(corrupt_data) if a part that holds some of them does not fit its
-  // checksum; io.
+  // Bytes from `begin` on, all within the file. Error(corrupt_data) if a part that holds some of them does not match
+  // its checksum; io.
   void read(std::uint64_t begin, std::size_t size, void* data);
 
  private:
@@ -34,7 +34,8 @@ class VerifiedFile {
   };
 
   void expect(bool holds, const std::string& what) const;
-  // Reads bytes [begin, end), and adds them to the checksum if given. Without `data` the last of them are read ahead.
+  // Reads bytes [begin, end), and adds them to the checksum if given. Without `data` the last of them are kept in
+  // read_ahead_.
   void fetch(std::uint64_t begin, std::uint64_t end, char* data, Checksum* checksum);
 
   std::string path_;

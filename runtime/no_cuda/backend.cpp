@@ -4,8 +4,8 @@
 
 #include "runtime/internal/profiling.h"
 
-// Stands in for the CUDA backend in a build without the toolkit: there are no devices, so nothing can be
-// allocated on one.
+// Stands in for the CUDA backend in a build without the toolkit: there are no devices, so nothing can be allocated on
+// one.
 namespace giro::cuda {
 namespace {
 constexpr const char* kReason = "giro was built without the CUDA toolkit";

@@ -9,7 +9,7 @@
 
 namespace giro::detail {
 
-// Orders a recording's stream and the second stream, which runs its ops aside, by events.
+// Orders a recording's stream and its second stream, which runs the ops aside (branches.h), with events.
 class BranchStreams {
  public:
   // `aside` is null if no op is aside.

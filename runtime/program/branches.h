@@ -18,8 +18,8 @@ struct Branch {
 bool branches_are_on();
 
 // Puts ops aside to shorten the longest chain of ops: each for as long as nothing needs its results, or for a shorter
-// time if more memory would be needed at once otherwise. Extends the lifetimes of `temporaries` accordingly. All ops
-// must be of one stream, except those that keep their place.
+// time if it would raise the peak memory otherwise. Extends the lifetimes of `temporaries` accordingly. All ops must be
+// of one stream, except those that keep their place.
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries);
 
 }  // namespace giro::detail

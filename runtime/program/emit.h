@@ -10,7 +10,7 @@
 
 namespace giro::detail {
 
-// Within a catch: throws the caught exception again; an Error that does not name the op gets its name first.
+// Call in a catch block: rethrows the exception, with the op's name added to an Error that lacks it.
 [[noreturn]] void rethrow_from(const std::string& op);
 
 // Queues the work of an op of a program. Errors name the op, and the line of the user's program that made it.
@@ -26,7 +26,7 @@ class Blocking {
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
 
-  // Whether the environment asks for it now.
+  // Whether the environment requests it now.
   static bool is_wanted();
 
   // Waits for work that is not an op of giro, so that its errors are not attributed to the op, and then for the op.

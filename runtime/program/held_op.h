@@ -25,7 +25,7 @@ class OpCall {
   virtual ~OpCall() = default;
   virtual void move(const MemoryMoves& moves) = 0;
   virtual void emit(const Stream& stream) const = 0;
-  // Whether `write` may lie where `read` does, if nothing else uses the value of `read` any more.
+  // Whether `write` may share the memory of `read`, if nothing else uses the value of `read` any more.
   virtual bool can_write_over(const Tensor& /*write*/, const Tensor& /*read*/) const { return false; }
 };
 
@@ -63,7 +63,7 @@ struct HeldOp {
   Kind kind = Kind::op;
 };
 
-// Replaces ops by others before they are queued. `trace` holds the temporaries.
+// Replaces ops with others before they are queued. `trace` holds the temporaries.
 using Rewrite = void (*)(std::vector<HeldOp>& ops, const Arena& trace);
 
 }  // namespace giro::detail

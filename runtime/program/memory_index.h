@@ -17,7 +17,7 @@ class MemoryIndex {
 
   // In program order. Empty for memory that no op touched when the index was made.
   const std::vector<std::size_t>& ops_at(const Tensor& tensor) const;
-  // Those of them that write: few, where many ops read parts of one array.
+  // Those of them that write: few, even where many ops read parts of one array.
   const std::vector<std::size_t>& writers_at(const Tensor& tensor) const;
 
   // Adds or removes op `i` for the memory that `op` touches. Errors: invalid_argument, for memory in none of the

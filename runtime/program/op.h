@@ -26,8 +26,8 @@
 //   void run(const Dense& op, const Stream& stream);  // queues it
 //
 // An op may also have bytes(), the number of bytes it reads and writes, if that is not all of its arguments, and a
-// function next to it, may_write_over(op, write, read): whether `write` may lie where `read` does, if nothing else uses
-// the value of `read` any more. Everything an op touches must be among its arguments.
+// function next to it, may_write_over(op, write, read): whether `write` may share the memory of `read`, if nothing else
+// uses the value of `read` any more. Everything an op touches must be among its arguments.
 namespace giro::detail {
 
 // An op in a program.

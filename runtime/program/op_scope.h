@@ -6,8 +6,9 @@
 
 namespace giro::detail {
 
-// A backend's op runs while an instance lives: it may take the addresses of values that a recording has not computed
-// yet (Tensor::data), for kernels that run at the replay. Traces show the op, and what it queues, under its name.
+// While an instance lives, a backend's op is running: it may take the addresses of values that a recording has not
+// computed yet (Tensor::data), for kernels that run at the replay. Traces show the op, and what it queues, under its
+// name.
 class OpScope {
  public:
   explicit OpScope(const char* name) : outer_(std::exchange(name_, name)), span_("op", name) {}

@@ -54,7 +54,7 @@ Recording::~Recording() {
 bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
 
 void Recording::hold(HeldOp op) {
-  if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops again and again as it grows
+  if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops repeatedly as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
   if (is_dry_) return;
   held_.push_back(std::move(op));

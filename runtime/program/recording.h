@@ -41,8 +41,8 @@ struct Recording {
   // The recording of the calling thread, or null.
   static Recording* current() noexcept { return current_; }
   static std::uint64_t current_id() noexcept { return current_ != nullptr ? current_->id : 0; }
-  // For what the host does with values and files, which no replay would repeat. Error(invalid_argument) in a recording,
-  // naming the call.
+  // For host work on values and files, which no replay would repeat. Error(invalid_argument) in a recording, naming the
+  // call.
   static void expect_none(const char* call);
   static Recording* exchange_current(Recording* other) noexcept { return std::exchange(current_, other); }
 

@@ -16,11 +16,11 @@ inline constexpr int kGood = 0, kDifferentOrDamaged = 1, kFailed = 2;
 // Lists the checkpoints of a directory, one line each, from their manifests alone; unreadable ones with the reason.
 // Error(not_found) if it is not a directory, or is a checkpoint itself.
 int list(const std::string& dir);
-// Loads a checkpoint, or each one in a directory, which checks everything that was saved. Prints one line each, "ok" or
-// what is wrong. Error(not_found) if there is none.
+// Loads a checkpoint, or each one in a directory, which verifies everything that was saved. Prints one line each, "ok"
+// or what is wrong. Error(not_found) if there is none.
 int verify(const std::string& path);
 // Prints the tensors of CONTENTS as a tree: dtype, shape, bytes, and mean and standard deviation of the finite
-// elements. For a checkpoint also its record, and the names of what its run remembers.
+// elements. For a checkpoint also its record, and the names of the values that its run remembers.
 int show(const std::string& contents);
 // Prints what differs between the tensors of two CONTENTS, and by how much. Nothing else is compared.
 int diff(const std::string& a, const std::string& b);

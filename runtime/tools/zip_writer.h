@@ -14,8 +14,8 @@ class ZipWriter {
  public:
   explicit ZipWriter(FileSystem::Writer& file) : file_(file) {}
 
-  // Adds a member that consists of two parts, one after the other. Error(invalid_argument) for a name that could be
-  // unpacked elsewhere, or that an archive cannot hold.
+  // Adds a member that consists of two parts, one after the other. Error(invalid_argument) for a name that would be
+  // unpacked outside of the target folder, or that an archive cannot hold.
   void add(const std::string& name, std::string_view head, std::string_view body);
   // Writes the directory of the members, which ends the archive.
   void finish();

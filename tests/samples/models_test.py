@@ -137,8 +137,10 @@ class Rnnlm(Case):
     def test_losses_that_cannot_be_read(self):
         self.runs(self.rnnlm("log", steps=10))
         losses = self.folder / "log" / "history.csv"
-        losses.write_text(losses.read_text(encoding="utf-8") + "20,80\n", encoding="utf-8")
-        self.refuses("rnnlm", [losses, "line 3", "20,80"], self.rnnlm("log", resume=True))
+        good = losses.read_text(encoding="utf-8")
+        losses.write_text(good + "20,80\n", encoding="utf-8")
+        line = good.count("\n") + 1
+        self.refuses("rnnlm", [losses, f"line {line}", "20,80"], self.rnnlm("log", resume=True))
         losses.unlink()
         self.refuses("rnnlm", [losses, "cannot be read"], self.rnnlm("log", resume=True))
 

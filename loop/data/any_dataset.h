@@ -19,7 +19,7 @@ namespace giro {
 class Archive;
 
 // A type-erased dataset: any range of batches B that can be iterated repeatedly, or a callable that makes a range for
-// each pass. Copies share the range. Default-constructed, it has neither, and each use is an Error(invalid_argument).
+// each pass. Copies share the range. A default-constructed one is empty, and each use is an Error(invalid_argument).
 template <class B>
 class AnyDataset {
   struct Pass {
@@ -64,7 +64,7 @@ class AnyDataset {
     return batches;
   }
   static constexpr std::int64_t kForever = -1;
-  // As those of a range with a place (Run).
+  // As for any dataset of a Run.
   std::int64_t first_batch() const { return source().first_batch() + skipped_; }
   void persist(Archive& archive) const { source().persist(archive); }
 
@@ -111,7 +111,8 @@ class AnyDataset {
 
     std::shared_ptr<R> range;
     std::ranges::iterator_t<R> it;
-    // For a range that makes its batches or does not keep the last: one per position, kept until the next one is made.
+    // For a range that returns batches by value or does not keep the last: one per position, kept until the next is
+    // made.
     std::optional<B> current;
     bool is_made = false;
   };
@@ -137,7 +138,7 @@ class AnyDataset {
     }
 
     std::function<std::shared_ptr<R>()> make;
-    // The range of the next pass, once something has been asked of it: each pass has one range.
+    // The range of the next pass, if it was needed before the pass began: each pass has one range.
     mutable std::shared_ptr<R> next = nullptr;
   };
 

@@ -111,8 +111,7 @@ class AnyDataset {
 
     std::shared_ptr<R> range;
     std::ranges::iterator_t<R> it;
-    // For a range that returns batches by value or does not keep the last: one per position, kept until the next is
-    // made.
+    // For a range that returns by value or does not keep its last batch: one per position, until the next is made.
     std::optional<B> current;
     bool is_made = false;
   };

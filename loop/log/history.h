@@ -93,8 +93,7 @@ class History {
  private:
   struct Records;
   const Records& records() const;
-  // The values of each of `count` keys. Takes pointers, since spans would slow down the compilation of programs that
-  // include this.
+  // The values of each of `count` keys. Takes pointers, since spans would slow down compiling programs that use this.
   void collect_into(const std::string* keys, std::vector<double>* values, std::size_t count) const;
 
   std::shared_ptr<Records> records_;  // null: no records yet

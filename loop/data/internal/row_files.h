@@ -24,8 +24,7 @@ class RowFiles {
   RowFiles(std::shared_ptr<FileSystem> files, std::size_t row_bytes, std::uint64_t stride_bytes)
       : files_(std::move(files)), row_bytes_(row_bytes), stride_bytes_(stride_bytes) {}
 
-  // Appends `rows` rows of a file, the first of which begins at byte `first`. Error(invalid_argument) if the total
-  // exceeds an i64.
+  // Appends `rows` rows of a file, the first at byte `first`. Error(invalid_argument) if the total exceeds an i64.
   void add(std::string path, std::uint64_t first, std::int64_t rows);
   std::int64_t num_rows() const { return parts_.empty() ? 0 : parts_.back().end_row; }
 

@@ -33,7 +33,7 @@ void AsyncWriter::flush() {
   worker_->join();
   writer_->flush();
 }
-// Closes the writer even if an earlier error comes up. If closing fails too, that error is thrown instead.
+// Closes the writer even if an earlier error surfaces. If closing fails too, that error is thrown instead.
 void AsyncWriter::close() {
   try {
     worker_->join();

@@ -11,9 +11,9 @@ namespace detail {
 class Worker;
 }
 
-// A MetricWriter whose calls return at once: a separate thread makes them on another writer, in order. It waits only
-// while 1,024 calls are queued. An error in a queued call is thrown once, by the next call, which then writes nothing.
-// flush and close wait until everything is written.
+// A MetricWriter with calls that return at once: a separate thread passes them to another writer, in order. It waits
+// only while 1,024 calls are queued. An error in a queued call is thrown once, by the next call, which then writes
+// nothing. flush and close wait until everything is written.
 class AsyncWriter final : public MetricWriter {
  public:
   // Nothing else may use `writer` while this lives.

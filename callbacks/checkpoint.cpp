@@ -221,7 +221,7 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
 
 std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
   if (!best_) {
-    // Existing checkpoints up to this step are of this run's past.
+    // Existing checkpoints up to this step belong to this run's past.
     const std::int64_t steps = counted_steps(state).value_or(done);
     best_.emplace();
     for (const StoredCheckpoint& stored : store().all()) {

@@ -27,7 +27,7 @@ struct CheckpointOptions {
   std::int64_t keep = 1;  // how many of the newest to keep, or of the best with `monitor`; at least 1
   // Also keeps the first checkpoint at or past each multiple of this many steps, for good; 0: none.
   std::int64_t keep_every_n_steps = 0;
-  // Whether a run may save a step before that of an existing checkpoint, which is removed once the new one is durable.
+  // Whether a run may save at an earlier step than an existing checkpoint, removed once the new one is durable.
   bool overwrite = false;
   // Saves only if this entry of the logs, a name or "collection.name", is one of the `keep` best values: better than
   // the worst of the `keep` best checkpoints saved for it in the directory, by this run or earlier ones. If several are
@@ -35,14 +35,14 @@ struct CheckpointOptions {
   std::string monitor = {};
   std::string mode = "min";  // or "max"
   // What to do with a state that contains NaN or infinity, if a checkpoint of a finite state exists:
-  //   "skip"   do not save it. The stateful metric checkpoint_skipped (the completed steps) and report() tell so. The
-  //            tenth skip in a row is an Error(invalid_argument) naming the leaf: further training would be lost
+  //   "skip"   do not save it, but log the stateful metric checkpoint_skipped (the completed steps) and set report().
+  //            The tenth skip in a row is an Error(invalid_argument) naming the leaf: further training would be lost
   //   "error"  Error(invalid_argument) naming the leaf
   //   "save"   save it like any other
   // The state of a run that terminate_on_nan has stopped counts as not finite, even if every leaf is finite.
   std::string not_finite = "skip";
-  // Whether the loop goes on as soon as the state is copied, while another thread writes it. An error in writing is
-  // then thrown by the next save, or when the loop ends.
+  // Whether the loop continues as soon as the state is copied, while another thread writes it. A write error is then
+  // thrown by the next save, or when the loop ends.
   bool asynchronous = false;
   // What to do when a save fails with Error(io), for example because the disk is full:
   //   "fail"   the error ends the run
@@ -63,17 +63,17 @@ struct CheckpointOptions {
 // If the run goes back to an earlier state (early_stopping's restore_best), its later checkpoints are removed.
 //
 // A resumed run may find checkpoints of steps past its own, for example the best ones if it was resumed from another
-// directory. They are set aside under other names, which report() gives: nothing loads them, and they are removed once
-// the run has saved at their steps again. The best checkpoints of the step it resumes from are still there.
+// directory. They are renamed, and report() lists the new names: nothing loads them, and they are removed once the run
+// has saved at their steps again. The best checkpoints as of the step it resumes from are still there.
 //
 // With several ranks rank 0 saves. If they hold shards of the state (zero_data_parallel), each rank saves its shard, to
-// one directory that all of them see.
+// one directory that all ranks see.
 //
-// Without a monitor a run is also saved when a signal ends it, when an error comes between two steps, such as one of
-// the dataset, and after a step in which SIGUSR1 came; after the latter the run goes on. After an error a state in
-// shards is not saved, because only one rank may have the error. In a loop that saves, an evaluation finishes before a
-// signal takes effect. A run that diverges does not replace its good checkpoints: CheckpointOptions::not_finite. While
-// no finite state is saved, one that is not finite is saved, and the first finite one replaces it.
+// Without a monitor a run is also saved when a signal ends it, when an error occurs between two steps, for example in
+// the dataset, and after a step in which SIGUSR1 arrives; the run then continues. After an error a sharded state is not
+// saved, because the error may be on one rank only. In a loop that saves, an evaluation finishes before a signal takes
+// effect. A run that diverges does not replace its good checkpoints: CheckpointOptions::not_finite. While no finite
+// state is saved, one that is not finite is saved, and the first finite one replaces it.
 //
 // Errors of the constructor: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode,
 // not_finite or on_failure, naming the nearest. Errors when a loop begins and at each save:
@@ -113,7 +113,7 @@ class Checkpoint : public GenericCallback {
     }
     save_after_step(loop, best);
   }
-  // Whether it also saves when a signal asks for it or an error comes between two steps. Not if it saves only the best.
+  // Whether it also saves on a signal or after an error between two steps. Not if it saves only the best.
   bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
   void on_save(LoopState<S, B>& loop) {
@@ -169,7 +169,7 @@ class Checkpoint : public GenericCallback {
         loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
         return;
       }
-      // The best ones are saved before those that the run may resume from: a resumed run would not see them again.
+      // The best ones are saved before those that the run may resume from: a resumed run starts after this step.
       loop.after_step(
           [this, &loop, saving = std::move(saving)] {
             save(saving, [&loop](Archive& archive) { loop.persist(archive); });

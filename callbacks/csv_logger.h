@@ -8,7 +8,7 @@ namespace giro {
 
 // A FileLogger that writes CSV like History::write_csv: one line per record, one column per key. An entry that first
 // appears later gets a column from then on, which is empty in earlier records: the file is replaced by one with the new
-// header, completely or not at all. In a file to append to, lines may end in CR LF; they then end in LF.
+// header, completely or not at all. Appending to a file whose lines end in CR LF changes them to LF.
 class CsvLogger : public FileLogger {
  public:
   CsvLogger(const std::string& path, const LoggerOptions& options);

@@ -107,7 +107,7 @@ struct Panel {
   double y_of(double value) const { return kTop + (1 - y.position(value)) * kPlotHeight; }
 };
 
-// A path that starts anew after each interruption.
+// A path that restarts after each interruption.
 class Path {
  public:
   explicit Path(const Panel& panel) : panel_(panel) {}

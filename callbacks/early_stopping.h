@@ -40,7 +40,7 @@ struct EarlyStoppingOptions {
 //
 // The next loop that gets it or a copy continues where this one ended: copies share the best value, the wait so far,
 // without the time between loops, and with restore_best the best state. After a stop the next loop starts a new wait
-// for a value better than the best. For an unrelated run make another. Do not use it in two loops at the same time.
+// for a value better than the best. For an unrelated run create a new one. Do not use it in two loops at the same time.
 //
 // With restore_best a State's saved collections are copied on its device at each best value, and written back when this
 // stops the loop or the loop ends otherwise, except by an error. Any other state must be copyable and is copied whole.
@@ -48,8 +48,8 @@ struct EarlyStoppingOptions {
 //
 // Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, or an empty
 // period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop continues
-// another one and the entry is still to come; unsupported if the state cannot be copied; invalid_argument if the loop's
-// state has another type or structure than the best state to restore. It ignores a step that a signal has interrupted.
+// another one and may still log it; unsupported if the state cannot be copied; invalid_argument if the loop's state has
+// another type or structure than the best state to restore. It ignores a step that a signal has interrupted.
 class EarlyStopping : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -80,7 +80,7 @@ class EarlyStopping : public GenericCallback {
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
     memory_->ended = loop.elapsed;
-    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);  // if a resumed run is already over
+    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);  // if a resumed run has already ended
     if (!loop.failed) put_back(loop.state);
   }
 
@@ -104,7 +104,7 @@ class EarlyStopping : public GenericCallback {
     bool stopped = false;
     std::any best_state = {};
     bool is_put_back = false;     // whether the latest loop has restored it already
-    std::vector<Leaf> read = {};  // the best state as an archive had it, until a loop's state takes it
+    std::vector<Leaf> read = {};  // the best state as read from an archive, until a loop's state adopts it
     std::shared_ptr<const void> read_owner = {};
   };
 

@@ -17,13 +17,13 @@ struct LoggerOptions {
   // Whether each loop continues an existing file. Records from the loop's first step on are dropped, because those
   // steps run again. If false, the first loop replaces the file, and it holds all loops of this logger.
   bool append = false;
-  double flush_interval = 5;  // seconds; the first line after this writes out all lines, as the end of a loop does
+  double flush_interval = 5;  // seconds; the first line after this flushes all lines, as the end of a loop does
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
 // An observer that writes the logs of each step it is due in to a file as they arrive, one record per step. Base of
 // csv_logger and jsonl_logger. Arrays are left out (see Outputs). Copies write to the same file, and nothing else may:
-// before a loop changes anything, its loggers lock their files until it ends, with a file `.<name>.lock` beside each.
+// before a loop changes anything, its loggers lock their files until it ends, with a file `.<name>.lock` next to each.
 // Errors: invalid_argument (no name, a negative interval); when a loop begins or it is called: io; invalid_argument if
 // another logger writes to the file, naming its process; corrupt_data if the file to append to has another format.
 class FileLogger {

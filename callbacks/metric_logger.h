@@ -9,9 +9,9 @@
 
 namespace giro {
 
-// An observer that gives the numbers of each step it is due in to a MetricWriter, as scalars "<collection>/<name>" such
-// as "metrics/loss", at step elapsed.steps. Arrays are left out (see Outputs). It flushes when the loop ends. It does
-// not handle resumed runs; csv_logger, jsonl_logger and tensorboard do. Errors: those of the writer.
+// An observer that passes the numbers of each step it is due in to a MetricWriter, as scalars "<collection>/<name>"
+// such as "metrics/loss", at step elapsed.steps. Arrays are left out (see Outputs). It flushes when the loop ends. It
+// does not handle resumed runs; csv_logger, jsonl_logger and tensorboard do. Errors: those of the writer.
 class MetricLogger {
  public:
   static constexpr bool kPrimaryOnly = true;

@@ -27,8 +27,8 @@ struct HParam {
   HParam(const T& text) : HParam(std::string(std::string_view(text))) {}
 };
 
-// Where metrics go, like CLU's MetricWriter: values by tag, in the order to show them in. A tag is a path,
-// "train/loss". The caller decides what `step` counts; it need not increase.
+// The destination of metrics, like CLU's MetricWriter: values by tag, in display order. A tag is a path, "train/loss".
+// The caller decides what `step` counts; it need not increase.
 //
 //   writer.write_scalars(100, {{"loss", 0.25}, {"accuracy", 0.9}});
 //
@@ -51,11 +51,11 @@ class MetricWriter {
   virtual void write_histograms(std::int64_t step, const Arrays& arrays) = 0;
   // Markdown.
   virtual void write_texts(std::int64_t step, const Texts& texts) = 0;
-  // What the run was started with. Once per run.
+  // The run's hyperparameters. Once per run.
   virtual void write_hparams(const HParams& hparams) = 0;
-  // Afterwards others can read all that was written.
+  // Makes everything written so far visible to readers.
   virtual void flush() = 0;
-  // Flushes, and ends the writing. Closing twice is allowed. Call this to learn of errors: destructors do not throw.
+  // Flushes, and ends writing. Closing twice is allowed. Call this to see errors: destructors do not throw.
   virtual void close() = 0;
 };
 

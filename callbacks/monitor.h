@@ -36,7 +36,7 @@ class Monitor {
   bool maximize_;
   double min_delta_;
   double best_;
-  bool waits_ = false;  // whether the entry may still come
+  bool waits_ = false;  // whether the entry may still be logged
 };
 
 }  // namespace giro

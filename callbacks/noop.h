@@ -4,7 +4,7 @@
 
 namespace giro {
 
-// A callback that does nothing, in place of one that is not wanted. It is an observer, so no device waits for it.
+// A callback that does nothing, in place of one that is not wanted. It is an observer: it never stalls the device.
 struct Noop {
   void operator()(const Elapsed&) const noexcept {}
 };

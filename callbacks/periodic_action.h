@@ -11,7 +11,7 @@ namespace giro {
 
 class Archive;
 
-// When an action is due: if any of these says so. Steps are completed steps, from 1 in a loop written by hand.
+// When an action is due: if any of these holds. Steps are completed steps, from 1 in a loop written by hand.
 struct ActionInterval {
   std::optional<std::int64_t> every_steps = {};  // at multiples of this
   std::optional<double> every_secs = {};         // more than this many seconds after it last ran
@@ -40,8 +40,8 @@ class PeriodicAction {
   // Whether a step is the first, or follows the latest directly.
   bool follows(std::int64_t step) const noexcept { return !is_seeded_ || step == last_step_ + 1; }
   std::int64_t last_step() const noexcept { return last_step_; }
-  // The parts of operator(), for callers with conditions of their own: see() notes a step, is_due() tells whether the
-  // interval makes the action due, and ran() notes that it has run.
+  // The parts of operator(), for callers with their own conditions: see() records a step, is_due() returns whether the
+  // interval makes the action due, and ran() records that it has run.
   void see(std::int64_t step, double t);
   bool is_due(std::int64_t step, double t) const;
   void ran(std::int64_t step, double t);

@@ -33,7 +33,7 @@ struct ProfileOptions {
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// Profiles some steps now and then, like CLU's Profile: by hand (update), or as an observer in a loop, as a task of
+// Profiles some steps periodically, like CLU's Profile: by hand (update), or as an observer in a loop, as a task of
 // every(1); a skipped step is an error. A profile begins when one is due, and ends when both its steps and its time are
 // over, or the loop ends. One that is due while another runs is dropped. As an observer it sees steps when their logs
 // arrive, and the device is some steps ahead by then. Copies share their memory.

@@ -23,13 +23,13 @@ struct ReduceOnPlateauOptions {
   double min_delta = 0;        // a value is better only if it is better by more than this
   std::string mode = "min";    // or "max"
   std::int64_t cooldown = 0;   // evaluations after a reduction that do not count
-  double min_scale = 0;        // the least learning_rate_scale
+  double min_scale = 0;        // the smallest learning_rate_scale
 };
 
 // A callback that reduces the learning rate when an entry of the logs, a name or "collection.name", stops improving: it
 // multiplies the state's leaf learning_rate_scale, which multiplies every rate of a TrainState's optimizer. It reads
 // the latest value logged since the loop began; NaN is never better. It sees the state, so it is a barrier. Copies
-// share the best value and the wait so far, and a checkpoint has them. On several ranks, all reduce when one does.
+// share the best value and the wait so far, and a checkpoint saves them. With several ranks, all reduce when one does.
 //
 // Errors: invalid_argument for an unknown mode, a negative patience, min_delta, cooldown or min_scale, or a factor
 // outside (0, 1). When called: not_found, naming the nearest entry, if the entry was never logged, or leaf, if the

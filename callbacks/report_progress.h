@@ -29,14 +29,14 @@ struct ReportProgressOptions {
 
 // Reports how fast training goes and how long it will take, like CLU's ReportProgress:
 //   8.3 steps/s, 40.0% (4/10), ETA: 0m (0m : 50.0% test1, 25.0% test2)
-// The speed is since the last report. The last two percentages are the shares of two parts in the time since this was
-// made. A part is what runs while a Timed lives:
+// The speed is since the last report. The last percentages are each part's share of the time since this was created. A
+// part is the code that runs while a Timed lives:
 //
 //   auto progress = giro::report_progress({.num_train_steps = 1'000});
 //   { const auto timed = progress.timed("eval"); evaluate(); }
 //
-// Use it by hand (update), or as an observer in a loop, as a task of every(1). Copies share their memory. Errors of
-// output to `out` are ignored.
+// Use it by hand (update), or as an observer in a loop, as a task of every(1). Copies share their memory. Output errors
+// on `out` are ignored.
 class ReportProgress {
  public:
   static constexpr bool kPrimaryOnly = true;
@@ -52,8 +52,8 @@ class ReportProgress {
   // The text of the latest report.
   const std::string& text() const noexcept;
 
-  // Counts the time until the Timed is destroyed for the part `name`. With a stream it waits for the device at both
-  // ends, so that the time is that of the work queued in between.
+  // Adds the time until the Timed is destroyed to the part `name`. With a stream it waits for the device at both ends,
+  // so as to measure the work queued in between.
   [[nodiscard]] Timed timed(std::string name);
   [[nodiscard]] Timed timed(std::string name, const Stream& stream);
 

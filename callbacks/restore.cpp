@@ -16,8 +16,8 @@
 namespace giro {
 namespace {
 
-// Loads a checkpoint into a state of the same structure, in any precision. Only f16 has a loss scale, so one may lack
-// it.
+// Loads a checkpoint into a state of the same structure, in any precision. Only f16 has a loss scale, so either may
+// lack it.
 void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
   try {
     const auto is_scale = [](const auto& leaf) { return leaf.path.starts_with("loss_scale/"); };
@@ -31,7 +31,7 @@ void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
 }
 
 // Calls load(most_steps). Each rank verifies only its own shard, so a rank may fall back to an older checkpoint than
-// the others because of damage that they do not see. Then they take that one too.
+// the others because of damage that they do not see. The others then take that one too.
 std::optional<LoadedCheckpoint> load_same(
     const Partitioner* ranks, const std::string& path,
     const std::function<std::optional<LoadedCheckpoint>(std::int64_t most_steps)>& load) {

@@ -38,7 +38,7 @@ std::optional<Restored> restore_first(State& state, const Partitioner* ranks, co
 
 // Reads a checkpoint into a state of the same structure. `path` is a checkpoint or a directory of them. From a
 // directory it takes the newest whose state is not damaged, even if other parts are. The state changes only if all of
-// it is good. Collections that are not saved stay as they are. A training state takes checkpoints of any precision; if
+// it is intact. Collections that are not saved stay as they are. A TrainState accepts checkpoints of any precision; if
 // it has a loss scale and the checkpoint has none, the scale stays as it is. Errors: those of load_checkpoint and
 // load_into, each naming the checkpoint and, where it applies, the leaf.
 //
@@ -51,15 +51,15 @@ Restored restore(S& state, const std::string& path, FileSystem& files = *posix_f
 
 // A callback for LoopOptions::on_start that restores a run from the newest checkpoint in a directory, or from one given
 // by its own path: the state and everything the run remembers, including its place in the dataset. The loop continues
-// as if there had been no interruption: params, history, files and displayed lines are those of an uninterrupted run.
-// Without a checkpoint the run starts from the beginning. A checkpoint of a state alone, from version 0.1 or from a
-// loop written by hand, restores the state, the time and the place in the dataset.
+// as if there had been no interruption: params, history, files and displayed lines match an uninterrupted run. Without
+// a checkpoint the run starts from the beginning. A checkpoint of a state alone, from version 0.1 or from a loop
+// written by hand, restores the state, the time and the place in the dataset.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, tasks,
 //       {.stop = giro::at(5'000), .on_start = {giro::resume("logdir/model")}});
 //
-// Errors: those of restore, but it is no error if there is no checkpoint; invalid_argument if the dataset is another
-// one; communication if the ranks do not restore the same step or the same bits.
+// Errors: those of restore, except that a missing checkpoint is not an error; invalid_argument if the dataset differs;
+// communication if the ranks do not restore the same step or the same bits.
 class Resume : public GenericCallback {
  public:
   explicit Resume(std::string dir, std::shared_ptr<FileSystem> files = posix_file_system());

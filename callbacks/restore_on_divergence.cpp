@@ -46,7 +46,7 @@ void RestoreOnDivergence::persist(Archive& archive) {
 }
 
 Logs RestoreOnDivergence::logged(const History& history) const {
-  // A run that goes on after its stop has a new history.
+  // A run continued after its stop (Run::go_on) has a new history.
   return history.latest(memory_->first_record <= history.size() + 1 ? memory_->first_record : 0);
 }
 
@@ -56,7 +56,7 @@ bool RestoreOnDivergence::has_diverged(const Logs& logs, const Partitioner* rank
   try {
     value = memory.monitor.value(logs);
   } catch (const Error& error) {
-    // After a restore the entry is still to come.
+    // After a restore the entry may not have been logged again yet.
     if (error.code() != ErrorCode::not_found || memory.restores == 0) throw;
   }
   const bool is_high = value && options_.spike > 0 && memory.mean && *value > options_.spike * *memory.mean;
@@ -83,7 +83,7 @@ void RestoreOnDivergence::wait_for_saves(detail::RunSaves* saves) const {
 Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks) {
   Memory& memory = *memory_;
   const Tensor leaf = state.at("learning_rate_scale");
-  // The checkpoint has the scale of its own time, without the restores since.
+  // Read before the restore: the checkpoint's scale lacks the reductions since.
   const float scale = to_host<float>(leaf, state.stream()).front() * static_cast<float>(options_.factor);
   std::string why;
   std::vector<std::string> paths;
@@ -106,13 +106,13 @@ Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Pa
   return logs().add_stateful_metric("restores", memory.restores).add_stateful_metric("learning_rate_scale", scale);
 }
 
-// The paths of the checkpoints of this run's past, best first.
+// The paths of the checkpoints of this run's past, in the order to try them.
 std::vector<std::string> RestoreOnDivergence::candidates(const Elapsed& elapsed) const {
   std::vector<StoredCheckpoint> stored = CheckpointStore(dir_, {.files = options_.files}).all();
   std::erase_if(stored, [&](const StoredCheckpoint& one) {
     return !one.record.not_finite.empty() || one.record.steps > elapsed.steps + 1;
   });
-  // Newest first; what did not help a moment ago comes last.
+  // Newest first; the one restored last, which did not help, and newer ones come last.
   std::ranges::reverse(stored);
   const std::optional<std::int64_t> tried = memory_->tried;
   std::ranges::stable_partition(stored,

@@ -22,8 +22,8 @@ namespace giro {
 
 struct RestoreOnDivergenceOptions {
   std::string monitor = "loss";  // an entry of the logs, a name or "collection.name"
-  // A value above this many times the mean of the latest ones has diverged, too; 0: only NaN and infinity have. Each
-  // value weighs 0.9 times as much as the one after it. For values that stay positive.
+  // A value above this many times the mean of recent ones has diverged, too; 0: only NaN and infinity have. In that
+  // mean each value weighs 0.9 times as much as the one after it. For values that stay positive.
   double spike = 0;
   double factor = 0.5;            // multiplies the learning rate at each restore
   std::int64_t max_restores = 3;  // the next divergence stops the loop
@@ -32,22 +32,22 @@ struct RestoreOnDivergenceOptions {
 
 // A callback that goes back when the training diverges: it restores the state from the newest checkpoint of a finite
 // state in `dir` and multiplies the state's leaf learning_rate_scale, which multiplies every rate of a TrainState's
-// optimizer. After max_restores of them it stops the loop, as terminate_on_nan does.
+// optimizer. After max_restores restores it stops the loop, as terminate_on_nan does.
 //
 //   {{giro::every(1), train_step},
 //    {giro::every(100), giro::restore_on_divergence("logdir/model")},
 //    {giro::every(1'000), giro::checkpoint("logdir/model", {.keep = 2})}}
 //
-// Only the state goes back, with the counters in it. The loop goes on: the next step takes the next batch, so the same
-// batches do not follow in the same order, and the loop's steps, `stop` and the history count on.
+// Only the state goes back, including its counters. The loop does not: the next step takes the next batch, so that the
+// same batches do not follow in the same order, and the loop's steps, `stop` and the history continue.
 //
 // It reads the latest value logged since the loop began and since its latest restore. It sees the state, so it is a
-// barrier. Run it in each step that is saved: what it restores is then not saved over by a state that has diverged. A
-// state may have been saved when its loss did not show yet that it diverges. So if the run diverges again before a
-// value was good, it takes the next older checkpoint, if there is one. Checkpoints of later steps than this run's are
-// another run's, and left alone.
+// barrier. Run it in each step that is saved, so that a diverged state does not replace the checkpoints to restore. A
+// state may be saved before its loss shows that it diverges. So if the run diverges again before a good value, it takes
+// the next older checkpoint, if there is one. Checkpoints of later steps than this run's belong to another run and are
+// left alone.
 //
-// Copies share what it counts, and a checkpoint has it: a resumed run restores as if it had not been interrupted. On
+// Copies share its counts, and a checkpoint saves them: a resumed run restores as if it had not been interrupted. With
 // several ranks, all restore when one diverges, from the newest checkpoint that each of them can read; all have to see
 // `dir`. In the step of a restore, the stateful metrics `restores` and `learning_rate_scale` are logged.
 //
@@ -103,7 +103,7 @@ class RestoreOnDivergence : public GenericCallback {
     std::int64_t restores = 0;
     std::optional<double> mean = {};         // of the latest good values
     std::optional<std::int64_t> tried = {};  // the steps of the checkpoint restored last, until a value is good
-    std::size_t first_record = 0;            // records of the history before it are of the past
+    std::size_t first_record = 0;            // earlier records of the history are ignored
     double value = 0;                        // the latest
     std::string report = {};
   };

@@ -59,7 +59,7 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
                             path));
   }
   files.create_directories(path);
-  // Finds a directory that takes no files before the run rather than after it.
+  // Detects a directory that cannot be written to before the run rather than after it.
   const std::string probe = inside(path, fmt::format(".probe-{}", ::getpid()));
   files.create(probe)->close();
   files.remove(probe);

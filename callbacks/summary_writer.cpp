@@ -189,7 +189,7 @@ void SummaryWriter::write_hparams(const HParams& hparams) {
   for (const auto& [name, hparam] : hparams) {
     impl_->check_tag(name);
     const double* number = std::get_if<double>(&hparam.value);
-    if (number != nullptr && !std::isfinite(*number)) {  // TensorBoard's page of hyperparameters would fail
+    if (number != nullptr && !std::isfinite(*number)) {  // TensorBoard's hyperparameter page would fail
       impl_->fail(ErrorCode::invalid_argument,
                   fmt::format("the hyperparameter '{}' is {}, expected a finite number", name, *number));
     }

@@ -11,10 +11,10 @@
 namespace giro {
 
 struct SummaryWriterOptions {
-  // The first step that this writes. TensorBoard drops what the directory's earlier files have from that step on.
+  // The first step that this writes. TensorBoard drops the records of the directory's earlier files from that step on.
   std::optional<std::int64_t> purge_step = {};
-  // The earlier files belong to the same run, which continues at purge_step: the records from that step on are removed
-  // from them, as if there had been no interruption.
+  // The earlier files belong to the same run, which continues at purge_step: their records from that step on are
+  // removed, as if there had been no interruption.
   bool resume = false;
   double flush_interval = 5;  // seconds; the first write after this flushes
   std::int64_t histogram_buckets = 30;
@@ -31,7 +31,7 @@ struct SummaryWriterOptions {
 // any, the scalar "<tag>/not_finite" counts them. Floating-point images are clipped to 0 to 1, and NaN becomes 0. Use
 // it from one thread at a time. Errors beyond those of MetricWriter: invalid_argument for an empty directory name, an
 // option out of range, a directory that another writer has locked, text that is not UTF-8 or a hyperparameter that is
-// not finite; unsupported for an image that does not fit PNG.
+// not finite; unsupported for an image that PNG cannot hold.
 class SummaryWriter final : public MetricWriter {
  public:
   explicit SummaryWriter(const std::string& dir, const SummaryWriterOptions& options = {});
@@ -47,7 +47,7 @@ class SummaryWriter final : public MetricWriter {
   void flush() override;
   void close() override;
 
-  // Flushes, and makes the file safe from a power loss.
+  // Flushes, and syncs the file to disk.
   void sync();
 
  private:

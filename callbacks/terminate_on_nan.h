@@ -13,11 +13,11 @@ namespace giro {
 
 // A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite; by
 // default of any loss or metric. It reads what was logged since the loop began, by callbacks before it or in earlier
-// steps. It can stop the loop, so it is a barrier: the device runs up to it and waits. NaN mostly stays, so every(100)
-// finds it as reliably as every(1). In a loop that saves, run it in each step that is saved: the state of the step in
-// which it stops the loop replaces no good checkpoint, even if it is still finite (CheckpointOptions::not_finite), but
-// one saved before it looked may have diverged. Error(not_found), naming the nearest entry, when it is called and an
-// entry was never logged.
+// steps. It can stop the loop, so it is a barrier: the device runs up to it and waits. NaN usually persists, so
+// every(100) finds it as reliably as every(1). In a loop that saves, run it in each step that is saved: the state of
+// the step in which it stops the loop replaces no good checkpoint, even if it is still finite
+// (CheckpointOptions::not_finite), but one saved before this callback ran may have diverged. Error(not_found), naming
+// the nearest entry, when it is called and an entry was never logged.
 class TerminateOnNan : public GenericCallback {
  public:
   explicit TerminateOnNan(std::vector<std::string> keys) : keys_(std::move(keys)) {}

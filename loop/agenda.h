@@ -64,7 +64,7 @@ class Agenda {
     for (const std::size_t task : watched_) wake_.merge(entries_[task].wake);
   }
 
-  // The same for the tasks that await the end, once a step is known too late to be the last (Elapsed::last).
+  // The same for the tasks that await the end, if the step was not known to be the last (Elapsed::last) when ask ran.
   template <class Before, class Due>
   void ask_at_end(const Elapsed& elapsed, Before&& before, Due&& due) {
     for (std::size_t task = 0; task < entries_.size(); ++task) {

@@ -16,7 +16,7 @@ namespace giro::detail {
 // journal, and can wait until the device has finished the current step.
 class DeviceLane final : public StepSink {
  public:
-  // `elapsed` and `logs` are those of the current step.
+  // `elapsed` and `logs` belong to the current step.
   DeviceLane(Journal& journal, const RunClock& clock, const Elapsed& elapsed, Logs& logs)
       : journal_(journal), clock_(clock), elapsed_(elapsed), logs_(logs) {}
 

@@ -8,7 +8,7 @@ namespace giro::detail {
 namespace {
 
 constexpr std::int64_t kHorizon = 10'000;  // steps that are predicted
-constexpr std::size_t kShown = 4;          // the most steps listed per task that need the host
+constexpr std::size_t kShown = 4;          // the most steps listed for a task that needs the host
 
 struct CallbackOutline {
   std::string name;

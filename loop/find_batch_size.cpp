@@ -45,7 +45,7 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
   }
 
   const std::size_t budget = budget_on(device, options);
-  std::string why;  // why the latest that failed did not fit
+  std::string why;  // why the latest failing size does not fit
   const auto fits = [&](std::int64_t number) {
     double fails = 0;
     try {

@@ -133,8 +133,8 @@ class InnerLoop {
   bool leaves_state_alone_ = false;
 };
 
-// A callback that runs an inner loop on the state of its own (outer) loop. Logs one value for each entry of the inner
-// loop's history, as <entry>_<name>:
+// A callback that runs an inner loop on the state of the outer loop. Logs one value for each entry of the inner loop's
+// history, as <entry>_<name>:
 //
 //   {giro::every(1'000), giro::inner_loop("valid", [&](giro::TrainState& state) {
 //      return giro::loop(std::move(state), valid, {{giro::every(1), valid_step}});

@@ -15,9 +15,9 @@ namespace detail {
 struct Source;
 }
 
-// The training at one step, as a TrainLoop yields it. It is a value: it does not change while the training goes on.
-// Copies are cheap. The tensors are copied, on their device, only if a checkpoint is still held when the stream goes
-// on. So
+// The training at one step, as a TrainLoop yields it. It is a value: it does not change as the training continues.
+// Copies are cheap. The tensors are copied, on their device, only if a checkpoint is still held when the stream
+// continues. So
 //
 //   for (const auto& checkpoint : train_loop) { ... }
 //
@@ -31,9 +31,9 @@ class Checkpoint {
   Elapsed elapsed = {};                // where the run is
 
   // The leaves "params/...", "opt_state/..." and "grads/..." on their device (TrainState). They are valid while a copy
-  // of this lives and the stream does not go on. The gradients are those of the latest step. If ranks hold shards of
-  // the state, the moments are this rank's pieces, and the gradients are right only in the part that this rank updates.
-  // Error(invalid_argument) if the training has failed since, or if this comes from no stream.
+  // of this lives, until the stream continues. The gradients are from the latest step. If ranks hold shards of the
+  // state, the moments are this rank's pieces, and the gradients are right only in the part that this rank updates.
+  // Error(invalid_argument) if the training has failed since, or if no stream has yielded this.
   std::vector<Leaf> model_params() const { return state().flatten("params"); }
   std::vector<Leaf> optimizer_state() const { return state().flatten("opt_state"); }
   std::vector<Leaf> grads() const { return state().flatten("grads"); }

@@ -36,7 +36,7 @@ class CheckpointFileWriter {
 
 namespace detail {
 
-// Saves a summary whose metric is at least as good as all before.
+// Saves each summary whose metric is at least as good as all earlier ones.
 class BestCheckpointFileWriter {
  public:
   Summary operator()(Summary summary);
@@ -58,8 +58,8 @@ class BestCheckpointFileWriter {
 
 // Saves each summary whose metric is the lowest so far, or equal to that, and returns every summary. It saves in
 // "<output_dir>/lowest_<group>_<metric>", so other writers may use the same directory. It starts from the value of the
-// latest checkpoint there, up to the current step, and tells it to `log` when the first summary comes. NaN is never the
-// lowest. Errors: those of giro::Checkpoint; not_found if a summary does not have the metric, naming the nearest.
+// latest checkpoint there, up to the current step, and passes it to `log` when the first summary arrives. NaN is never
+// the lowest. Errors: those of giro::Checkpoint; not_found if a summary does not have the metric, naming the nearest.
 class LowestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
  public:
   LowestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
@@ -67,7 +67,7 @@ class LowestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
       : BestCheckpointFileWriter(output_dir, metric, group, false, std::move(log)) {}
 };
 
-// The highest, in "<output_dir>/highest_<group>_<metric>".
+// The same for the highest, in "<output_dir>/highest_<group>_<metric>".
 class HighestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
  public:
   HighestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,

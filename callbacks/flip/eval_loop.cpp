@@ -17,7 +17,7 @@
 namespace giro::flip {
 namespace {
 
-// A signal waits until the evaluation is over; then the stream handles it.
+// A signal waits until the evaluation has ended; then the stream handles it.
 struct Uninterrupted : Arbiter {
   int interrupt() override { return 0; }
   bool save() override { return false; }

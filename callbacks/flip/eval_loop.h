@@ -20,7 +20,7 @@
 namespace giro::flip {
 
 // A function of the model's outputs and a batch. It returns a scalar, weighted by the number of rows of the batch, or a
-// Metric with a weight of its own, such as nn::average(values, batch["mask"]).
+// Metric with its own weight, such as nn::average(values, batch["mask"]).
 class MetricFunction {
  public:
   template <class F>

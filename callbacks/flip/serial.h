@@ -13,8 +13,8 @@ namespace giro::flip {
 //   for (const auto& checkpoint : train_loop) process(checkpoint);
 //
 // A stage is anything that can be called with a checkpoint or summary and returns one. A stage with kRunsLast = true,
-// such as a CheckpointFileWriter, is called after the stages that follow it: a training resumed from its save does not
-// run them for that checkpoint again.
+// such as a CheckpointFileWriter, is called after the stages that follow it, because a training resumed from its save
+// does not run them for that checkpoint.
 template <class... Stages>
 class Serial {
  public:

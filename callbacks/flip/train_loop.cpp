@@ -116,7 +116,7 @@ struct TrainLoop::Impl {
     if (auto checkpoint = advance(until)) return std::move(*checkpoint);
     refuse_to_go_on(function);
   }
-  // Handles a signal that came while no step ran, as in the body of a loop over checkpoints, after its last one.
+  // Handles a signal that arrived while no step ran, as in the body of a loop over checkpoints, after its last one.
   void heed_signal() {
     if (why != Advanced::reached) return;
     double found = giro::detail::interrupt_signal();
@@ -135,7 +135,7 @@ struct TrainLoop::Impl {
   TrainLoopOptions options;
   std::optional<AnyDataset<Batch>> data;
   std::optional<Run<TrainState, AnyDataset<Batch>>> run;
-  Advanced why = Advanced::reached;  // why the stream has ended; reached: it goes on
+  Advanced why = Advanced::reached;  // why the stream has ended; reached: it has not
   int signal = 0;                    // that ended it
   std::shared_ptr<detail::Source> source;
 };

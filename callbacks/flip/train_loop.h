@@ -38,10 +38,10 @@ struct TrainLoopOptions {
   std::int64_t n_steps = 0;  // in total, including those before a loaded checkpoint
   // Reads a checkpoint into the state, if there is one (CheckpointFileReader).
   std::function<Restored(TrainState& state)> init = {};
-  std::uint64_t seed = 0;             // of initial values
+  std::uint64_t seed = 0;             // for initial values
   std::optional<Device> device = {};  // default: the best available
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  Precision precision = Precision::f32;                   // that the model is computed in
+  Precision precision = Precision::f32;                   // used to compute the model
   std::function<void(const std::string& line)> log = {};  // called on rank 0; default: no log
 };
 
@@ -54,7 +54,7 @@ struct TrainLoopOptions {
 //   for (const auto& checkpoint : train_loop) { ... }
 //
 // Between two checkpoints the device runs alone; at each the host waits for it. The stream ends early when the data
-// end, or by a signal after the checkpoint of the current step.
+// end, or on a signal, after the checkpoint of the current step.
 class TrainLoop {
  public:
   class Iterator;

@@ -36,7 +36,7 @@ std::int64_t seconds_of(const std::string& name) {
   return number;
 }
 
-// Whether an event has a step, and it is this one or a later one.
+// Whether an event has a step, and it is `step` or later.
 bool is_of_step_or_later(std::string_view event, std::int64_t step) {
   std::int64_t its_step = 0;
   bool has_step = false;

@@ -11,8 +11,8 @@
 namespace giro::detail {
 
 // A file of TensorBoard events (TFRecords), in a directory that it locks against other writers. Its name sorts after
-// those of existing files, because TensorBoard reads them in that order. Records are buffered, and written when there
-// are many or some time has passed. Dates are seconds since the Unix epoch.
+// the existing files', because TensorBoard reads them in that order. Records are buffered, and written when there are
+// many or some time has passed. Dates are seconds since the Unix epoch.
 class EventFile {
  public:
   // Creates and locks the directory; the first event creates the file. Errors: io; invalid_argument, naming the
@@ -22,10 +22,10 @@ class EventFile {
   // Removes the events of this step and later ones from the existing files. Later events go to another file.
   void remove_from(std::int64_t step);
   void add_summary(double date, std::int64_t step, const ProtoMessage& summary);
-  // Tells readers to drop what they have read of this step and later ones.
+  // Makes readers drop what they have read of this step and later ones.
   void add_session_start(double date, std::int64_t step);
   void flush();
-  // Makes the file safe from a power loss, too.
+  // Flushes, and syncs the file to disk.
   void sync();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
 
-// The path of a file's lock, beside the file. It is the same for all names of the file.
+// The path of a file's lock, next to the file. It is the same for all names of the file.
 std::string lock_of(const std::string& path) {
   std::error_code error;
   std::filesystem::path file = std::filesystem::weakly_canonical(path, error);

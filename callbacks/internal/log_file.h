@@ -36,17 +36,17 @@ class LogFile {
   std::shared_ptr<void> claim(std::shared_ptr<void> owner);
   // Reopens a closed file if its size has not changed since. Returns whether it did.
   bool reopen();
-  // The first call creates the file anew, unless LoggerOptions::append is set. Otherwise the existing lines stay for
-  // which `stays` returns true. Lines are given without their breaks, LF or CR LF. Error(corrupt_data) if the text
-  // after the last line's end still has a line break, as after a quote that nothing closes.
+  // The first call replaces the file, unless LoggerOptions::append is set. Otherwise existing lines are kept if `stays`
+  // returns true for them. Lines are passed without their line breaks, LF or CR LF. Error(corrupt_data) if a line break
+  // follows the end of the last line, as after an unclosed quote.
   void open(const std::function<bool(const std::string& line)>& stays);
   // Replaces the whole file, completely or not at all. `content` gets all lines, including buffered ones.
   void replace(const std::function<std::string(const std::vector<std::string>& lines)>& content);
 
-  std::string text;  // buffered lines, and the one that is not finished
+  std::string text;  // buffered lines, and the unfinished one
   void end_line(double date);
   void flush();
-  // Makes the file safe from a power loss, too.
+  // Flushes, and syncs the file to disk.
   void sync();
 
  private:

@@ -15,9 +15,9 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::size_t kUnknownColumns = 80;  // of a terminal whose width is unknown
+constexpr std::size_t kUnknownColumns = 80;  // of a terminal of unknown width
 
-// How many elements count in a metric's value (Logs::add_metric); 1 if the logs do not say.
+// How many elements count in a metric's value (Logs::add_metric); 1 if the logs have no count.
 double count_of(const Logs& logs, const Logs::Entry& entry) {
   const auto found = logs.schema().find(kCounts, name_in_counts(entry.collection, entry.name));
   return found ? logs.value(*found) : 1;
@@ -89,7 +89,7 @@ void Progress::persist(Archive& archive) {
   archive("metrics", metrics_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
   archive.date("drawn_date", drawn_date_);
   if (!archive.is_reading() || done_.steps == 0) return;
-  // The total may have changed. Its tokens can be counted if those of the run were.
+  // The total may have changed since. One in tokens can only be compared if the run counted tokens.
   finished_ = (!options_.total.tokens || done_.tokens_per_sample > 0) && done_ >= options_.total;
 }
 

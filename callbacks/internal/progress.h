@@ -20,7 +20,7 @@ class Progress {
  public:
   struct Options {
     Period total = {};    // no field set: unknown
-    double interval = 0;  // seconds between two drawings on a terminal
+    double interval = 0;  // seconds between redraws on a terminal
     double file_interval = 0;
     std::vector<std::string> stateful_metrics = {};  // shown as their latest value
     bool always_stateful = false;
@@ -57,7 +57,7 @@ class Progress {
   // Draws the last line of a loop that ended before its total, at `elapsed` if that is known. The next update begins
   // another loop.
   void end(const Elapsed& elapsed = {});
-  // What is shown, for a resumed run.
+  // Saves or restores what is shown, for a resumed run.
   void persist(Archive& archive);
 
   Goal goal() const;

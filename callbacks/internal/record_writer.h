@@ -33,7 +33,7 @@ class RecordWriter {
 
   // Called before the first line is read or written.
   virtual void begin() {}
-  // Reads the next line of a file to append to. Returns the step of its record, or -1 if it is no record.
+  // Reads the next line of a file to append to. Returns the step of its record, or -1 if it is not a record.
   virtual std::int64_t read(const std::string& line) = 0;
   // Appends a record of one or more numbers to the file's text, without a line break.
   virtual void append(const Elapsed& elapsed, const std::vector<Logs::Entry>& numbers) = 0;

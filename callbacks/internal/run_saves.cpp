@@ -13,10 +13,10 @@ namespace {
 
 std::string canonical(const std::string& dir) {
   try {
-    // Drops a slash at the end.
+    // Drops a trailing slash.
     return (std::filesystem::weakly_canonical(dir) / "").parent_path().string();
   } catch (const std::filesystem::filesystem_error&) {
-    return dir;  // using it will show what is wrong with it
+    return dir;  // using it will report the error
   }
 }
 
@@ -83,7 +83,7 @@ void RunSaves::prune(std::int64_t steps) {
       store->acquire();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;
-      continue;  // another process writes there by now, and prunes
+      continue;  // another process is writing there by now, and prunes
     }
     store->prune();
   }
@@ -106,7 +106,7 @@ std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const Chec
     return std::get<0>(entry.first) == path && std::get<2>(entry.first) != nullptr;
   });
   if (by_hand != stores.end() && is_alone) {
-    // With a reference count of its own, so that the map drops it once the run releases it.
+    // With a separate reference count, so that the map drops it once the run releases it.
     if (auto held = by_hand->second.lock()) store.reset(held.get(), [held](CheckpointStore*) {});
   }
   if (!store) store = std::make_shared<CheckpointStore>(dir, options);

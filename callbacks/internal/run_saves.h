@@ -10,28 +10,28 @@
 
 namespace giro::detail {
 
-// The checkpoints of one run. Whichever of them it resumes from, it finds the best ones as they were then: a best one
-// becomes durable before any that the run may resume from, and is removed only after a save past the step of a better
-// one.
+// The checkpoints of one run. Whichever of them the run resumes from, it finds the best ones as they were then: a best
+// one becomes durable before any that the run may resume from, and is removed only after a save past the step of a
+// better one.
 class RunSaves {
  public:
-  // A checkpoint of this run writes to a directory: all of the run's saves, or only the best (options.monitor).
+  // Registers a directory that a Checkpoint of this run saves to: all of the run's saves, or only the best
+  // (options.monitor).
   void add(const std::string& dir, const CheckpointStoreOptions& options);
   void begin(std::int64_t steps) { begin_ = steps; }
   // The run's only store for a directory.
   std::shared_ptr<CheckpointStore> store(const std::string& dir, const CheckpointStoreOptions& options);
 
-  // A save of `steps` completed steps to a directory begins.
+  // Call this when a save at `steps` completed steps to a directory begins.
   void set_saving(const std::string& dir, std::int64_t steps);
   // The steps the run may resume from, now or after the current save: CheckpointStoreOptions::resumable.
   std::vector<std::int64_t> resumable() const;
-  // Waits until what is being saved to a directory is durable. Errors: those of the saves.
+  // Waits until the saves in progress to a directory are durable. Errors: those of the saves.
   void wait(const std::string& dir);
   // The stores of the best checkpoints.
   std::vector<std::shared_ptr<CheckpointStore>> best_stores() const;
   // Call this when the run has ended after `steps` steps and all its saves are done. Removes what no run needs any
-  // more, also what an earlier process of this run did not get to remove. Skips a directory in which a later run has
-  // saved.
+  // more, including what an earlier process of this run had left. Skips a directory in which a later run has saved.
   void prune(std::int64_t steps);
 
  private:

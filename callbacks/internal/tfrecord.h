@@ -7,8 +7,8 @@
 
 namespace giro::detail {
 
-// The CRC32C of `data`, masked as in TFRecords: rotated, plus a constant. So it may be part of data that has a checksum
-// itself.
+// The CRC32C of `data`, masked as in TFRecords: rotated, plus a constant. So it may be part of data that is itself
+// checksummed.
 std::uint32_t masked_crc32c(std::string_view data);
 
 // Appends a TFRecord: length, its checksum, the data, their checksum.

@@ -9,8 +9,8 @@
 
 namespace giro::jaxloop {
 
-// Something to do now and then at the beginning or end of an inner loop, or of a step: a function of the state and the
-// outputs so far. The device has run up to there.
+// A function of the state and the outputs so far, called periodically at the beginning or end of an inner loop or of a
+// step, once the device has run up to there.
 class Action {
  public:
   using Function = std::function<void(TrainState& state, LoopOutputs& outputs)>;

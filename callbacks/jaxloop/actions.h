@@ -56,8 +56,8 @@ class MetricMonitoringStopHandler {
   std::int64_t best_step_ = -1;
 };
 
-// Sets stop_loop when the handler says so, given the mean of its metric. A loop without that metric is skipped, with a
-// warning to `log`.
+// Passes the mean of the handler's metric to the handler, and sets stop_loop if it returns true. A loop without that
+// metric is skipped, with a warning to `log`.
 Action early_stopping_action(const std::shared_ptr<MetricMonitoringStopHandler>& handler, std::int64_t interval = 1,
                              std::function<void(const std::string& line)> log = {});
 

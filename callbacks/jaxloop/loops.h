@@ -20,8 +20,8 @@
 
 namespace giro::jaxloop {
 
-// A data set, or any other range of batches that can be iterated repeatedly, with a position: each loop continues where
-// the one before has ended.
+// A dataset, or any other range of batches that can be iterated repeatedly, with a position: each loop continues where
+// the previous one ended.
 class DatasetIterator {
  public:
   // Error(invalid_argument) for a dataset without a range.
@@ -30,7 +30,7 @@ class DatasetIterator {
   std::int64_t place() const noexcept { return place_; }  // batches used so far
   void advance(std::int64_t batches) noexcept { place_ += batches; }
   AnyDataset<Batch> rest() const { return dataset_.skip(place_); }
-  // If the range has no num_batches(), it is traversed once more, as far as the place.
+  // If the range has no num_batches(), it is traversed once more, up to the place.
   bool is_at_end() const;
 
  private:
@@ -41,7 +41,7 @@ class DatasetIterator {
 
   AnyDataset<Batch> dataset_;
   std::int64_t place_;
-  mutable std::shared_ptr<Lookout> lookout_;  // kept, so that asking again passes only the batches since
+  mutable std::shared_ptr<Lookout> lookout_;  // kept, so that another call passes only the batches since
 };
 
 struct LoopOptions {
@@ -61,7 +61,7 @@ struct LoopResult {
   LoopOutputs outputs;
 };
 
-// Base of TrainLoop and EvalLoop: a step over batches of a data set, with actions before and after, and statistics.
+// Base of TrainLoop and EvalLoop: a step over batches of a dataset, with actions before and after, and statistics.
 class Loop {
  public:
   // How many loops have run; a restored run sets it.
@@ -101,7 +101,7 @@ class Loop {
   Hooks hooks_;
   LoopOptions options_;
   double init_time_, seconds_ = 0;
-  std::optional<double> num_flops_ = {};  // set once it was asked for
+  std::optional<double> num_flops_ = {};  // set once it has been computed
   std::int64_t loop_count_ = 0;
 };
 
@@ -122,7 +122,7 @@ class TrainLoop : public Loop {
   LoopOutputs train(Chunks& chunks, std::optional<std::int64_t> num_steps);
 };
 
-// Evaluates, always from the data set's first batch on. Logs "eval     | step:     10 | eval time: 0.12 seconds".
+// Evaluates, always from the dataset's first batch on. Logs "eval | step: 10 | eval time: 0.12 seconds".
 class EvalLoop : public Loop {
  public:
   template <std::derived_from<Step> T>

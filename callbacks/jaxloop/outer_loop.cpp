@@ -53,7 +53,8 @@ LoopResult OuterLoop::operator()(TrainState state, const OuterLoopArguments& arg
 LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& arguments) {
   TrainLoop& train_loop = *options_.train_loop;
   const std::int64_t chunk_steps = arguments.train_loop_steps, total = arguments.train_total_steps;
-  // Before anything is saved, so that an evaluation beside this training does not end because of an earlier one's file.
+  // Before anything is saved, so that an evaluation alongside this training does not end because of an earlier
+  // training's file.
   if (options_.checkpoint_spec && state.is_primary()) {
     const std::string stopped = stopped_file(*options_.checkpoint_spec);
     if (std::filesystem::exists(stopped)) posix_file_system()->remove(stopped);
@@ -61,8 +62,8 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   if (options_.checkpoint_spec && CheckpointStore(options_.checkpoint_spec->checkpoint_dir).latest_steps() >= 0) {
     (void)restore(state, options_.checkpoint_spec->checkpoint_dir);
   }
-  // Between two loops a signal waits for the next step. The inner loops need no handlers of their own, which saves each
-  // a dozen system calls.
+  // Between two loops a signal waits for the next step. The inner loops then install no handlers, which saves each a
+  // dozen system calls.
   const detail::InterruptScope signals(true);
   std::int64_t step = step_of(state);
   train_loop.set_loop_count(step / chunk_steps);
@@ -133,7 +134,7 @@ LoopResult OuterLoop::evaluate_checkpoints(TrainState state, const OuterLoopArgu
   LoopOutputs outputs;
   std::int64_t evaluated = -1, round = 0;
   for (bool stops = false; !stops && outputs.interrupted == 0;) {
-    const bool was_over = is_over();  // asked first: what was saved before the end is then visible
+    const bool was_over = is_over();  // checked first: what was saved before the end is then visible
     if (CheckpointStore(spec.checkpoint_dir).latest_steps() > evaluated) {
       evaluated = restore(state, spec.checkpoint_dir).steps;
       stops = evaluate(state, arguments, ++round, outputs.interrupted);

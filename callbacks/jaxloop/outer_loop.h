@@ -18,11 +18,11 @@ struct EvalSpec {
   AnyDataset<Batch> dataset;
   std::optional<std::int64_t> num_steps = {};  // default: all of it
   std::int64_t eval_loop_interval = 1;         // evaluates in every n-th round
-  // Asked in those rounds, with the state's step. Default: yes.
+  // Called in those rounds with the state's step: whether to evaluate. Default: always.
   std::function<bool(std::int64_t step)> should_eval_fn = {};
 };
 
-// Where checkpoints are: the next outer loop resumes from what checkpoint_action has saved there.
+// Where checkpoints are: the next outer loop resumes from those that checkpoint_action has saved there.
 struct CheckpointSpec {
   std::string checkpoint_dir;
   // For an outer loop without a train loop: how often it looks for another checkpoint, and whether it ends. Default:
@@ -41,7 +41,7 @@ struct OuterLoopOptions {
 
 struct OuterLoopArguments {
   AnyDataset<Batch> train_dataset = {};
-  std::int64_t train_total_steps = 0;     // of the state, including those it has made before
+  std::int64_t train_total_steps = 0;     // of the state, including those made before this call
   std::int64_t train_loop_steps = 0;      // steps of each train loop
   std::vector<EvalSpec> eval_specs = {};  // one for each eval loop
 };
@@ -52,11 +52,11 @@ struct OuterLoopArguments {
 //   auto [state, outputs] = outer_loop(step.initialize_model({{"image", {1, 28, 28, 1}}}),
 //       {.train_dataset = train, .train_total_steps = 100, .train_loop_steps = 10, .eval_specs = {{eval, 100}}});
 //
-// Each step of the state has its own batch of the train dataset, so training continues where it was, at any step: the
-// first chunk is then the rest of the current one. With a checkpoint_spec it resumes from the newest checkpoint, if
-// there is one, removes a file STOPPED of an earlier training, and leaves one when it ends. Each round is a chunk of
-// training, then the eval loops that are due. An action that sets stop_loop in the outputs ends the training after its
-// round. A signal ends it after the current step, or after the next one if it comes between two loops.
+// Each step of the state has its own batch of the train dataset, so training can resume at any step: the first chunk is
+// then the rest of the current one. With a checkpoint_spec it resumes from the newest checkpoint, if there is one,
+// removes the file STOPPED of an earlier training, and creates one when it ends. Each round is a chunk of training,
+// then the eval loops that are due. An action that sets stop_loop in the outputs ends the training after its round. A
+// signal ends it after the current step, or after the next one if it arrives between two loops.
 class OuterLoop {
  public:
   // The loops must outlive it.
@@ -64,8 +64,8 @@ class OuterLoop {
 
   // Returns the state and the outputs of the last chunk. Errors: LoopError of the loops; those of restore;
   // invalid_argument for no train dataset or no dataset to evaluate, train_loop_steps or eval_loop_interval below 1,
-  // not one eval_spec for each eval loop, no loop at all, or no checkpoint_spec to evaluate from; unsupported for
-  // evaluation without training on several ranks.
+  // different numbers of eval_specs and eval loops, no loop at all, or no checkpoint_spec to evaluate from; unsupported
+  // for evaluation without training on several ranks.
   LoopResult operator()(TrainState state, const OuterLoopArguments& arguments);
 
  private:

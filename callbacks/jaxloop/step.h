@@ -27,11 +27,11 @@ struct StepOptions {
   std::uint64_t seed = 0;             // for initial values and prng_key
   std::optional<Device> device = {};  // default: the best available
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  // Run before and after each interval-th step of a loop. The device is brought to that point.
+  // Run before and after each interval-th step of a loop, once the device has run up to there.
   std::vector<Action> begin_actions = {}, end_actions = {};
 };
 
-// What to do with a batch, as a class of the program's own:
+// What to do with a batch. Derive a class from it:
 //
 //   class MnistStep : public giro::jaxloop::Step {
 //    public:

@@ -19,8 +19,8 @@ namespace giro {
 class Archive;
 
 // A type-erased dataset: any range of batches B that can be iterated repeatedly, or a callable that makes a range for
-// each pass. Copies share the range, so only one thread at a time may use them. Default-constructed, it has neither,
-// and each use is an Error(invalid_argument).
+// each pass. Copies share the range, so only one thread at a time may use them. A default-constructed one is empty, and
+// each use is an Error(invalid_argument).
 template <class B>
 class AnyDataset {
   struct Pass {
@@ -65,7 +65,7 @@ class AnyDataset {
     return batches;
   }
   static constexpr std::int64_t kForever = -1;
-  // As those of a range with a place (Run).
+  // As for any dataset of a Run.
   std::int64_t first_batch() const { return source().first_batch() + skipped_; }
   void persist(Archive& archive) const { source().persist(archive); }
 
@@ -112,7 +112,7 @@ class AnyDataset {
 
     std::shared_ptr<R> range;
     std::ranges::iterator_t<R> it;
-    // For a range that makes its batches or does not keep the last: one per position, kept until the next one is made.
+    // For a range that returns by value or does not keep its last batch: one per position, until the next is made.
     std::optional<B> current;
     bool is_made = false;
   };
@@ -138,7 +138,7 @@ class AnyDataset {
     }
 
     std::function<std::shared_ptr<R>()> make;
-    // The range of the next pass, once something has been asked of it: each pass has one range.
+    // The range of the next pass, if it was needed before the pass began: each pass has one range.
     mutable std::shared_ptr<R> next = nullptr;
   };
 

@@ -50,7 +50,7 @@ class Batch {
   Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows);
 
   // The feature with this name. Within a step it is a value on the step's stream, to compute with; elsewhere it is a
-  // constant, and the host reads its data<T>(). The result keeps its memory alive if the batch does. Exception: the
+  // constant that the host reads with data<T>(). The result keeps its memory alive if the batch does. Exception: the
   // next call of a step overwrites the memory of a batch that came from the host. Errors: not_found, naming the nearest
   // feature; unsupported if the batch lies on a device and was not gathered.
   nn::Var operator[](const std::string& name) const;

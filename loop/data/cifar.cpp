@@ -45,7 +45,7 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
                                                          path, record[0], i, kClasses));
       }
       labels.push_back(record[0]);
-      for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {  // the file has one channel after the other
+      for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {  // the file stores one channel after the other
         for (std::size_t c = 0; c < kChannels; ++c) *next++ = record[1 + c * kPixels + pixel];
       }
     }

@@ -18,15 +18,15 @@ inline constexpr bool keeps_last_batch = std::ranges::forward_range<R>;
 
 namespace detail {
 
-// The number of batches that a range has left out when it begins.
+// The number of batches that a range skips before begin().
 template <class R>
 std::int64_t first_batch(R& range) {
   if constexpr (requires { range.first_batch(); }) return range.first_batch();
   return 0;
 }
 
-// An iterator at batch number `batch` of a range whose begin() is at number `first`: by the range's own begin_at, or
-// past the batches before it, one by one. Error(invalid_argument) if the range has no begin_at and begins after it.
+// An iterator at batch number `batch` of a range that begins at number `first`: the range's begin_at, or begin()
+// advanced one by one. Error(invalid_argument) if the range has no begin_at and begins later.
 template <class R>
 std::ranges::iterator_t<R> begin_at(R& range, std::int64_t first, std::int64_t batch) {
   if constexpr (requires { range.begin_at(batch); }) {

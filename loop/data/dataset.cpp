@@ -260,7 +260,7 @@ Dataset::Iterator Dataset::begin_at(std::int64_t batch) const {
 }
 
 void Dataset::persist(Archive& archive) const {
-  // `saved`: what a run that has not saved the name was saved with.
+  // `saved`: the value to assume if the run was saved without this name.
   const auto expect = [&](const char* name, const auto& value, auto saved) {
     archive(name, saved);
     if (saved == value) return;

@@ -30,7 +30,7 @@ class RowSource;
 //
 // The order of batches is a pure function of (seed, epoch, position): shuffling needs no buffer, and skipping is O(1).
 // With repeat, a batch may straddle two epochs; without it, the last batch holds the remaining rows. Every begin()
-// starts over, after the batches left out by skip().
+// starts over, after the batches skipped by skip().
 class Dataset {
  public:
   class Iterator;
@@ -48,10 +48,10 @@ class Dataset {
   // Gives each epoch its own order, keyed by (seed, epoch). Call before batch, and not with sample, else
   // Error(invalid_argument).
   Dataset shuffle(std::uint64_t seed) const;
-  // Makes each epoch draw num_rows() rows with replacement, row r with a probability in proportion to weights[r], as
-  // PyTorch's WeightedRandomSampler: what is drawn is a pure function of (seed, epoch, position). Such a dataset stays
-  // on the host: `to` is an error. Errors: invalid_argument for a number of weights that is not num_rows(), a weight
-  // that is negative or not finite, weights that are all 0, or a call after batch, shuffle or sample.
+  // Makes each epoch draw num_rows() rows with replacement, row r with a probability proportional to weights[r], like
+  // PyTorch's WeightedRandomSampler: each draw is a pure function of (seed, epoch, position). Such a dataset stays on
+  // the host: `to` is an error. Errors: invalid_argument for a number of weights other than num_rows(), a weight that
+  // is negative or not finite, weights that are all 0, or a call after batch, shuffle or sample.
   Dataset sample(const std::vector<double>& weights, std::uint64_t seed) const;
   // Repeats the rows for `epochs` >= 1 epochs, or without end. Call before batch, at most once.
   Dataset repeat(std::int64_t epochs = kForever) const;
@@ -62,18 +62,18 @@ class Dataset {
   // Makes up to `depth` batches ahead on a separate thread. Call after batch. The iterator rethrows an exception of map
   // at the batch that caused it.
   Dataset prefetch(std::size_t depth) const;
-  // Leaves out the first batches. Call after batch.
+  // Skips the first batches. Call after batch.
   Dataset skip(std::int64_t batches) const;
   // Copies the rows to the device, where steps gather their batches. Call after batch. Excludes map, and prefetch has
-  // no effect. Errors: invalid_argument, unsupported if they are not in memory or drawn by sample, device (no such
-  // device), out_of_memory.
+  // no effect. Errors: invalid_argument, unsupported if the rows are not in memory or are drawn by sample, device (no
+  // such device), out_of_memory.
   Dataset to(Device device) const;
 
   // This rank's part of each batch, of equal size on all ranks: together, the parts are the batches of the
   // unpartitioned dataset. A short last batch fills the ranks in order, from the first on; each part counts the rows it
   // holds (BatchPart). Call after batch, once, on all ranks; null changes nothing. Errors: invalid_argument if the
-  // number of ranks does not divide the batch size; communication if the ranks have different rows or orders, where
-  // only a sample of the rows is compared.
+  // number of ranks does not divide the batch size; communication if the ranks have different rows or orders; only a
+  // sample of the rows is compared.
   Dataset partition(const std::shared_ptr<const Partitioner>& partitioner) const;
 
   static constexpr std::int64_t kForever = -1;
@@ -92,7 +92,7 @@ class Dataset {
   // row.
   BatchSpec spec() const;
 
-  // For a resumed run: the number of batches left out by skip(), and an iterator that starts at `batch`, which counts
+  // For a resumed run: the number of batches skipped by skip(), and an iterator that starts at `batch`, which counts
   // from the very first batch, before any were skipped.
   std::int64_t first_batch() const;
   Iterator begin_at(std::int64_t batch) const;
@@ -141,15 +141,14 @@ inline constexpr bool keeps_last_batch<Dataset> = true;
 namespace data {
 
 struct MnistOptions {
-  // Directory of the four IDX files, gzipped or not. Default: that of Debian's package dataset-fashion-mnist.
+  // Directory of the four IDX files, gzipped or not. Default: where Debian's package dataset-fashion-mnist puts them.
   std::string dir = "/usr/share/datasets/fashion-mnist";
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// The "train" or "test" split of a data set in MNIST's format: features "image", u8 (N, H, W, 1) as stored, and
-// "label", u8 (N,) below 10. Errors: invalid_argument (unknown split), not_found (no such file), io, unsupported,
-// corrupt_data (wrong magic, truncated, no samples, image and label counts that differ, a label out of range). Each
-// names the file.
+// The "train" or "test" split of a dataset in MNIST's format: features "image", u8 (N, H, W, 1) as stored, and "label",
+// u8 (N,) below 10. Errors: invalid_argument (unknown split), not_found (no such file), io, unsupported, corrupt_data
+// (wrong magic, truncated, no samples, image and label counts that differ, a label out of range). Each names the file.
 Dataset mnist(const std::string& split, const MnistOptions& options = {});
 
 }  // namespace data

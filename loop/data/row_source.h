@@ -9,9 +9,9 @@
 
 namespace giro {
 
-// The rows of a feature, read when a batch is made, so that they need not fit into memory (Dataset). There is at least
-// one. A row is the same bytes whenever it is read, and on every rank: ranks, and a resumed run with the run before it,
-// compare a checksum of up to 511 rows, for which these are read once, by partition() or the first checkpoint.
+// The rows of a feature, at least one, read when a batch is made, so that they need not fit into memory (Dataset). A
+// row must have the same bytes whenever it is read, and on every rank: ranks, and a resumed run with the saved one,
+// compare a checksum of up to 511 rows. partition() or the first checkpoint reads these once.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -20,7 +20,7 @@ class RowSource {
   virtual DType dtype() const = 0;
   virtual Shape row_shape() const = 0;
   // Writes the rows with these indices to `to`, one after the other, aligned like a Buffer. Several threads may call it
-  // at once. The iterator throws what it throws.
+  // at once. The iterator passes on its exceptions.
   virtual void read(std::span<const std::int64_t> rows, void* to) const = 0;
 };
 

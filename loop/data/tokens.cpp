@@ -80,7 +80,7 @@ class Windows final : public RowSource {
 
   void read(std::int64_t row, std::int32_t* out) const {
     const auto count = static_cast<std::size_t>(context_ + 1), width = static_cast<std::size_t>(width_);
-    // The ids are read into the end of the row, from where they are widened towards its beginning.
+    // The ids are read into the end of the row and widened in place from its beginning.
     auto* const raw = reinterpret_cast<unsigned char*>(out) + count * (sizeof *out - width);
     const RowFiles::Place place = rows_.read(row, raw);
     for (std::size_t i = 0; i < count; ++i) {

@@ -15,12 +15,11 @@
 
 namespace giro {
 
-// How the values of an entry over the records of a history are reduced to one. By name:
+// How the values of an entry are reduced to one over the records of a history. By name:
 //   last              the default of inner_loop and train_loop, as in ciclo; in an evaluation: its last batch only
 //   first, sum, min, max
 //   mean              weighted by the samples of the records, or by a metric's own counts (Logs::add_metric); standard
-//                     deviations give the standard deviation of all elements together, and perplexities their
-//                     perplexity
+//                     deviations and perplexities become those of all elements together
 //   unweighted_mean   each record counts the same
 // or a callable on the values, std::span<const double> -> double; or one of these for each collection, where other
 // collections keep their last value: {{"metrics", "mean"}, {"losses", "sum"}}.

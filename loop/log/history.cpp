@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kElapsedFields{"steps",      "samples", "date",
                                                          "date_start", "time",    "step_samples"};
-constexpr std::size_t kLogged = 8;  // name orders that are remembered to avoid a search
+constexpr std::size_t kLogged = 8;  // name orders cached to avoid a search
 
 // The entries as host numbers, without arrays.
 Logs as_numbers(const Logs& logs) {
@@ -66,7 +66,7 @@ void History::Records::commit(const Elapsed& elapsed, const Logs& numbers) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     Column& column = columns[known.columns[i]];
     const double value = *values[i].number();
-    // A restored history has neither the sign nor the payload, so they are dropped here too.
+    // A restored NaN has lost its sign and payload, so they are dropped here too.
     column.values.push_back(std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
     column.last_record = record;
   }

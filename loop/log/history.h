@@ -78,10 +78,10 @@ class History {
   // The functions below replace a file completely or not at all, create its directory if needed, and write the text as
   // it is produced. Reading a written number gives the same bits. Errors: io.
   //
-  // One line per record and one column per key: the elapsed steps, samples and time, then every entry. The column of a
-  // metric has its name. The name is "collection.name" for entries of other collections, and for a metric that is
-  // called steps, samples or time or has a dot in its name. Cells are quoted as RFC 4180 requires. A missing value
-  // stays empty; a NaN loses its sign and payload.
+  // One line per record and one column per key: the elapsed steps, samples and time, then every entry. A metric's
+  // column has the metric's name. Entries of other collections, and metrics named steps, samples or time or with a dot
+  // in their names, have columns "collection.name". Cells are quoted as RFC 4180 requires. A missing value stays empty;
+  // a NaN loses its sign and payload.
   void write_csv(const std::string& path, FileSystem& files = *posix_file_system()) const;
   // One line with a JSON object per record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON
   // has no numbers for non-finite values, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's
@@ -93,8 +93,7 @@ class History {
  private:
   struct Records;
   const Records& records() const;
-  // The values of each of `count` keys. Takes pointers, since spans of the arrays would slow down the compilation of
-  // programs that include this.
+  // The values of each of `count` keys. Takes pointers, since spans would slow down compiling programs that use this.
   void collect_into(const std::string* keys, std::vector<double>* values, std::size_t count) const;
 
   std::shared_ptr<Records> records_;  // null: no records yet

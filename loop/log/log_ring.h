@@ -24,8 +24,8 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   static constexpr std::int64_t kCapacity = 1024;                      // rows; fewer if their arrays exceed kArrayBytes
   static constexpr std::int64_t kArrayBytes = std::int64_t{64} << 20;  // limit for the arrays of all rows
 
-  // For logs with these entries: scalars on the device, arrays among the outputs, and host numbers, which keep their
-  // values from here. `call` is an i64 scalar on the device; it is `first` when the first row is written. Errors:
+  // For logs with these entries: scalars on the device, arrays among the outputs, and host numbers, which keep the
+  // values they have here. `call` is an i64 scalar on the device; it is `first` when the first row is written. Errors:
   // shape_mismatch naming an entry that is an array but not an output; out_of_memory.
   static std::shared_ptr<LogRing> create(const Logs& logs, const Tensor& call, const Stream& stream,
                                          std::int64_t first = 0);
@@ -90,7 +90,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   SlotRing array_ring_;
   std::int64_t expected_ = 0;
   std::int64_t released_ = 0;                        // rows before it may be overwritten
-  mutable std::atomic<std::int64_t> published_ = 0;  // rows below it had arrived at the last look
+  mutable std::atomic<std::int64_t> published_ = 0;  // rows below it had arrived when last checked
   std::vector<std::weak_ptr<const LogRow>> kept_;    // from expect_logs, by slot
 };
 

@@ -11,9 +11,9 @@
 
 namespace giro {
 
-// Small named values that every call of a step is given in addition to its batch. A recorded step receives them as
-// leaves on its device, each an f32 scalar (exact for integers up to 2^24) that is written before the replay. So a new
-// value needs no new recording; a different set of names does.
+// Small named values passed to every call of a step in addition to its batch. A recorded step receives them as leaves
+// on its device, each an f32 scalar (exact for integers up to 2^24) that is written before the replay. So a new value
+// needs no new recording; a different set of names does.
 class Broadcasts {
  public:
   Broadcasts() = default;

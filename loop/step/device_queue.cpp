@@ -8,7 +8,7 @@
 
 namespace giro::detail {
 namespace {
-// Longer sequences are not worth a graph of their own.
+// Longer sequences are not worth a separate graph.
 constexpr std::size_t kMaxPeriod = 16;
 }  // namespace
 

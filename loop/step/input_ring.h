@@ -16,7 +16,7 @@ namespace giro::detail {
 
 // The inputs of a recorded step's calls: the position of a resident batch or the features of a batch from the host, and
 // broadcasts. Each call has a slot of a ring, which the host fills ahead of the device; the recording finds its slot by
-// the number of the call. So batches may come in any order, and many calls may wait for one launch.
+// the call's number. So batches may come in any order, and many calls may wait for one launch.
 //
 // On a GPU a slot is in pinned memory and on the device. A side stream copies features as soon as they are written;
 // small inputs are copied in one piece before the launch. On the CPU, work is done when it is queued, so one slot is
@@ -31,12 +31,12 @@ class InputRing {
   // How many calls may be in flight at once.
   std::int64_t capacity() const noexcept { return ring_.count(); }
 
-  // Writes the input of call number `call`. At most capacity() - 1 of the calls before it may still have to run.
+  // Writes the input of call number `call`. At most capacity() - 1 earlier calls may still be waiting to run.
   void fill(std::int64_t call, const Batch& batch, const Broadcasts& broadcasts);
   // Sends the filled slots to the device; call it before the launch that reads them.
   void flush();
 
-  // Queues or records the copies that make batch() and broadcasts() those of the call.
+  // Queues or records the copies that fill batch() and broadcasts() for the call.
   void take() const;
   // On the device. A resident batch has positions() instead.
   const Batch& batch() const noexcept { return batch_; }
@@ -60,10 +60,10 @@ class InputRing {
   std::optional<Stream> copies_;  // the side stream
   std::optional<Event> copied_;
   std::vector<Place> features_, values_;
-  std::int64_t fixed_from_ = 0;  // the part of a slot before it is read in the slot: the position
+  std::int64_t fixed_from_ = 0;  // the part of a slot before this, the position, is read in place
   std::int64_t slot_bytes_ = 0;
   Buffer staging_;  // on the host
-  Buffer slots_;    // on the device; empty if the device reads the host's
+  Buffer slots_;    // on the device; empty if the device reads `staging_`
   Buffer fixed_;    // where the step reads its call's input; empty if it reads the slot
   Tensor fixed_bytes_;
   SlotRing ring_;

@@ -26,10 +26,9 @@ struct Strategy {
   std::function<void(const TrainState& state, Logs& logs)> handle_logs = {};  // may change what the step logs
 };
 
-// "eager"; "jit"; "data_parallel", which is jit but refuses a state without a partitioner; "jit_donate" and
-// "data_parallel_donate", which are the same as those without "_donate": the names are for programs used to copied
-// states, and here each update is in place. Whatever the strategy, all ranks of a state with a partitioner train it.
-// Error(not_found) naming the nearest strategy.
+// "eager"; "jit"; "data_parallel", which is jit but rejects a state without a partitioner; "jit_donate" and
+// "data_parallel_donate", aliases of the names without "_donate" for ported programs: here every update is in place.
+// With any strategy, all ranks of a state with a partitioner train it. Error(not_found) naming the nearest strategy.
 Strategy strategy(const std::string& name);
 // Adds a strategy for all steps that are made from then on. Error(invalid_argument) for a name that is empty or taken.
 void register_strategy(const std::string& name, Strategy strategy);
@@ -45,13 +44,13 @@ inline constexpr bool is_params = std::is_same_v<T, nn::Params>;
 template <class T>
 inline constexpr bool is_state = std::is_base_of_v<TrainState, T>;
 
-// The type that is a state.
+// The first type that is a state.
 template <class... Args>
 struct StateOf : std::type_identity<TrainState> {};
 template <class First, class... Rest>
 struct StateOf<First, Rest...> : std::conditional_t<is_state<First>, std::type_identity<First>, StateOf<Rest...>> {};
 
-// The type that is not one of giro's.
+// The first type that is not one of giro's.
 template <class... Args>
 struct StaticsOf : std::type_identity<giro::detail::NoStatics> {};
 template <class First, class... Rest>
@@ -138,12 +137,12 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
 //         .add_metric("accuracy", accuracy(logits, batch["label"]));
 //   });
 //
-// f takes any of const nn::Params&, the state (TrainState& or a derived class; the gradients are by its params()),
-// const Batch&, const Broadcasts& and statics, in any order, like a step made by jit, and returns Logs. The losses are
-// its entries of "losses": one or more f32 scalars computed on the device from the params. Everything it logs is
-// logged; stateful metrics unchanged, whatever the strategy. Errors: not_found (unknown strategy, naming the nearest);
-// on the first call of the step, invalid_argument or shape_mismatch for losses that are missing, not on the device or
-// not scalars.
+// f takes any of const nn::Params&, the state (TrainState& or a derived class; gradients are with respect to its
+// params()), const Batch&, const Broadcasts& and statics, in any order, like a step made by jit, and returns Logs. The
+// losses are its entries of "losses": one or more f32 scalars computed on the device from the params. Everything it
+// logs is logged, stateful metrics unchanged with any strategy. Errors: not_found (unknown strategy, naming the
+// nearest); on the first call of the step, invalid_argument or shape_mismatch for losses that are missing, not on the
+// device or not scalars.
 template <class F>
 auto train_step(F f, const std::string& strategy = "jit",
                 std::source_location where = std::source_location::current()) {

@@ -86,15 +86,15 @@ class Step {
     return step;
   }
 
-  // What a call would do, op by op, for inspection (Program::text). The call is recorded for this, but not run. The
-  // state's memory has the names of its leaves. With several ranks, each has to call it. Errors: those of a call.
+  // What a call would do, op by op, for inspection (Program::text). The call is recorded for this, but not run. It
+  // names the state's memory by its leaves. With several ranks, each has to call it. Errors: those of a call.
   Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return detail::StepRecording::program_of(call(state, batch, broadcasts), body, where_);
     });
   }
-  // What a call needs of its device's memory. The call is recorded for this, but not run, and its memory is given back.
-  // With several ranks, each has to call it. Errors: those of a call; out_of_memory also if there is not so much.
+  // The device memory that a call needs. The call is recorded for this, but not run, and its memory is freed. With
+  // several ranks, each has to call it. Errors: those of a call; also out_of_memory if that much is not available.
   StepMemory memory(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return detail::StepRecording::memory_of(call(state, batch, broadcasts), body, where_);

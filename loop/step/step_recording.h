@@ -22,11 +22,11 @@
 
 namespace giro {
 
-// Bytes that a recorded step needs on its device, besides the state and a dataset that lies there.
+// Bytes that a recorded step needs on its device, besides the state and a resident dataset.
 struct StepMemory {
   std::size_t inputs = 0;       // the batches in flight
-  std::size_t temporaries = 0;  // as planned: what is in use at one time, and gaps (Program::memory)
-  // For temporaries and workspaces. All recordings of a state's steps share it, and the largest decides.
+  std::size_t temporaries = 0;  // as planned: the peak in use, plus gaps (Program::memory)
+  // For temporaries and workspaces. Shared by all recordings of a state's steps, with the size the largest needs.
   std::size_t reserved = 0;
 
   std::size_t bytes() const noexcept { return inputs + reserved; }
@@ -93,7 +93,7 @@ class StepRecording {
 
   const std::shared_ptr<LogRing>& logs() const noexcept { return logs_; }
   const Stream& stream() const noexcept { return stream_; }
-  // Call this after an error: it is then unknown how far the device has come.
+  // Call this after an error: it is then unknown how far the device got.
   void set_failed() noexcept { failed_ = true; }
 
  private:

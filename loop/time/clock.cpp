@@ -5,7 +5,7 @@
 namespace giro {
 namespace {
 
-// A multiplication is faster than the division in duration<double>, and loops ask at each step.
+// A multiplication is faster than the division in duration<double>, and loops may read the clock in each step.
 template <class C>
 double seconds() {
   return 1e-9 * static_cast<double>(std::chrono::nanoseconds(C::now().time_since_epoch()).count());

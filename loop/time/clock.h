@@ -2,8 +2,8 @@
 
 namespace giro {
 
-// The clock of loops, in seconds since the Unix epoch. It starts from the system clock when the process first asks, and
-// continues with a steady clock. So setting the system clock, by hand or through NTP, neither delays a schedule nor
+// The clock of loops, in seconds since the Unix epoch. It starts from the system clock at its first use in the process,
+// and continues with a steady clock. So setting the system clock, by hand or through NTP, neither delays a schedule nor
 // speeds it up, and a date refers to the system clock as it was at the start. On Linux the time in which the machine is
 // suspended does not count: dates, and whatever waits for one, are late by that time.
 class Clock {

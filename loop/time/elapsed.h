@@ -13,7 +13,7 @@ struct Elapsed {
   std::int64_t samples = 0;
   double date = 0;
   double date_start = 0;
-  // At the beginning of the latest step. Schedules by samples and time look at what has passed since.
+  // At the beginning of the latest step. Schedules by samples and time use what has passed since.
   std::int64_t previous_samples = 0;
   double previous_date = 0;
   bool last = false;              // whether the step that begins here is known to be the loop's last
@@ -29,7 +29,7 @@ struct Elapsed {
     if (tokens_per_sample < 1) refuse_tokens();
     return some_samples * tokens_per_sample;
   }
-  // The fewest samples that have so many tokens. Errors as above.
+  // The fewest samples with at least that many tokens. Errors as above.
   std::int64_t samples_with(std::int64_t some_tokens) const {
     const std::int64_t each = tokens_of(1);
     return some_tokens / each + (some_tokens % each > 0 ? 1 : 0);
@@ -48,7 +48,7 @@ struct Elapsed {
     samples += batch_size;
   }
 
-  // When read, the dates are shifted with those of the run.
+  // Reading shifts the dates along with the run's.
   void persist(Archive& archive);
 
   // Clock::now().

@@ -67,8 +67,8 @@ class Every final : public detail::ScheduleNode {
  private:
   bool remembers() const { return period_.samples || period_.tokens || period_.time; }
 
-  // Comparing quotients misses no boundary, however far the counter jumps. A schedule that was never asked starts from
-  // the values before the latest step, so that a continued loop goes on where the first one stopped.
+  // Comparing quotients misses no boundary, however far the counter jumps. A schedule that was never evaluated starts
+  // from the values before the latest step, so that a continued loop continues where the first one stopped.
   static bool advance(std::optional<std::int64_t>& seen, std::int64_t before, std::int64_t quotient) {
     const std::int64_t last = seen.value_or(before);
     seen = quotient;
@@ -79,7 +79,7 @@ class Every final : public detail::ScheduleNode {
   }
 
   Period period_;
-  std::int64_t multiple_ = 0;  // the multiple of the steps after the latest one that was due; saves divisions
+  std::int64_t multiple_ = 0;  // the multiple of `steps` after the latest one that was due; saves divisions
   std::optional<std::int64_t> samples_seen_;
   std::optional<std::int64_t> tokens_seen_;
   std::optional<std::int64_t> time_seen_;

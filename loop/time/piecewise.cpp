@@ -26,7 +26,7 @@ class Piecewise final : public detail::ScheduleNode {
       : first_(std::move(first)), boundaries_(std::move(boundaries)), text_(std::move(text)) {}
 
   bool due(const Elapsed& elapsed) override {
-    // In order: a boundary that is reached before an earlier one waits for it.
+    // In order: a boundary that is reached before an earlier one takes effect after it.
     while (active_ < boundaries_.size() && elapsed >= boundaries_[active_].first) {
       start_ = start_of(boundaries_[active_].first, elapsed);
       ++active_;

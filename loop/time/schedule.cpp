@@ -38,7 +38,7 @@ class Last final : public ScheduleNode {
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Last>(); }
 };
 
-// Persists each of the two that has something to persist.
+// Persists those of the two that have something to persist.
 void persist_both(Archive& archive, Schedule& a, Schedule& b) {
   if (a.traits().persists) archive("left", a);
   if (b.traits().persists) archive("right", b);
@@ -54,7 +54,7 @@ class Both final : public ScheduleNode {
   }
   Period next(const Elapsed& elapsed) const override {
     const Period a = a_.next(elapsed), b = b_.next(elapsed);
-    // A schedule with a memory has to be asked whenever it could be due; otherwise it would be due later than it is.
+    // A schedule with a memory must be evaluated whenever it could be due, or it would be due too late.
     if (remembers_) return earliest(a, b);
     if (a.is_empty() || b.is_empty()) return {};
     return detail::is_steps_alone(a) && detail::is_steps_alone(b) ? at(std::max(*a.steps, *b.steps)) : earliest(a, b);

@@ -17,11 +17,11 @@ class Archive;
 
 namespace detail {
 
-// The answer of a schedule with a memory in the latest step it was asked about. Asked again in that step, it gives the
-// same answer and its memory does not change.
+// Caches the result of a schedule with a memory for the latest step it was evaluated in. Evaluated again in that step,
+// it returns the same result and its memory does not change.
 class StepAnswer {
  public:
-  // The answer for the step with these three values: the result of `due`, or its earlier result.
+  // The result for the step with these three values: of `due`, or cached.
   template <class F>
   bool get(std::int64_t steps, std::int64_t samples, double date, F&& due) {
     if (!known_ || steps != steps_ || samples != samples_ || date != date_) {
@@ -44,14 +44,14 @@ class StepAnswer {
 // A part of a schedule: a leaf, for example every(3), or a combination of others.
 class ScheduleNode {
  public:
-  // What the loop has to know about a schedule in addition to its answers.
+  // What the loop has to know about a schedule in addition to its results.
   struct Traits {
-    bool remembers = false;      // its answer depends on when it was asked before
+    bool remembers = false;      // its result depends on when it was evaluated before
     bool persists = false;       // has something to persist
     bool asks_user = false;      // runs user code, which may read anything
     bool awaits_end = false;     // may be due only because the loop ends
     bool reads_clock = false;    // depends on the time
-    bool always = false;         // due in every step, without being asked
+    bool always = false;         // due in every step, without being evaluated
     bool yields_to_end = false;  // may be not due only because the loop ends
   };
 
@@ -106,13 +106,13 @@ class Schedule {
   Schedule& operator=(const Schedule& other) { return *this = Schedule(other); }
   Schedule& operator=(Schedule&&) noexcept = default;
 
-  // Whether it is due in the step that begins at `elapsed`. Ask in the order of the steps. Asked again in the same step
-  // (the same steps, samples and date), it gives the same answer and its memory does not change. Only Elapsed::last may
+  // Whether it is due in the step that begins at `elapsed`. Call it in step order. Called again in the same step (the
+  // same steps, samples and date), it returns the same result and its memory does not change. Only Elapsed::last may
   // differ, and last() with it.
   bool operator()(const Elapsed& elapsed) { return node_->due(elapsed); }
 
-  // When to ask next, after it has been asked at `elapsed`. Before that period it is not due and need not be asked,
-  // except in a step with Elapsed::last. For a user's callable it is the next step.
+  // When it may next be due, after a call at `elapsed`. Until then it need not be called, except in a step with
+  // Elapsed::last. For a user's callable this is the next step.
   Period next(const Elapsed& elapsed) const { return node_->next(elapsed); }
 
   // For the loop.
@@ -135,9 +135,9 @@ std::string to_string(const Period& period);
 // every(n): due at the steps 0, n, 2n, ... Error(invalid_argument) for n < 1.
 Schedule every(std::int64_t steps);
 // Due if any of the given fields is: `steps` as above; `samples`, `tokens` and `time` (seconds since the loop's start)
-// if a whole multiple was passed since the schedule was last asked. Error(invalid_argument) if no field is given or one
-// is not positive, and for a date, since dates do not recur; when asked, for tokens if there is no
-// LoopOptions::tokens_per_sample. No batch has to end at a multiple.
+// if a whole multiple was passed since the schedule was last evaluated. Error(invalid_argument) if no field is given or
+// one is not positive, and for a date, since dates do not recur; when evaluated, for tokens if there is no
+// LoopOptions::tokens_per_sample. Batches need not end at a multiple.
 Schedule every(const Period& period);
 
 // Due at the end of the same periods: in the steps that complete a multiple of `steps`, `samples` or `tokens`.
@@ -174,11 +174,11 @@ After after(const Period& period);
 
 // Starts with `schedule` and switches to the next schedule when its period is reached. Each schedule counts from its
 // own start. piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}) is due at 0, 2, 4, 5 and 8. If periods have
-// different fields, one that is reached before its predecessor waits for it. Error(invalid_argument) for an empty
-// period, and if two periods have the same field and the later one is not larger.
+// different fields, one that is reached before its predecessor takes effect after it. Error(invalid_argument) for an
+// empty period, and if two periods have the same field and the later one is not larger.
 Schedule piecewise(Schedule schedule, std::vector<std::pair<Period, Schedule>> boundaries);
 
-// And, or, not. Both sides are always asked.
+// And, or, not. Both sides are always evaluated.
 Schedule operator&(Schedule a, Schedule b);
 Schedule operator|(Schedule a, Schedule b);
 Schedule operator!(Schedule a);

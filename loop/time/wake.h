@@ -55,7 +55,7 @@ struct Wake {
 // long before it.
 class ClockWatch {
  public:
-  // Never, if there is no time to notice.
+  // Never due if there is no time to notice.
   explicit ClockWatch(bool timed) : next_(timed ? 0 : std::numeric_limits<std::int64_t>::max()) {}
 
   bool is_due(std::int64_t steps) const { return steps >= next_; }

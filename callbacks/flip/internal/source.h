@@ -6,9 +6,9 @@
 
 namespace giro::flip::detail {
 
-// Where a checkpoint's state is: in the run while that waits at the checkpoint, later in a copy.
+// Where a checkpoint's state is: in the run while it waits at the checkpoint, later in a copy.
 struct Source {
-  TrainState* of_run = nullptr;  // null: the run has gone on
+  TrainState* of_run = nullptr;  // null: the run has continued
   std::optional<TrainState> own = {};
 };
 

@@ -16,9 +16,10 @@ namespace giro::jaxloop {
 
 void run_due(const std::vector<Action>& actions, std::int64_t count, TrainState& state, LoopOutputs& outputs);
 
-// The successive calls of a loop, each from where the batches stand. They are one run, which stops at the end of each
-// chunk and continues in the next, unless the state has moved to another device. If the program has tasks of its own,
-// which begin and end with each chunk, or several ranks must agree at its end, each chunk is a run of its own.
+// The successive calls of a loop, each continuing in the batches where the last one ended. They are one run, which
+// stops at the end of each chunk and continues in the next, unless the state has moved to another device. If the
+// program adds its own tasks, which begin and end with each chunk, or several ranks must agree at its end, each chunk
+// is a separate run.
 class Loop::Chunks {
  public:
   // The loop and the batches must outlive it.
@@ -41,7 +42,7 @@ class Loop::Chunks {
   void begin_run(const Period& stop);
   // Runs the steps with their actions. Returns the number of samples.
   std::int64_t advance(std::optional<std::int64_t> num_steps, LoopOutputs& outputs);
-  // Takes the state back. Returns the signal that has come until then, or 0.
+  // Takes the state back. Returns the signal received by then, or 0.
   int end_run();
 
   Loop& loop_;
@@ -49,7 +50,7 @@ class Loop::Chunks {
   TrainState state_;  // while there is no run
   std::optional<AnyDataset<Batch>> data_;
   std::optional<Run<TrainState, AnyDataset<Batch>>> run_;
-  Device device_ = Device::cpu();  // that the run uses
+  Device device_ = Device::cpu();  // used by the run
   std::int64_t steps_ = 0;
 };
 

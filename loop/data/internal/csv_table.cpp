@@ -18,7 +18,7 @@ namespace {
 
 constexpr ErrorCode kCorrupt = ErrorCode::corrupt_data;
 
-// The fields of a file's content, one after the other (RFC 4180).
+// Reads the fields of a file's content, one after the other (RFC 4180).
 class Fields {
  public:
   Fields(const std::string& path, std::string_view content, char delimiter)
@@ -85,7 +85,7 @@ class Fields {
   bool line_ended_ = false, quoted_ = false;
 };
 
-// Whether the size of a number in decimal notation is below 1. For numbers so far from it that no double holds them.
+// Whether the magnitude of a number in decimal notation is below 1. For numbers out of range for a double.
 bool is_below_one(std::string_view text) {
   std::string_view digits = text.substr(0, text.find_first_of("eE"));
   double exponent = 0;
@@ -101,7 +101,7 @@ bool is_below_one(std::string_view text) {
   return point - first + exponent <= 0;
 }
 
-// The number, or NaN if the field is none or not finite in f32. What is too small for f32 is rounded to 0.
+// The number, or NaN if the field is not a number or not finite in f32. A number too small for f32 becomes 0.
 float number(std::string_view text) {
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));

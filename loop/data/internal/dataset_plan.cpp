@@ -33,7 +33,7 @@ std::int64_t RowSampler::operator()(std::uint64_t seed, std::int64_t position) c
   const auto at = static_cast<std::uint64_t>(position), rows = std::uint64_t{sums_.size()};
   const PhiloxBlock block = Rng{seed, RngPurpose::shuffle, at / rows}.block(at % rows);
   const std::uint64_t bits = std::uint64_t{block.word[1]} << 32 | block.word[0];
-  // Below the sum even where the product is rounded up to it, so that it is in the share of a row with a weight.
+  // Kept below the sum, to which the product may round up, so that only rows of nonzero weight are drawn.
   const double drawn =
       std::min(static_cast<double>(bits >> 11) * 0x1p-53 * sums_.back(), std::nextafter(sums_.back(), 0));
   return std::upper_bound(sums_.begin(), sums_.end(), drawn) - sums_.begin();
@@ -70,7 +70,7 @@ std::shared_ptr<const Dataset::Plan> Dataset::Plan::of(std::vector<Feature> feat
 const std::vector<std::string>& Dataset::Plan::checksums() const {
   constexpr std::int64_t kCompared = 256;  // evenly spread rows of each feature; rounding can nearly double them
   std::call_once(known->once, [&] {
-    std::vector<std::string> all;  // a source may fail to read
+    std::vector<std::string> all;  // a local, because a read may throw
     for (const Feature& feature : features) {
       const std::int64_t step = std::max<std::int64_t>(1, order.size / kCompared);
       std::vector<char> bytes(feature.row_bytes());

@@ -18,8 +18,8 @@
 
 namespace giro {
 
-// Draws rows with replacement, each with a probability in proportion to its weight: the row of a position is a pure
-// function of (seed, epoch, place in the epoch), where an epoch has as many draws as there are rows.
+// Draws rows with replacement, each with a probability proportional to its weight. The row at a position is a pure
+// function of (seed, epoch, position in the epoch); an epoch has as many draws as there are rows.
 class RowSampler {
  public:
   // Error(invalid_argument) for weights that are negative, not finite or all 0.
@@ -28,7 +28,7 @@ class RowSampler {
   const std::string& checksum() const noexcept { return checksum_; }  // of the weights
 
  private:
-  std::vector<double> sums_;  // of the weights up to and including each row's
+  std::vector<double> sums_;  // of the weights, up to and including each row's
   std::string checksum_;
 };
 
@@ -51,7 +51,7 @@ struct Dataset::Plan {
   static std::shared_ptr<const Plan> of(std::vector<Feature> features, Batch::Features in_memory);
 
   RowOrder order;
-  std::shared_ptr<const RowSampler> sampler;  // draws the rows, with the order's seed; null: they are as in the order
+  std::shared_ptr<const RowSampler> sampler;  // draws the rows, with the order's seed; null: rows follow the order
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> batch_size;
   bool drop_remainder = false;

@@ -21,7 +21,7 @@ struct IdxFile {
 // Reads `path`, or `path`.gz if there is no such file. Detects gzip by the contents, not by the name. Supports u8, i32,
 // f32 and f64 elements with up to Shape::kMaxRank axes. Allocates memory as bytes are read, not by the size in the
 // header. Errors: not_found, io, unsupported (i8 and i16 elements, more axes), corrupt_data (not an IDX file,
-// truncated, or longer than its header says).
+// truncated, or longer than its header declares).
 IdxFile read_idx(const std::string& path, FileSystem& files = *posix_file_system());
 
 }  // namespace giro::data

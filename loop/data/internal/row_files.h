@@ -13,9 +13,9 @@
 
 namespace giro::data {
 
-// The rows of several files, one file after the other, as a RowSource reads them: a file is open only while its rows
-// are asked for, and no more than kOpen files stay open. Reading is pread into the batch rather than mmap: a file that
-// has become shorter is then an error instead of a SIGBUS.
+// The rows of several files in sequence, for a RowSource. A file is opened when one of its rows is read, and at most
+// kOpen files stay open. Rows are read into the batch by pread rather than mmap, so that a file that has become shorter
+// is an error instead of a SIGBUS.
 class RowFiles {
  public:
   static constexpr std::size_t kOpen = 64;
@@ -24,8 +24,7 @@ class RowFiles {
   RowFiles(std::shared_ptr<FileSystem> files, std::size_t row_bytes, std::uint64_t stride_bytes)
       : files_(std::move(files)), row_bytes_(row_bytes), stride_bytes_(stride_bytes) {}
 
-  // Appends `rows` rows of a file, the first of which begins at byte `first`. Error(invalid_argument) for more rows in
-  // all than an i64 counts.
+  // Appends `rows` rows of a file, the first at byte `first`. Error(invalid_argument) if the total exceeds an i64.
   void add(std::string path, std::uint64_t first, std::int64_t rows);
   std::int64_t num_rows() const { return parts_.empty() ? 0 : parts_.back().end_row; }
 
@@ -41,7 +40,7 @@ class RowFiles {
   struct Part {
     std::string path;
     std::uint64_t first;
-    std::int64_t end_row;  // one past its last, of the rows of all files
+    std::int64_t end_row;  // one past its last row, counted over all files
   };
   using Reader = std::shared_ptr<const FileSystem::Reader>;
   Reader reader_of(std::size_t part) const;

@@ -21,7 +21,7 @@ std::optional<T> earliest(const std::optional<T>& a, const std::optional<T>& b) 
 
 inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p.tokens && !p.time && !p.date; }
 
-// The traits of a schedule that asks both.
+// The traits of a schedule that combines two.
 inline ScheduleNode::Traits both(const ScheduleNode::Traits& a, const ScheduleNode::Traits& b) {
   return {.remembers = a.remembers || b.remembers,
           .persists = a.persists || b.persists,

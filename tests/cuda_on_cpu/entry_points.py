@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""That the emulation has every function of the CUDA libraries which giro calls.
+"""Checks that the emulation has every function of the CUDA libraries that giro calls.
 
 usage: entry_points.py NM EMULATION BINARY...
 """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What NVRTC and ptxas, which need no GPU, make of every generated kernel that the tests have run on the emulated one:
-registers, spills, stack, and how many accesses to global memory are of 128 bits. Fails where a kernel spills, where one
-has a stack for no known reason, and where there are no kernels.
+"""Measures every generated kernel that the tests have run on the emulated GPU, as compiled by NVRTC and ptxas, which
+need no GPU: registers, spills, stack, and how many accesses to global memory have 128 bits. Fails if a kernel spills,
+if one has a stack for no known reason, or if there are no kernels.
 
 usage: generated_kernels.py NVRTC SOURCES TABLE [ARCHITECTURE...]
 
-NVRTC: the library. SOURCES: the folder in which the emulation keeps the programs. TABLE: the file to write, from which
-the next call takes the kernels that it knows. ARCHITECTURE: a compute capability, as 80 or 100; 90 by default.
+NVRTC: the library. SOURCES: the folder in which the emulation keeps the programs. TABLE: the file to write; the
+next call does not measure its kernels again. ARCHITECTURE: a compute capability such as 80 or 100; 90 by default.
 """
 
 import collections
@@ -20,7 +20,8 @@ import sys
 import time
 import zlib
 
-# sin, cos and tan take large arguments modulo pi/2 by a table (f32) or a function (f64) of CUDA's, with a stack.
+# sin, cos and tan reduce large arguments modulo pi/2 with a table (f32) or function (f64) of CUDA's, which needs a
+# stack.
 SLOW_PATH, SLOW_STACK = re.compile("__cudart_i2opi_f|__internal_trig_reduction_slowpathd"), 40
 TOGETHER = 32  # sources that NVRTC compiles as one program, in a fraction of the time
 
@@ -58,7 +59,7 @@ class Nvrtc:
         return text.value.decode()
 
     def compile(self, source, options):
-        """The log, and the PTX of which the machine code was made."""
+        """Returns the log, and the PTX that the machine code was made from."""
         program = ctypes.c_void_p()
         self.call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"giro.cu", 0, None, None)
         try:
@@ -87,7 +88,7 @@ def measure(job):
 
 
 def read_sources(folder):
-    """Each by the names of its kernels, and what all of them are compiled with."""
+    """Returns the sources by the names of their kernels, and the options that all are compiled with."""
     sources, options = {}, set()
     for path in glob.glob(os.path.join(folder, "*.cu")):
         with open(path, encoding="utf-8") as file:

@@ -3,8 +3,8 @@
 
 usage: mnist_losses.py PRELOAD SAMPLE [DATA]
 
-PRELOAD: the emulation, for LD_PRELOAD. SAMPLE: the executable. DATA: folder of the four IDX files, gzipped; a small part of them is used. Without it nothing is
-compared, and the status is 77.
+PRELOAD: the emulation, for LD_PRELOAD. SAMPLE: the executable. DATA: folder of the four IDX files, gzipped; a small
+part of them is used. If it does not exist, nothing is compared, and the status is 77.
 """
 
 import csv
@@ -17,11 +17,11 @@ import tempfile
 
 STEPS = {"linear": 50, "cnn": 5}
 TRAIN_ROWS, TEST_ROWS = 2000, 500
-TOLERANCE = 1e-6  # relative: some units of f32, after up to 50 steps
+TOLERANCE = 1e-6  # relative: some units in the last place of f32, after up to 50 steps
 
 
 def cut(source, target, rows):
-    """The first rows of an IDX file."""
+    """Copies the first rows of an IDX file."""
     with gzip.open(source) as file:
         magic, _ = struct.unpack(">II", file.read(8))
         sides = file.read(4 * (magic % 256 - 1))
@@ -57,7 +57,7 @@ def main():
             cpu, cuda = (losses(preload, sample, folder, os.path.join(folder, model, device), model, device)
                          for device in ("cpu", "cuda"))
             worst = max(abs(a - b) / a for a, b in zip(cpu, cuda))
-            # Each by itself: max() passes over a NaN.
+            # Not by `worst`: max() passes over a NaN.
             good = len(cpu) == len(cuda) == steps and all(abs(a - b) <= TOLERANCE * a for a, b in zip(cpu, cuda))
             print(f"{model}: {len(cuda)} steps, losses differ by {worst:.1e} at most: {'ok' if good else 'WRONG'}")
             failed = failed or not good

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Removes each synchronisation, stream argument and error check of the CUDA backend in turn, puts each barrier and
-fence too early, and runs the tests that concern it on the emulation: they have to fail.
+"""Removes each synchronisation, stream argument and error check of the CUDA backend in turn, moves each barrier and
+fence too early, and runs the tests concerned on the emulation: they must fail.
 
 usage: mutation_check.py [--list] [--only PATTERN] [--tree FOLDER] [--again | --fresh] [--jobs N]
 
-Works in a copy of the tree, build-mutations/ unless --tree says otherwise, and keeps its build for the next time.
-Verdicts are kept in results.json there: an interrupted run goes on where it stopped, and a site whose file has
-changed since is run again; --again runs what has survived once more, after a test was written, and --fresh
-everything. --only takes the mutations whose "FILE:LINE KIND" holds PATTERN, a regular expression. What does not
-compile is counted apart, and so is what EXPLAINED says no test can see; those are not run.
+Works in a copy of the tree, build-mutations/ by default, and keeps its build for the next time. Verdicts are kept in
+results.json there: an interrupted run resumes where it stopped, and a mutation whose file has changed since runs
+again; --again reruns the survivors, for instance after a test was written, and --fresh everything. --only selects the
+mutations whose "FILE:LINE KIND" contains PATTERN, a regular expression. Mutations that do not compile are counted
+separately. So are those that EXPLAINED says no test can see, which are not run.
 """
 
 import argparse
@@ -28,9 +28,9 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = "build-cuda-on-cpu"
-SLOWER = 10  # times as long as without a mutation: a test that hangs has noticed
+SLOWER = 10  # time limit, in runs without a mutation: a test that hangs has noticed
 
-# What is looked at, and which tests concern it: (target, filter), the quickest to fail first.
+# The tests that concern each file: (target, filter), the quickest to fail first.
 ERRORS = ("cuda_on_cpu_error_checks_test", "*")
 GPU = "*cuda*:*Cuda*:*CUDA*"
 RUNTIME = ("runtime_test", GPU)
@@ -83,10 +83,10 @@ EXPLAINED = {
      'asm volatile("st.release.sys.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");'): HOST_SEES,
 }
 
-# FILE:LINE KIND, the file's text from begin to end replaced.
+# Replaces the file's text from begin to end. Reported as FILE:LINE KIND.
 Mutation = collections.namedtuple("Mutation", "file line kind begin end replacement")
 
-# Calls whose last argument is a stream, and those whose first is.
+# Calls whose last argument is a stream, and calls whose first argument is.
 STREAM_LAST = ("cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaGraphLaunch", "cublasLtMatmul", "Bulk",
                "cudnnSetStream")
 STREAM_FIRST = ("cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaStreamBeginCaptureToGraph", "cudaStreamGetCaptureInfo")
@@ -129,7 +129,7 @@ def mutations_of(file, text):
     if cuda:
         for match in re.finditer(r"\b__(syncthreads|syncwarp|threadfence\w*)\(\);", code):
             yield mutation("__" + match[1], match.start(), match.end(), ";")
-        # A barrier or fence that comes too early: before what it should come after.
+        # A barrier or fence that comes too early: before the statement that it should follow.
         statement, barrier = r"(?P<indent> +)(?P<statement>[^\n{}]*;)", r"__(?P<name>syncthreads|threadfence\w*)\(\);"
         early = rf"(?<=\n){statement}\n(?P=indent){barrier}"
         for match in re.finditer(early, code):
@@ -139,7 +139,7 @@ def mutations_of(file, text):
             yield mutation("fence", match.start(), match.end(), ";")
         for match in re.finditer(r"(?<=\.)release(?=\.)", code):
             yield mutation("release made relaxed", match.start(), match.end(), "relaxed")
-        # The body of a statement: a call whose status is looked at, not the declaration of check itself.
+        # A statement that checks a call's status, not the declaration of check itself.
         for match in re.finditer(r"(?<=[;{})\s])check\(", code):
             if re.match(r"(cuda|cublas|cudnn)(Error_t|Status_t|Error)\b", code[match.end():]):
                 continue
@@ -162,7 +162,7 @@ def mutations_of(file, text):
         waits = "cudaEventRecord|cudaEventSynchronize|cudaStreamWaitEvent|cudaStreamSynchronize"
         for match in re.finditer(rf"\b({waits})\(", code):
             yield mutation(match[1], match.start(), closing(code, match.end() - 1) + 1, "cudaSuccess")
-    # A wait of giro's own, from a statement of its own: not the functions of that name.
+    # One of giro's own waits, as a whole statement: not the functions of that name.
     of, waits = r"(?:[\w.>-]+(?:\(\))?(?:\.|->))?", r"synchronize\(\)|wait\(\*?\w+\)|record\(\w+\)"
     for match in re.finditer(rf"(?<=[;{{}})\s])({of})({waits});", code):
         if "impl_->" in match[1] or match[1].startswith("changed_"):
@@ -181,7 +181,8 @@ def run(command, folder, timeout=None, environment=None):
         except subprocess.TimeoutExpired:
             return 124, "it did not end"
         finally:
-            # All of it: a compiler that is left running would write the mutation's object after the file is restored.
+            # Ends the whole group: a compiler left running would write the mutation's object after the file is
+            # restored.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
@@ -196,7 +197,7 @@ class Tree:
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         for file in subprocess.check_output(listed, cwd=ROOT, text=True).split("\0"):
             source, copy = os.path.join(ROOT, file), os.path.join(folder, file)
-            # What has not changed is not built again.
+            # Unchanged files are not built again.
             if os.path.isfile(source) and not (os.path.exists(copy) and filecmp.cmp(source, copy, shallow=False)):
                 os.makedirs(os.path.dirname(copy), exist_ok=True)
                 shutil.copy(source, copy)
@@ -249,7 +250,7 @@ def verdict(tree, mutation, timeouts):
 
 
 def cost(mutation):
-    """Cheap ones first: C++ before CUDA; last the headers, which all include."""
+    """Sorts cheap ones first: C++, then CUDA, then the headers that everything includes."""
     kind = [".cpp", ".cu", ".cuh", ".h"].index(os.path.splitext(mutation.file)[1])
     return kind, mutation.kind == "stream of ForEach", mutation.file, mutation.begin
 

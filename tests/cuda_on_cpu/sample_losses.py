@@ -18,23 +18,23 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "samples"))
 from sample_runs import command_of, history
 
 DTYPES = ("f32", "bf16")
-# With a higher learning rate Adam would turn the rounding errors of small gradients into more.
+# With a higher learning rate, Adam would amplify the rounding errors of small gradients.
 DEFAULTS = {
     "gpt2": {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-3,
              "warmup": 5, "log_every": 1, "validate_every": 10, "sample_every": 15, "checkpoint_every": 0},
     "resnet": {"features": 2, "batch": 4, "steps": 2, "learning_rate": 1e-3, "evaluate_every": 0, "checkpoint_every": 0},
     "rnnlm": {"batch": 4, "length": 6, "width": 8, "steps": 4, "checkpoint_every": 1},
 }
-# Relative: a few units of f32, and an eighth of bf16's: a loss is a mean, in f32. A ResNet rounds to bf16 in 20 layers,
-# one after the other.
+# Relative: a few units in the last place of f32, and an eighth of one of bf16, since a loss is a mean, in f32. A ResNet
+# rounds to bf16 in 20 layers, one after the other.
 TOLERANCES = {"gpt2": (5e-7, 2**-11), "resnet": (5e-7, 2**-7), "rnnlm": (5e-7, 2**-11)}
 
 
 def losses(sample, logdir, launcher=(), preload=None, **options):
-    """Those of training, then of validation. None for a dtype that the device does not compute in."""
+    """The training losses, then the validation losses. None if the device does not compute in the dtype."""
     command = command_of(sample, {**DEFAULTS[pathlib.Path(sample).name], "logdir": logdir}, options)
     if preload:
-        command = ["env", f"LD_PRELOAD={preload}", *command]  # not of mpirun, which has no GPU to use
+        command = ["env", f"LD_PRELOAD={preload}", *command]  # not for mpirun, which uses no GPU
     result = subprocess.run([*launcher, *command], capture_output=True, text=True, errors="replace", check=False)
     if "cpu does not compute in" in result.stderr:
         return None
@@ -50,7 +50,7 @@ def main(preload, sample, *mpirun):
     def compare(name, found, expected, tolerance):
         nonlocal failed
         worst = max(abs(a - b) / b for a, b in zip(found, expected))
-        # Each by itself: max() passes over a NaN.
+        # Not by `worst`: max() passes over a NaN.
         good = len(found) == len(expected) and all(abs(a - b) <= tolerance * b for a, b in zip(found, expected))
         print(f"{name}: {len(found)} losses differ by {worst:.1e} at most: {'ok' if good else 'WRONG'}", flush=True)
         failed = failed or not good

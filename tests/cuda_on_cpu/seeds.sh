@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cuda_on_cpu/seeds.sh [FIRST LAST]: every test on the emulated GPU in the orders of threads, blocks, streams and
-# graph nodes that the seeds from FIRST to LAST draw, 0 to 9 unless told otherwise, in build/ as it has been built.
+# tests/cuda_on_cpu/seeds.sh [FIRST LAST]: runs every test on the emulated GPU with each seed from FIRST to LAST, by
+# default 0 to 9, which draws the order of threads, blocks, streams and graph nodes. Uses build/ as it is.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -9,11 +9,11 @@ namespace giro::simt {
 enum class Kind : std::uint8_t {
   read,
   write,
-  // Strong accesses (volatile, relaxed or atomic; an atomic reads and writes). With the scope of the whole device:
+  // Strong accesses (volatile, relaxed or atomic; an atomic reads and writes). Device scope:
   device_read,
   device_write,
   device_atomic,
-  // With the scope of the block (.cta):
+  // Block scope (.cta):
   block_read,
   block_write,
   block_atomic,

@@ -22,7 +22,7 @@ struct Stop {
   std::string message;
 };
 
-// Throws Stop, with the thread and its place in the message. `site` counts within the kernel.
+// Throws Stop, with the thread and its place in the message. `site` counts within the kernel's translated file.
 [[noreturn]] void stop(const Thread& thread, Fault fault, const std::string& message, std::uint32_t site);
 
 class Block {
@@ -43,7 +43,7 @@ class Block {
   std::size_t shared_bytes() const { return shared_bytes_; }
   Shadow& shared_shadow() { return *shared_shadow_; }
 
-  // The allocation that a line of the kernel accessed last. Most often the next access goes to the same one.
+  // The allocation that a line of the kernel accessed last. The line's next access usually hits the same one.
   Allocation*& last_allocation(std::uint32_t site) { return last_allocations_[site % last_allocations_.size()]; }
 
   // Called by a thread: waits for all threads of the block. Returns the number of threads that voted yes.
@@ -59,7 +59,7 @@ class Block {
 
   // The lanes of a warp, as masks.
   struct Lanes {
-    std::uint32_t waiting = 0;  // in an operation of the warp
+    std::uint32_t waiting = 0;  // in a warp operation
     std::uint32_t exited = 0;
   };
 

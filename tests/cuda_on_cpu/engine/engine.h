@@ -1,8 +1,8 @@
 #pragma once
 
-// Runs CUDA kernels on the CPU, one block after another, the threads of a block in turn. The kernels are nvcc's PTX
-// translated to C++ (tests/cuda_on_cpu/ptx). The caller (tests/cuda_on_cpu/runtime) says which memory exists
-// (memory.h). A seed determines the order of blocks and threads.
+// Runs CUDA kernels on the CPU, one block after another, switching between the threads of a block. The kernels are
+// nvcc's PTX translated to C++ (tests/cuda_on_cpu/ptx). The caller (tests/cuda_on_cpu/runtime) registers the memory
+// that exists (memory.h). A seed determines the order of blocks and threads.
 //
 // One launch runs at a time: callers on several host threads take turns.
 
@@ -26,7 +26,7 @@ struct Kernel {
   std::size_t parameter_bytes;
   std::size_t static_shared_bytes;
   unsigned int max_threads;  // per block, by __launch_bounds__; 1024 without it
-  bool waits;                // has a barrier or a warp operation: each thread needs a stack of its own
+  bool waits;                // has a barrier or a warp operation: each thread needs its own stack
   std::uint32_t first_site;  // of the translated file (sites.h): site i in its code is site first_site + i
 };
 
@@ -37,7 +37,7 @@ struct Variable {
   std::size_t bytes;
 };
 
-// Found by mangled name; null if no translated file has it. Only variables that a kernel uses are registered.
+// Look up by mangled name; null if no translated file has it. Only variables that a kernel uses are registered.
 const Kernel* find_kernel(std::string_view name);
 const Variable* find_variable(std::string_view name);
 std::vector<const Kernel*> kernels();
@@ -48,11 +48,11 @@ struct Launch {
   // arguments[i] points at parameter i, as for cudaLaunchKernel. Only launch() reads them. A caller that queues a
   // launch copies parameters[i].bytes of each beforehand.
   void* const* arguments = nullptr;
-  // Which operation of the runtime this is (memory.h). 0 is ordered after everything earlier.
+  // The launch's operation number (memory.h). 0 is ordered after everything earlier.
   Operation operation = 0;
 };
 
-// What ended a launch. The comments name CUDA's error, which is sticky except for the first.
+// Why a launch ended. The comments name CUDA's error; all but the first are sticky.
 enum class Fault {
   none,
   invalid_configuration,  // cudaErrorInvalidConfiguration: nothing ran
@@ -62,7 +62,7 @@ enum class Fault {
   timeout,                // cudaErrorLaunchTimeout: the watchdog stopped it
   divergence,             // (hangs or worse on a GPU) not all threads reach a barrier or warp operation
   race,                   // (silent on a GPU)
-  uninitialised,          // (silent on a GPU) a read of memory that nothing wrote
+  uninitialised,          // (silent on a GPU) a read of memory that was never written
 };
 
 // `message` names the kernel, block and thread, and the file and line in the .cu. Empty if fault is none.
@@ -72,7 +72,7 @@ struct Outcome {
   explicit operator bool() const { return fault == Fault::none; }
 };
 
-// Whether CUDA accepts this launch, or the error that cudaLaunchKernel returns at once. `shared_limit` bounds the
+// Whether CUDA accepts this launch. If not, cudaLaunchKernel returns the error immediately. `shared_limit` bounds the
 // kernel's dynamic plus static shared memory (cudaFuncSetAttribute raises it).
 Outcome check_configuration(const Kernel& kernel, const Launch& launch,
                             std::size_t shared_limit = Limits::kSharedBytes);
@@ -81,7 +81,7 @@ Outcome check_configuration(const Kernel& kernel, const Launch& launch,
 Outcome launch(const Kernel& kernel, const Launch& launch);
 
 struct Options {
-  std::uint64_t seed = 0;  // of the order of blocks and threads; GIRO_SIMT_SEED
+  std::uint64_t seed = 0;  // for the order of blocks and threads; GIRO_SIMT_SEED
   bool race_check = true;  // races and uninitialised reads; bounds are always checked; GIRO_SIMT_RACE_CHECK=0
   std::uint64_t watchdog = std::uint64_t{1} << 26;  // loop iterations a thread may take; GIRO_SIMT_WATCHDOG
 };
@@ -89,7 +89,7 @@ struct Options {
 // Taken from the environment until a test changes them.
 Options& options();
 
-// The runtime sets what a kernel's call of cudaGraphSetConditional does. `set` returns an error message, or nothing.
+// For the runtime: `set` runs when a kernel calls cudaGraphSetConditional. It returns an error message, or nothing.
 void on_set_conditional(std::function<std::string(std::uint64_t handle, std::uint32_t value)> set);
 
 }  // namespace giro::simt

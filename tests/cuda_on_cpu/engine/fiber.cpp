@@ -15,8 +15,8 @@
 #error "giro_simt_switch is written for x86-64 only"
 #endif
 
-// Saves the callee-saved registers and the stack pointer in *save, and loads those of `to`. ucontext does the same with
-// a system call each time and is twenty times slower.
+// Saves the callee-saved registers and the stack pointer in *save, and loads those of `to`. ucontext makes a system
+// call for this each time and is twenty times slower.
 extern "C" void giro_simt_switch(void** save, void* to);
 asm(R"(
 .text
@@ -76,8 +76,8 @@ void Fiber::run(Entry entry, void* argument) {
 #endif
     entry_ = entry;
     argument_ = argument;
-    // The stack looks as giro_simt_switch leaves it: saved registers, then the return address, which is begin(). The
-    // unused return address above them aligns the stack as at the start of any function.
+    // Lays out the stack as giro_simt_switch leaves it: saved registers, then the return address, which is begin(). The
+    // unused return address above them gives the alignment that any function expects at entry.
     auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(stack_) + kGuardBytes + kStackBytes);
     *--top = 0;
     *--top = reinterpret_cast<std::uintptr_t>(&Fiber::begin);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A function that runs on a stack of its own and can pause.
+// A function that runs on its own stack and can pause.
 
 #include <cstddef>
 
@@ -15,14 +15,14 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // Runs entry(argument) until it pauses or ends. entry must not throw. A paused function continues where it paused;
-  // the arguments are then ignored.
+  // Runs entry(argument) until it pauses or ends. entry must not throw. A paused function resumes where it paused; the
+  // arguments are then ignored.
   void run(Entry entry, void* argument);
 
   // Called on the running fiber: returns to the caller of its run().
   void pause();
 
-  // Gives up a paused function. Nothing on its stack is destroyed.
+  // Abandons a paused function without running the destructors on its stack.
   void abandon() { paused_ = false; }
 
  private:
@@ -36,7 +36,7 @@ class Fiber {
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
 
-  // What the address sanitizer needs to know about both stacks.
+  // AddressSanitizer's bookkeeping for both stacks.
   void* fake_stack_ = nullptr;
   void* caller_fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;

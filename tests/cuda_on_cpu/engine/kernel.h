@@ -1,7 +1,7 @@
 #pragma once
 
-// How translated code tells the engine about its kernels and variables. Every kernel that is compiled while a test runs
-// includes this file, so it stays small.
+// How translated code registers its kernels and variables with the engine. Keep this file small: every kernel that is
+// compiled while a test runs includes it.
 
 #include <cstddef>
 #include <cstdint>

@@ -31,18 +31,18 @@ struct Allocation {
 
 class Memory {
  public:
-  // Whether the host's calls order the end of `earlier` before the start of `later`. If unset, everything is ordered.
+  // Whether the host's calls guarantee that `earlier` ends before `later` starts. If unset, everything is ordered.
   std::function<bool(Operation earlier, Operation later)> happens_before;
 
   // Called before a line of a kernel first touches an allocation, because the host may have closed it. Returns an error
   // message, or nothing.
   std::function<std::string(std::uintptr_t address)> before_use;
 
-  // Device memory starts out with no byte written. Pinned host memory counts as `initialised` because the host writes
-  // it unseen, and variables do too. `bytes` may be 0.
+  // Device memory starts out with no byte written. Pinned host memory counts as `initialised`, because the host's
+  // writes are not observed, and so do variables. `bytes` may be 0.
   void add(void* begin, std::size_t bytes, bool initialised);
 
-  // Later accesses are errors that call the allocation freed. Does nothing if no allocation begins at `begin`.
+  // Later accesses are errors that describe the allocation as freed. Does nothing if no allocation begins at `begin`.
   void remove(void* begin);
 
   // The allocation that holds `address`, or null. Valid until the next add or remove.
@@ -50,9 +50,9 @@ class Memory {
   Allocation* find(const void* address) { return find(reinterpret_cast<std::uintptr_t>(address)); }
 
   // Accesses of the runtime itself. `what` is for messages: "cudaMemcpyAsync". Each returns an error, or an empty
-  // string: an access out of bounds, a race with an operation that is not ordered before this one, or (read) bytes that
-  // nothing wrote. Memory outside every allocation is pageable host memory. It has no bounds and counts as initialised,
-  // because the host writes it unseen.
+  // string: an access out of bounds, a race with an operation that is not ordered before this one, or (read)
+  // uninitialised bytes. Memory outside every allocation is pageable host memory. It has no bounds and counts as
+  // initialised, because the host's writes are not observed.
   std::string write(const void* begin, std::size_t bytes, Operation operation, const char* what);
   std::string read(const void* begin, std::size_t bytes, Operation operation, const char* what);
 

@@ -25,10 +25,10 @@ using s64 = std::int64_t;
 using f32 = float;
 using f64 = double;
 
-// Translated files are compiled with -O1, which inlines little. The helpers that every line calls are inlined anyway.
+// Translated files are compiled with -O1, which inlines little, so the helpers that every line calls are forced inline.
 #define GIRO_SIMT_INLINE [[gnu::always_inline]] inline
 
-// The compiler's builtins: reading <cmath> and <algorithm> would take longer than compiling a kernel.
+// Compiler builtins: parsing <cmath> and <algorithm> would take longer than compiling a kernel.
 #define GIRO_SIMT_MATH(name, parameters, arguments)                     \
   template <class T>                                                    \
   GIRO_SIMT_INLINE T name parameters {                                  \
@@ -243,7 +243,7 @@ T nan_maximum(T a, T b) {
 enum class Toward { zero, minus_infinity, plus_infinity };
 
 // fma with a rounding mode other than to nearest. In double the product is exact, and so is the sum together with its
-// error. They tell on which side of the exact result the nearest float lies.
+// error. The sum and its error tell on which side of the exact result the nearest float lies.
 template <Toward kToward>
 f32 fma_rounded(f32 a, f32 b, f32 c) {
   constexpr f32 kInfinity = std::numeric_limits<f32>::infinity(), kMost = std::numeric_limits<f32>::max();
@@ -283,12 +283,12 @@ To to_integer(From x) {
   return static_cast<To>(x);
 }
 
-// binary16. GPUs have a single NaN there.
+// binary16. GPUs have a single NaN for it.
 inline f32 float_of_half(u16 bits) { return static_cast<f32>(std::bit_cast<_Float16>(bits)); }
 inline u16 half_of_float(f32 x) {
   return __builtin_isnan(x) ? u16{0x7fff} : std::bit_cast<u16>(static_cast<_Float16>(x));
 }
-// To the nearest, ties to even. As cvt has it in the PTX ISA, a NaN becomes 0x7fff.
+// To nearest, ties to even. A NaN becomes 0x7fff, as for cvt in the PTX ISA.
 inline u16 bfloat16_of_float(f32 x) {
   const u32 bits = std::bit_cast<u32>(x);
   return __builtin_isnan(x) ? u16{0x7fff} : static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -321,7 +321,7 @@ T decrement(T old, T limit) {
   return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
 }
 
-// The place that a cas accesses. It is checked for a write only if the cas writes.
+// The address that a cas accesses, checked for a write only if the cas writes.
 template <class T, class F>
 char* compared(char* read_from, T expected, F checked_to_write) {
   return read<T>(read_from) == expected ? checked_to_write() : read_from;

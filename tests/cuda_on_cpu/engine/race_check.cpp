@@ -18,7 +18,7 @@ bool same_kind(const Access& a, const Access& b) {
   return a.write == b.write && a.strong == b.strong && a.block_scope == b.block_scope && a.bytes == b.bytes;
 }
 
-// Lanes of one warp made both, on one line, with nothing in between that could order them.
+// Whether lanes of one warp made both, on one line, with nothing in between that could order them.
 bool same_moment(const Access& a, const Access& b) {
   return a.block == b.block && a.time == b.time && a.warp == b.warp && a.site == b.site && same_kind(a, b);
 }
@@ -169,7 +169,7 @@ std::uint32_t RaceCheck::unordered_by_fences(const Access& before, std::uint32_t
   return lanes;
 }
 
-// Whether the thread knew of the release by then.
+// Whether the thread knew of the release at the time of `by`.
 bool RaceCheck::knows(const Acquire& acquire, unsigned int thread, const Fence& by) const {
   if (acquire.thread == thread) return acquire.known <= by.time;
   if (acquire.known < by.block_sync) return true;
@@ -193,7 +193,7 @@ std::vector<RaceCheck::Begin>::const_iterator RaceCheck::next_operation(std::uin
 bool RaceCheck::ordered_across_operations(const Access& before, const Self& self) {
   const auto& happens_before = memory().happens_before;
   if (!happens_before || operation_ == 0) return true;
-  // A line of a kernel usually follows the same operations again: the one that wrote and the one that read.
+  // The memory that a line of a kernel accesses was usually last written by one operation and last read by one other.
   OrderedRange& range = ordered_ranges_[(2 * self.site + before.write) % ordered_ranges_.size()];
   if (before.block < range.begin || before.block >= range.end) {
     const auto next = next_operation(before.block);
@@ -204,7 +204,7 @@ bool RaceCheck::ordered_across_operations(const Access& before, const Self& self
   return range.ordered;
 }
 
-// A strong write releases what its thread has fenced and what was fenced before a barrier, with everything that those
+// A strong write releases what its thread has fenced and what was fenced before a barrier, along with everything those
 // threads had learnt by then. A strong read acquires it.
 void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread) {
   const auto found = releases_.find(address);
@@ -280,7 +280,7 @@ bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
 }
 
 // Keeps the accesses that can still take part in a race that no other access of the list takes part in. An access is
-// dropped when a later one comes after it and conflicts with everything that it conflicts with.
+// dropped once a later one is ordered after it and conflicts with everything it conflicts with.
 void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& self) {
   for (Access& before : accesses) {
     if (same_moment(before, access)) {

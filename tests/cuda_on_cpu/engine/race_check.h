@@ -1,6 +1,6 @@
 #pragma once
 
-// Finds accesses to the same memory that nothing orders, in whatever order they happened to run.
+// Finds unordered accesses to the same memory, whichever order they happened to run in.
 //
 // Two accesses of a block are ordered if the same thread makes them, or if they are separated by a block barrier or by
 // a __syncwarp of both threads' lanes. Two accesses of different threads are also ordered by a fence and then an atomic
@@ -61,12 +61,12 @@ class RaceCheck {
     std::array<std::uint32_t, 32> known{};
   };
 
-  // What a reader of a word can learn.
+  // What a thread learns by reading a word: work that is done.
   struct Release {
     Fence fence;
     unsigned int thread = 0;
-    std::shared_ptr<const Times> fenced{};  // if set, replaces both: what each thread did before that time
-    std::uint32_t by_block = 0;             // the block of the write, which may pass on another's fence
+    std::shared_ptr<const Times> fenced{};  // if set, replaces both: each thread's work before its time
+    std::uint32_t by_block = 0;             // the block that wrote, which may pass on another block's fence
     bool for_block_only = false;
     bool operator==(const Release& other) const {
       return fence.time == other.fence.time && thread == other.thread && fenced == other.fenced &&
@@ -109,14 +109,14 @@ class RaceCheck {
   void synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread);
 
   std::uint32_t now_ = 1;
-  std::uint32_t last_block_ = 0;  // serial number given out last
+  std::uint32_t last_block_ = 0;  // the last serial number assigned
   std::uint32_t block_ = 0, first_block_ = 1;
-  std::uint32_t block_sync_ = 0;  // when the block's last barrier was
+  std::uint32_t block_sync_ = 0;  // time of the block's last barrier
   Operation operation_ = 0;
 
   // For each lane and each other lane of its warp: the lane knows everything that the other did before that time.
   std::vector<std::array<std::uint32_t, 32>> known_;
-  std::vector<std::uint32_t> warp_sync_;  // when the whole warp last met
+  std::vector<std::uint32_t> warp_sync_;  // when the whole warp last synchronised
 
   struct Fences {
     Fence device, any;  // the last fence for the whole device, and of any scope
@@ -125,7 +125,7 @@ class RaceCheck {
 
   Times sequential_fences_;                      // of the running block
   bool fenced_since_barrier_ = false;            // by a sequential fence
-  std::shared_ptr<const Times> before_barrier_;  // these fences as of the last barrier that followed one, if any
+  std::shared_ptr<const Times> before_barrier_;  // sequential_fences_ at the last barrier after such a fence, if any
 
   std::unordered_map<std::uintptr_t, std::vector<Release>> releases_;  // of this launch, by the word written
   std::unordered_set<std::uint32_t> releasing_blocks_;                 // of this launch

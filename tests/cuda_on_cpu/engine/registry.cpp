@@ -1,4 +1,4 @@
-// The kernels and variables that translated files register before main() begins.
+// The kernels and variables that translated files register before main().
 
 #include <map>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the checks remember about a piece of memory: which bytes have been written, and the last accesses to each word.
+// What the checks record about a piece of memory: which bytes have been written, and the last accesses to each word.
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace giro::simt {
 
-// An access of one lane, or of several lanes of a warp in one moment.
+// An access of one lane, or of several lanes of a warp at the same moment.
 struct Access {
   std::uint32_t block = 0;  // serial number over all launches and operations
   std::uint32_t time = 0;   // the race check's clock
@@ -21,13 +21,13 @@ struct Access {
   std::uint32_t lanes = 0;
   std::uint8_t warp = 0;
   bool write = false;
-  bool strong = false;       // atomic or volatile: does not race with other strong accesses,
-  bool block_scope = false;  // or only with those of its own block
+  bool strong = false;       // atomic or volatile: does not race with other strong accesses;
+  bool block_scope = false;  // if so, only with those of its own block
   std::uint8_t bytes = 0;
 };
 
-// The accesses to a word or a page. Mostly there are at most two, which are stored in place. It fills a cache line,
-// since most of the time that a check takes goes to fetching it.
+// The accesses to a word or a page. Usually there are at most two, which are stored in place. Fills one cache line,
+// since a check spends most of its time fetching it.
 class alignas(64) Accesses {
  public:
   Accesses() = default;
@@ -70,7 +70,7 @@ class Shadow {
  public:
   static constexpr std::size_t kPageBytes = 4096;
 
-  // Cells are made at the first access. A cell holds the accesses to its word that may still take part in a race
+  // Cells are created at the first access. A cell holds the accesses to its word that may still take part in a race
   // (RaceCheck::remember). Most memory is accessed in words. A page that is accessed byte by byte gets a cell per byte.
   struct Page {
     Accesses accesses;  // of the whole page, by operations of the runtime
@@ -93,7 +93,7 @@ class Shadow {
     return first_uninitialised(offset, bytes) == bytes;
   }
 
-  // How many bytes from `offset` on are initialised, at most `bytes`.
+  // The number of initialised bytes from `offset` on, at most `bytes`.
   std::size_t first_uninitialised(std::size_t offset, std::size_t bytes) const;
 
   void set_initialised(std::size_t offset, std::size_t bytes, bool value = true);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A thread of a kernel: what translated code calls in the engine.
+// A kernel's thread: the engine's interface to translated code.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,6 @@ namespace giro::simt {
 class Block;
 class Shadow;
 
-// What the lanes of a warp can do together.
 enum class WarpOp : std::uint8_t {
   sync,
   shuffle,
@@ -37,7 +36,7 @@ struct WarpCall {
   std::uint32_t mask = 0;
   std::uint32_t site = 0;
   std::uint64_t input = 0;
-  unsigned int source = 0;  // shuffle: the lane that this one gets its input from
+  unsigned int source = 0;  // shuffle: the lane to read from
   std::uint64_t output = 0;
 };
 
@@ -50,7 +49,7 @@ class Thread {
   // Set by the block.
   Block* block = nullptr;
   Dim3 index;               // threadIdx
-  unsigned int linear = 0;  // over the whole block
+  unsigned int linear = 0;  // threadIdx, linearised
   State state = State::ready;
   Fiber fiber;
   WarpCall warp_call;
@@ -63,8 +62,8 @@ class Thread {
   const Dim3& block_size() const;
   const Dim3& grid_size() const;
 
-  // Each checks an access of `bytes` at a PTX address of its state space and returns where it lies. `site` counts
-  // within the kernel, here and below. Shared addresses count from 0; the others are host addresses.
+  // Each checks an access of `bytes` at a PTX address of its state space and returns the host address. `site` counts
+  // within the translated file, here and below. Shared addresses count from 0; the others are host addresses.
   char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   char* local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
@@ -77,9 +76,9 @@ class Thread {
   bool is_local(std::uint64_t address) const;
   const char* parameters() const;
 
-  std::uint64_t carry = 0;  // of extended-precision arithmetic, 0 or 1
+  std::uint64_t carry = 0;  // for extended-precision arithmetic, 0 or 1
 
-  // A function's array in the local state space. It lives as long as the function runs and starts filled with ones.
+  // A function's array in the local state space. It lives as long as the function runs and starts with all bits set.
   class LocalArray {
    public:
     LocalArray(Thread& thread, void* begin, std::size_t bytes);
@@ -124,7 +123,7 @@ class Thread {
   // Lets the block's other threads run.
   void yield();
 
-  // Called before each run.
+  // Called before each block.
   void reset();
 
  private:

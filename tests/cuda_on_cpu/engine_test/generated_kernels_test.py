@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Spills, stacks and 128-bit accesses of kernels that have them on purpose. usage: generated_kernels_test.py NVRTC"""
+"""Tests that spills, stacks and 128-bit accesses of kernels are found. usage: generated_kernels_test.py NVRTC"""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import unittest
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "generated_kernels.py")
 PRELUDE = "#ifndef GIRO_EXPRESSION_PRELUDE\n#define GIRO_EXPRESSION_PRELUDE\n#endif\n"
-# Threads of a block, name, parameters, body.
+# Threads per block, name, parameters, body.
 KERNEL = 'extern "C" __global__ void __launch_bounds__({}) {}({}) {{ {} }}\n'
 
 COPY = KERNEL.format(256, "copy", "const float4* from, float4* to, float* one",
@@ -18,7 +18,7 @@ SIN = KERNEL.format(256, "of_sin", "float* x",
                     "\n#pragma unroll\nfor (int k = 0; k < 8; ++k) x[k] = sinf(x[k]);")
 STACK = KERNEL.format(256, "on_stack", "int* x, int i",
                       "int a[8] = {}; for (int k = 0; k < 8; ++k) a[x[k]] += k; x[0] = a[i];")
-# A block of 1024 threads has 64 registers for each.
+# A block of 1024 threads has 64 registers per thread.
 SPILLS = KERNEL.format(1024, "spills", "volatile float* x", "float a[99];\n#pragma unroll\nfor (int k = 0; k < 99; ++k) "
                        "a[k] = x[k];\n#pragma unroll\nfor (int k = 0; k < 99; ++k) x[k] = a[98 - k];")
 
@@ -31,7 +31,7 @@ class GeneratedKernels(unittest.TestCase):
         os.mkdir(self.sources)
 
     def measure(self, *kernels):
-        """The complaints, and the kernels' rows of the table."""
+        """Returns the complaints, and the kernels' rows of the table."""
         for i, kernel in enumerate(kernels):
             with open(os.path.join(self.sources, f"{i}.cu"), "w", encoding="utf-8") as file:
                 file.write("// --fmad=false --std=c++17\n" + PRELUDE + kernel)

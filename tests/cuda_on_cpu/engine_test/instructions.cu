@@ -1,4 +1,4 @@
-// PTX that the kernels of giro and the libraries do not contain today, but that nvcc writes for ordinary code.
+// PTX that the kernels of giro and the libraries do not contain now, but that nvcc generates for ordinary code.
 // instructions.cpp says what each result must be.
 
 extern "C" {
@@ -51,7 +51,8 @@ __global__ void integer_instructions(unsigned int* y, const unsigned int* x) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(y[5]) : "r"(offset) : "memory");
 }
 
-// a is x[1]:x[0] and b is x[3]:x[2], of 64 bits. y is a + b and a - b, each with its carry, and a b of 128 bits.
+// a is x[1]:x[0] and b is x[3]:x[2], 64 bits each. y holds a + b and a - b, each with its carry, and the 128 bits of a
+// b.
 __global__ void carrying_instructions(unsigned int* y, const unsigned int* x) {
   const unsigned int a0 = x[0], a1 = x[1], b0 = x[2], b1 = x[3];
   asm("add.cc.u32 %0, %3, %5;\n addc.cc.u32 %1, %4, %6;\n addc.u32 %2, 0, 0;"
@@ -127,7 +128,7 @@ __global__ void float_instructions(float* y, const float* x) {
       : "f"(tiny));
 }
 
-// Subnormal numbers are flushed in global memory and kept in shared memory, whichever a generic address leads to.
+// Subnormal numbers are flushed in global memory and kept in shared memory, also through a generic address.
 __global__ void atomic_sums(float* y, const float* x) {
   __shared__ float sums[2];
   sums[0] = sums[1] = 0.0f;

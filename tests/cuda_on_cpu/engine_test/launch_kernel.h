@@ -15,7 +15,7 @@
 
 namespace giro::simt {
 
-// Memory that kernels may touch. Like cudaMalloc's, it is aligned to 256 bytes.
+// Memory that kernels may access, aligned to 256 bytes like cudaMalloc's.
 template <class T>
 class DeviceArray {
  public:
@@ -34,7 +34,7 @@ class DeviceArray {
     ::operator delete(data_, kAlignment);
   }
 
-  // Does what cudaFree does. The process keeps the bytes, so a kernel that reads them anyway does no harm.
+  // Like cudaFree, but the process keeps the bytes, so a kernel that reads them anyway does no harm.
   void free() { memory().remove(data_); }
 
   T* data() const { return data_; }

@@ -1,6 +1,6 @@
-// Launches the library's kernels as its CUDA backend does and compares them with naive loops in double precision, in
-// every order of threads. The library's own tests cover more, through the runtime. These tests tell a bug of the
-// translator or the engine from a bug of the runtime.
+// Launches giro's kernels as its CUDA backend does and compares them with naive loops in double precision, for each
+// seed. giro's own tests cover more, through the runtime. These tests separate bugs of the translator or the engine
+// from bugs of the runtime.
 
 #include <gtest/gtest.h>
 

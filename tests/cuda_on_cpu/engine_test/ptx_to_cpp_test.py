@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the translator cannot translate fails the build, by kernel and line. usage: ptx_to_cpp_test.py"""
+"""Tests that what cannot be translated fails the build, naming kernel and line. usage: ptx_to_cpp_test.py"""
 
 import os
 import subprocess

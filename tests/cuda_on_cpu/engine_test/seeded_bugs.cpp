@@ -1,4 +1,4 @@
-// Tests that every bug of seeded_bugs.cu is found, in every order of threads, with the right line.
+// Tests that every bug of seeded_bugs.cu is found with each seed, and reported with the right line.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::set<std::string> lines_of(const std::string& name) {
 }
 
 void expect_report(const Outcome& outcome, Fault fault, const std::string& name) {
-  // A reader that comes before the writer that it should wait for finds memory that nothing wrote.
+  // A reader that runs before the writer that it should wait for finds uninitialised memory.
   const bool too_early = fault == Fault::race && outcome.fault == Fault::uninitialised;
   EXPECT_TRUE(outcome.fault == fault || too_early) << outcome.message;
   const std::set<std::string> lines = lines_of(name);
@@ -237,13 +237,13 @@ TEST(SeededBugs, operations_that_are_not_ordered) {
   memory().happens_before = before;
 }
 
-// One stream's kernel reads. Another's reads, then writes: nothing orders the first read before the write.
+// A kernel on one stream reads. Another stream reads, then writes: nothing orders the first read before the write.
 TEST(SeededBugs, write_after_the_older_of_two_reads) {
   const auto all_but_the_first = [](Operation earlier, Operation) { return earlier != 1; };
   const auto before = std::exchange(memory().happens_before, all_but_the_first);
   const Kernel& kernel = kernel_named("use_after_free");
   for (const bool by_copies : {false, true}) {
-    // Tries a whole page, which is remembered as one, and part of a page.
+    // Part of a page, and a whole page, which is remembered as one.
     for (const std::size_t count : {std::size_t{kThreads}, Shadow::kPageBytes / sizeof(float)}) {
       DeviceArray<float> x(counting(count)), y(counting(kThreads)), z(counting(kThreads));
       const auto read = [&](Operation operation, float* to) {

@@ -162,9 +162,9 @@ __global__ void release_for_an_acquire(float* y, const float* x, int* tickets) {
   }
 }
 
-// In the next kernels the blocks take turns: the first tells the second, which tells the third.
+// In the next kernels, the first block publishes to the second, which passes it on to the third.
 
-// The second block tells it through a thread that fenced before it knew.
+// The second block passes it on through a thread that fenced before it knew.
 __global__ void passed_on_by_an_older_fence(float* y, const float*, int* tickets) {
   __shared__ int turn;
   volatile int* raised = tickets + 1;
@@ -204,7 +204,7 @@ __global__ void passed_on_by_a_fence_of_the_block(float* y, const float*, int* t
   }
 }
 
-// The atomic by the block's first thread is ordered after the other block's. It does not stand for that one.
+// The atomic by the block's first thread is ordered after the other block's, but must not replace it in the race check.
 __global__ void hidden_by_an_atomic_of_the_block(float*, const float*, int* tickets) {
   __shared__ volatile int done;
   volatile int* raised = tickets + 1;
@@ -254,14 +254,14 @@ __global__ void atomics_of_one_block(int* count) {
   atomicAdd_block(count, 1);  // BUG atomics_of_one_block
 }
 
-// The other block's atomics do not hide the store.
+// The other block's atomics must not hide the store.
 __global__ void zeroed_by_one_block(int* count) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *count = 0;  // BUG zeroed_by_one_block
   __syncthreads();
   atomicAdd(count, 1);  // BUG zeroed_by_one_block
 }
 
-// Warp 1 has waited only for its own lanes, so thread 0 may still have to read when warp 1 overwrites.
+// Warp 1 has waited only for its own lanes, so thread 0 may not have read yet when warp 1 overwrites.
 __global__ void overwritten_before_all_have_read(float* y, const float* x) {
   __shared__ float best;
   if (threadIdx.x == 0) best = x[0];

@@ -1,4 +1,4 @@
-// Tests that the kernels of sound.cu give the right results without a report, in every order of threads.
+// Tests that the kernels of sound.cu give the right results without a report, with each seed.
 
 #include <gtest/gtest.h>
 
@@ -164,7 +164,7 @@ TEST(Sound, local_array) {
   }
 }
 
-// Compared with double. nvcc's functions are accurate to a few units in the last place.
+// Compared with results in double. nvcc's functions are accurate to a few units in the last place.
 TEST(Sound, math) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-4, 4);

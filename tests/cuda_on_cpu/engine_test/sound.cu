@@ -1,4 +1,4 @@
-// Correct kernels. They use what the engine could get wrong or report for no reason.
+// Correct kernels that use what the engine could get wrong or report by mistake.
 
 #include <cooperative_groups.h>
 
@@ -133,7 +133,7 @@ __global__ void published_by_one_lane(float* y, const float* x, int* flag) {
   }
 }
 
-// Three blocks, in the order in which they run: the first tells the second, and the second tells the third.
+// Three blocks, in the order in which they run: the first publishes to the second, which passes it on to the third.
 __global__ void told_by_another(float* y, int* tickets, int* flags) {
   if (threadIdx.x > 0) return;
   volatile int* raised = flags;
@@ -147,8 +147,8 @@ __global__ void told_by_another(float* y, int* tickets, int* flags) {
   raised[turn] = 1;
 }
 
-// Fences of __threadfence() are ordered: each thread fences its writes, and then one publishes for all of them. After
-// one thread has read this, each thread fences for itself.
+// __threadfence() fences are ordered among themselves: each thread fences its writes, then one publishes for all of
+// them. After one thread has read this, each thread fences for itself.
 __global__ void fences_around_barriers(float* y, const float* x, int* tickets) {
   __shared__ bool last;
   y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
@@ -162,7 +162,7 @@ __global__ void fences_around_barriers(float* y, const float* x, int* tickets) {
   }
 }
 
-// Some lanes of a warp meet. The first publishes for all of them, and tells them what it learns.
+// Some lanes of a warp synchronise. The first publishes for all of them, and passes on what it learns.
 __global__ void published_for_half_a_warp(float* y, const float* x, int* tickets) {
   if (threadIdx.x >= 16) return;
   y[blockIdx.x * 16 + threadIdx.x] = x[threadIdx.x];

@@ -22,7 +22,7 @@
 namespace giro {
 namespace {
 
-// How many times f makes this call.
+// How often f makes this call.
 unsigned long long calls(const char* name, const std::function<void()>& f) {
   const unsigned long long before = cuda_on_cpu_calls(name);
   f();
@@ -122,7 +122,7 @@ TEST(ContextsCuda, AFailureToOpenALibraryInARecordingIsReportedAndLeavesTheStrea
   }
 }
 
-// Otherwise the libraries would go with the stream.
+// Otherwise the libraries would be closed with the stream.
 TEST(ContextsCuda, AGraphKeepsTheLibrariesThatItsNodesUse) {
   const State state = make_state();
   std::optional<Graph> graph;

@@ -1,5 +1,5 @@
-// giro must report any failing call of the CUDA runtime or a library at once. For each operation, every call that it
-// makes is made to fail in turn.
+// Tests that giro reports any failing call of the CUDA runtime or a library immediately. For each operation, each of
+// its calls is made to fail in turn.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ namespace {
 
 const Device kDevice = Device::cuda();
 
-// What an operation works on. Each attempt has its own, so nothing is remembered from the previous attempt.
+// What an operation works on. Each attempt has its own, so nothing is left over from the previous attempt.
 class Bench {
  public:
   // A wait that was made to fail has not waited, so earlier work may still use the host's memory.
@@ -76,7 +76,7 @@ class Bench {
 
 struct Operation {
   std::string name;
-  // Makes what the operation needs and returns the operation itself.
+  // Creates what the operation needs and returns the operation.
   std::function<std::function<void()>(Bench&)> prepare;
 };
 
@@ -280,8 +280,8 @@ class ErrorChecksCuda : public testing::TestWithParam<Operation> {};
 INSTANTIATE_TEST_SUITE_P(Operations, ErrorChecksCuda, testing::ValuesIn(kOperations),
                          [](const auto& info) { return info.param.name; });
 
-// Calls that giro may make between a failure and its report. It resumes a capture that it left to open a library, gives
-// up a recording, and sets the current device before it frees something.
+// Calls that giro may make between a failure and its report: it resumes a capture that it left to open a library,
+// abandons a recording, and sets the current device before it frees something.
 const std::set<std::string> kTidying{"cudaSetDevice", "cudaStreamBeginCaptureToGraph", "cudaStreamEndCapture"};
 
 TEST_P(ErrorChecksCuda, EveryCallThatFailsIsReportedAtOnce) {

@@ -1,4 +1,4 @@
-// Tests how far the host runs ahead of the device, by counting its calls of the CUDA runtime.
+// Tests how far the host runs ahead of the device, by counting its calls to the CUDA runtime.
 
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ class RunningAheadCuda : public testing::Test {
     std::uint64_t launches, waits;
     std::vector<double> sums;
   };
-  // Counts the calls of all steps but the first ten, when everything has been created.
+  // Counts the calls of all steps after the first ten, by which everything has been created.
   template <class R>
   static Found run(R&& dataset, const Tasks& tasks, std::int64_t steps_per_execution) {
     giro::Run run(make_state(), dataset, tasks, {.stop = at(kSteps + 10), .steps_per_execution = steps_per_execution});

@@ -1,4 +1,4 @@
-// With GIRO_ARENA=0 the memory checks see where a temporary ends, how long it lives and what it holds.
+// Tests that with GIRO_ARENA=0 the memory checks see where a temporary ends, how long it lives and what it holds.
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(TemporariesCuda, AreNotUsedOnceTheyAreGivenBack) {
   stream.synchronize();
 }
 
-// This also holds in a recording, which here reads a temporary that nothing has written yet.
+// The recording reads a temporary that nothing has written.
 TEST(TemporariesCuda, HoldNothingOfTheOnesBefore) {
   const auto first_byte_of_the_second = [](const char* setting) {
     const test::ArenaSetting arena(setting);

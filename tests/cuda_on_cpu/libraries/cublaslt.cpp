@@ -1,8 +1,8 @@
-// cuBLASLt as the library uses it: one product with one epilogue, or a strided batch of products, summed in double.
-// Descriptors accept and refuse what cuBLASLt 13 itself does; the ctest cudnn_real_codes asks the real one the same
-// questions. The other codes are those of cuBLAS's reference for cublasLtMatmul(): NOT_INITIALIZED without a handle,
-// INVALID_VALUE for anything missing, in conflict or impossible (such as a workspace that is too small), and
-// NOT_SUPPORTED for what no algorithm computes. Here that is everything that is not emulated.
+// cuBLASLt as giro uses it: one product with one epilogue, or a strided batch of products, summed in double.
+// Descriptors accept and refuse what cuBLASLt 13 does; the ctest cudnn_real_codes puts the real one to the same tests.
+// The other codes follow cuBLAS's reference of cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for
+// anything missing, in conflict or impossible (such as a workspace that is too small), and NOT_SUPPORTED for what no
+// algorithm computes. Here that is everything that is not emulated.
 //
 // "Reference" below is the section "Using the cuBLASLt API" of https://docs.nvidia.com/cuda/cublas, for CUDA 13. Names
 // in capitals are documented in cublasLt.h of cuBLAS 13.1.
@@ -47,7 +47,7 @@ struct Layout {
   std::uint64_t rows, cols;
   std::int64_t ld;
   std::int32_t order = CUBLASLT_ORDER_COL;
-  // The defaults, and what they mean, are those of CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT and _STRIDED_BATCH_OFFSET.
+  // The defaults and their meaning follow CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT and _STRIDED_BATCH_OFFSET.
   std::int32_t batch = 1;
   std::int64_t batch_stride = 0;  // in elements
 
@@ -149,7 +149,7 @@ struct Product {
   }
 
   cublasStatus_t check() const;
-  std::uint64_t hash() const;  // of shapes and epilogue, which an algorithm is chosen for
+  std::uint64_t hash() const;  // of the shapes and epilogue that an algorithm is chosen for
 };
 
 cublasStatus_t Product::check() const {
@@ -182,15 +182,15 @@ cublasStatus_t Product::check() const {
     if (layout->ld < static_cast<std::int64_t>(layout->run())) return CUBLAS_STATUS_INVALID_VALUE;
     if (layout->batch < 1 || layout->batch != d.batch || layout->batch_stride < 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // What is written must not overlap, as little as columns may. An epilogue's vectors would need a stride of their own,
-  // which is not emulated.
+  // The results of a batch must not overlap, just as columns must not. An epilogue's vectors would need their own
+  // stride, which is not emulated.
   const bool overlaps = d.batch > 1 && d.batch_stride < d.ld * static_cast<std::int64_t>(d.runs());
   if (overlaps) return CUBLAS_STATUS_INVALID_VALUE;
   if (d.batch > 1 && (adds_bias() || writes_bias())) return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::uint64_t a_rows = transposes_a() ? a.cols : a.rows;
   const std::uint64_t b_rows = transposes_b() ? b.cols : b.rows, b_cols = transposes_b() ? b.rows : b.cols;
-  // Reference of cublasLtMatmul(): C has D's type, rows, columns, batch and order. That it may have a leading dimension
-  // of 0 is not emulated.
+  // Reference of cublasLtMatmul(): C has D's type, rows, columns, batch and order. A leading dimension of 0 for C is
+  // allowed there, but not emulated.
   const bool fits =
       a_rows == m() && b_rows == k() && b_cols == n() && c.rows == m() && c.cols == n() && c.order == d.order;
   return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
@@ -231,7 +231,7 @@ void for_each_run(const void* data, const Layout& layout, Touch&& touch) {
   }
 }
 
-// op(X) or its transpose, whichever has k last, as rows without gaps.
+// op(X) or its transpose, whichever has k last, as contiguous rows.
 std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_rows) {
   const std::uint64_t outer = k_is_rows ? layout.cols : layout.rows, k = k_is_rows ? layout.rows : layout.cols;
   std::vector<double> rows(outer * k);
@@ -270,7 +270,7 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
 
   std::vector<double> a = rows_of(arguments.a, p.a, p.transposes_a());
   std::vector<double> b = rows_of(arguments.b, p.b, !p.transposes_b());
-  // The sums take the values as they are; only products see TF32.
+  // The sums use the unrounded values; only products use TF32.
   if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(a, m, k, p);
   if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(b, n, k, p);
   if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
@@ -308,7 +308,8 @@ bool is_aligned(const void* pointer, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-// CUBLASLT_MATMUL_DESC_BIAS_POINTER: an algorithm is chosen for the alignment of the bias that the descriptor has then.
+// CUBLASLT_MATMUL_DESC_BIAS_POINTER: an algorithm is chosen for the alignment of the bias that the descriptor holds at
+// that time.
 std::uint32_t alignment_of(const void* bias) {
   std::uint32_t alignment = kDefaultAlignment;
   while (!is_aligned(bias, alignment)) alignment /= 2;
@@ -462,10 +463,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
   });
 }
 
-// Offers one algorithm. It wants a workspace, and calls must keep the alignments that were promised. Before it comes a
-// result without one, if there is room: a result counts only if its `state` is SUCCESS
-// (cublasLtMatmulHeuristicResult_t). All of cuBLASLt's algorithms give the same bits at every run, those that split k
-// as well (cublasLtReductionScheme_t; "Results Reproducibility" in cuBLAS's documentation).
+// Offers one algorithm. It needs a workspace, and calls must keep the promised alignments. If there is room, a result
+// without an algorithm comes first: a result counts only if its `state` is SUCCESS (cublasLtMatmulHeuristicResult_t).
+// All of cuBLASLt's algorithms give the same bits at every run, including those that split k
+// (cublasLtReductionScheme_t; "Results Reproducibility" in cuBLAS's documentation).
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -502,7 +503,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
     const Product product{*the_desc, *la, *lb, *lc, *ld};
     const Arguments arguments{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
-    // Reference of cublasLtMatmul(): without an algorithm it chooses one with the default preferences.
+    // Reference of cublasLtMatmul(): without an algorithm, it chooses one with the default preferences.
     Algorithm algorithm{kMagic, 0, 0, {}};
     std::fill(std::begin(algorithm.alignment), std::end(algorithm.alignment), kDefaultAlignment);
     const cublasStatus_t status = check_call(product, arguments, algo, workspace, workspace_bytes, algorithm);

@@ -1,4 +1,4 @@
-// cuDNN's handle and what it says of itself.
+// cuDNN's handle, version and error texts.
 
 #include "tests/cuda_on_cpu/libraries/cudnn.h"
 
@@ -42,7 +42,7 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
 std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
 std::size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
 
-// cudnn-frontend names these for filters of 8-bit integers.
+// cudnn-frontend references these for filters of 8-bit integers.
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t*) { return CUDNN_STATUS_NOT_SUPPORTED; }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t) { return CUDNN_STATUS_NOT_SUPPORTED; }
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int,

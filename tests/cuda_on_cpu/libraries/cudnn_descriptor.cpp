@@ -1,8 +1,8 @@
-// The entry points for descriptors of cuDNN's backend API. They accept and refuse what cuDNN 9.19 does, seen by the
+// The entry points for descriptors of cuDNN's backend API. They accept and refuse what cuDNN 9.19 does, checked by the
 // ctest cudnn_real_codes. Where the real one crashes (a descriptor of another kind, for example), this one refuses.
 //
-// Of them only cudnnBackendExecute is a `call` that can be made to fail (injection.h): cudnn-frontend takes any other
-// failure for a plan that does not exist, and tries the next.
+// Only cudnnBackendExecute is a `call` that can be made to fail (injection.h): cudnn-frontend takes any other failure
+// to mean that the plan does not exist, and tries the next one.
 
 #include "tests/cuda_on_cpu/libraries/cudnn_descriptor.h"
 
@@ -195,7 +195,7 @@ cudnnStatus_t get(const Descriptor& descriptor, cudnnBackendAttributeName_t name
   const bool is_descriptor = type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
   std::int64_t there = static_cast<std::int64_t>(is_descriptor ? descriptors.size() : bytes.size() / size_of(type));
   if (elements == nullptr) {
-    // cuDNN 9.19 counts what it may suggest, and then returns only what works.
+    // cuDNN 9.19 counts everything it might suggest, and then returns only what works.
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) ++there;
   } else {
     there = std::min(there, wanted);

@@ -41,7 +41,7 @@ struct Descriptor {
     if (found != attributes.end()) std::memcpy(&if_not_set, found->second.elements.data(), sizeof(T));
     return if_not_set;
   }
-  // Returns null if there is none of this kind that was finalized.
+  // Returns null unless it is a single finalized descriptor of this kind.
   const Descriptor* descriptor(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t expected) const {
     const auto found = attributes.find(name);
     if (found == attributes.end() || found->second.descriptors.size() != 1) return nullptr;
@@ -57,7 +57,7 @@ struct Descriptor {
 // Keeps the reason for cudnnGetLastErrorString, and returns the status.
 cudnnStatus_t refuse(cudnnStatus_t status, const std::string& reason);
 
-// The checks of cudnnBackendFinalize for each kind of descriptor. They also set the attributes that cuDNN computes.
+// The checks of cudnnBackendFinalize for each kind of descriptor. Also sets the attributes that cuDNN computes.
 cudnnStatus_t finalize(Descriptor& descriptor);
 
 }  // namespace cuda_on_cpu::dnn

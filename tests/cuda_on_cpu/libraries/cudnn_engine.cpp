@@ -6,7 +6,7 @@ namespace cuda_on_cpu::dnn {
 
 std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Problem& problem) {
   std::vector<cudnnBackendNumericalNote_t> all;
-  // In 16 bits cuDNN 9.19 has hardly a plan for an H200 that needs no tensor cores.
+  // For 16-bit types, almost all of cuDNN 9.19's plans for an H200 use tensor cores.
   if (engine == Engine::tensor_core || problem.x.type != CUDNN_DATA_FLOAT) {
     all.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
   }
@@ -15,7 +15,7 @@ std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Probl
   return all;
 }
 
-// Larger for larger results, so that a size kept from another shape shows.
+// Larger for larger results, so that reusing another shape's size is noticed.
 std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob) {
   return engine == Engine::plain ? 0 : 512 + static_cast<std::int64_t>(problem.out.c) * (4 + knob);
 }

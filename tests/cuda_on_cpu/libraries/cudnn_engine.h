@@ -1,6 +1,6 @@
 #pragma once
 
-// The emulation's engines, of which a careful caller passes over some, as it must the real cuDNN's.
+// The emulation's engines. As with the real cuDNN's, a careful caller must skip some of them.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr std::int64_t kLargestKnob = 1;
 
 std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob);
 
-// Whether the engine has a plan for the problem. declines() takes those away that a careful caller could use.
+// Whether the engine has a plan for the problem. declines() takes away those that a careful caller could use.
 bool has_plan(Engine engine, const graph::Problem& problem);
 
 struct Configuration {

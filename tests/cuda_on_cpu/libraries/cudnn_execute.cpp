@@ -1,4 +1,5 @@
-// Runs a plan: the convolution in its three directions, summed in double, and what follows it, rounded once.
+// Runs a plan: the convolution in its three directions, summed in double, and the operations that follow it, rounded
+// once.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -54,8 +55,8 @@ void store(const Tensor& tensor, void* data, const std::vector<double>& values) 
   });
 }
 
-// Calls f(offset in y, offset in x, offset in w) for every pair that is multiplied. x and w continue for
-// the channels of a group from there.
+// Calls f(offset in y, offset in x, offset in w) for every tap of every element of y. In x and w, the channels of the
+// tap's group follow from there.
 template <class F>
 void for_each_tap(const Problem& p, F&& f) {
   for (std::size_t n = 0; n < p.y.n; ++n) {
@@ -108,7 +109,7 @@ std::vector<double> backward_filter(const Problem& p, const std::vector<double>&
 
 struct Direction {
   const char* name;
-  Tensor a, b;  // what it is computed from
+  Tensor a, b;  // the inputs
   std::vector<double> (*run)(const Problem&, const std::vector<double>& a, const std::vector<double>& b);
 };
 
@@ -123,8 +124,8 @@ Direction direction_of(const Problem& p) {
   }
 }
 
-// cuDNN's documentation of CUDNN_POINTWISE_RELU_FWD names the clips, so infinity becomes the upper one. It leaves open
-// what a NaN becomes that is not propagated.
+// cuDNN's documentation of CUDNN_POINTWISE_RELU_FWD names the clips, so infinity becomes the upper one. It does not
+// specify what a NaN becomes if it is not propagated.
 double apply(const Relu& relu, double value) {
   if (value != value) return relu.propagates_nan ? value : 0;
   return std::min(value < 0 ? 0 : value, relu.upper);

@@ -1,4 +1,4 @@
-// What cudnnBackendFinalize checks and computes, as cuDNN 9.19 does, seen by the ctest cudnn_real_codes.
+// What cudnnBackendFinalize checks and computes, as cuDNN 9.19 does, checked by the ctest cudnn_real_codes.
 
 #include <algorithm>
 #include <bit>
@@ -22,7 +22,7 @@ bool all_at_least(std::int64_t least, const Integers& values) {
   return std::all_of(values.begin(), values.end(), [&](std::int64_t value) { return value >= least; });
 }
 
-// 0 for a type that is not known or has several elements.
+// 0 for a type that is unknown or packs several elements.
 std::int64_t size_of(cudnnDataType_t type) {
   switch (type) {
     case CUDNN_DATA_DOUBLE:
@@ -127,7 +127,7 @@ cudnnStatus_t finalize_graph(Descriptor& operation_graph) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// An attribute of descriptors that cuDNN makes itself.
+// Sets an attribute to descriptors that cuDNN creates itself.
 void put(Descriptor& descriptor, cudnnBackendAttributeName_t name, std::vector<Descriptor> made) {
   Attribute attribute{CUDNN_TYPE_BACKEND_DESCRIPTOR, {}, {}};
   for (Descriptor& one : made) {
@@ -240,7 +240,7 @@ cudnnStatus_t finalize_plan(Descriptor& plan) {
 cudnnStatus_t finalize_device(Descriptor& device) {
   const auto json = device.all<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
   if (json.empty()) {
-    // What cuDNN 9.19 writes of a device has more fields.
+    // cuDNN 9.19's description of a device has more fields.
     constexpr std::string_view kEmulated = R"({"cudaDeviceId":0,"deviceVer":800,"deviceName":"emulated"})";
     device.put<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, {kEmulated.begin(), kEmulated.end()});
   }

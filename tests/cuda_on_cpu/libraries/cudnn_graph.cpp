@@ -77,7 +77,7 @@ Problem convolution(const Descriptor& operation) {
   const auto type = problem.x.type;
   expect(type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16,
          "neither f32, f16 nor bf16");
-  // cuDNN 9.19 has no plan for such mixtures, in any direction.
+  // cuDNN 9.19 has no plan for mixed types, in any direction.
   const bool is_virtual = tensor_of(operation, names.y)->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   expect(problem.w.type == type && (problem.y.type == type || is_virtual), "x, w and y are of different types");
   expect(problem.x.c % problem.w.c == 0 && problem.w.n % problem.groups() == 0, "the groups are not whole");
@@ -95,7 +95,7 @@ Problem convolution(const Descriptor& operation) {
   return problem;
 }
 
-// Adds `operation` to the problem, whose result so far is `last`. Returns what the result is now.
+// Adds `operation` to the problem, whose result so far is `last`. Returns the new result.
 const Descriptor* append(Problem& problem, const Descriptor* last, const Descriptor& operation) {
   const auto* const how =
       operation.descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -119,7 +119,7 @@ const Descriptor* append(Problem& problem, const Descriptor* last, const Descrip
     expect(problem.bias->type == problem.x.type, "the bias is not of the type of the images");
   } else {
     expect(mode == CUDNN_POINTWISE_RELU_FWD && problem.bias && !problem.relu, "neither a bias nor ReLU after one");
-    // Those that are not set are the defaults of cuDNN's documentation of CUDNN_BACKEND_POINTWISE_DESCRIPTOR.
+    // Unset attributes have the defaults that cuDNN documents for CUDNN_BACKEND_POINTWISE_DESCRIPTOR.
     problem.relu = Relu{how->get<double>(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::max()),
                         how->get<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION,
                                                         CUDNN_NOT_PROPAGATE_NAN) == CUDNN_PROPAGATE_NAN};

@@ -1,8 +1,8 @@
 #pragma once
 
-// What an operation graph computes: a convolution in one of its three directions, in two dimensions; forward, the bias
-// and ReLU may follow. The images have the channels of as many filters as there are groups
-// (cuDNN's reference of CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR).
+// What an operation graph computes: a two-dimensional convolution in one of its three directions. A bias and ReLU may
+// follow the forward direction. An image has the channels of one filter for each group (cuDNN's reference of
+// CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR).
 
 #include <cstddef>
 #include <optional>
@@ -27,7 +27,7 @@ struct Tensor {
 struct Axis {
   std::int64_t pad, stride, dilation;
 
-  // Where the window's `tap` lies on the axis. In the padding it is negative or too large.
+  // The index on the axis of the window's `tap`. In the padding it is negative or too large.
   std::int64_t at(std::size_t position, std::size_t tap) const {
     return static_cast<std::int64_t>(position) * stride - pad + static_cast<std::int64_t>(tap) * dilation;
   }
@@ -40,16 +40,16 @@ struct Relu {
 
 struct Problem {
   cudnnBackendDescriptorType_t direction;
-  Tensor x, w, y;  // `y` is the convolution's
+  Tensor x, w, y;  // y: the convolution's result, before bias and ReLU
   Axis rows, columns;
   std::optional<Tensor> bias;
   std::optional<Relu> relu;
-  Tensor out;  // what is written: x, w or y, or what the last pointwise operation makes of y
+  Tensor out;  // the result: x, w or y, or that of the last pointwise operation
 
   std::size_t groups() const { return x.c / w.c; }
 };
 
-// Where a convolution's parts are in its descriptor.
+// The attributes that hold a convolution's parts.
 struct Names {
   cudnnBackendDescriptorType_t direction;
   cudnnBackendAttributeName_t x, w, y, out, convolution, alpha, beta;
@@ -57,8 +57,8 @@ struct Names {
 // Returns null for an operation that is no convolution.
 const Names* convolution_names(cudnnBackendDescriptorType_t kind);
 
-// Returns nothing, and keeps the reason, for what cuDNN 9.19 has no plan for (seen by the ctest cudnn_real_codes) and
-// for what is not emulated.
+// Returns nothing, and keeps the reason, if cuDNN 9.19 has no plan (checked by the ctest cudnn_real_codes) or the graph
+// is not emulated.
 std::optional<Problem> read(const Descriptor& operation_graph);
 
 }  // namespace cuda_on_cpu::dnn::graph

@@ -28,7 +28,7 @@ T next(std::istream& in) {
   return static_cast<T>(value);
 }
 
-// The text is as `write` has left it: its hash was checked.
+// The text is known to come from `write`, because its hash was checked.
 std::shared_ptr<Descriptor> read(std::istream& in) {
   auto descriptor = std::make_shared<Descriptor>();
   descriptor->kind = next<cudnnBackendDescriptorType_t>(in);

@@ -2,12 +2,12 @@
 
 namespace cuda_on_cpu {
 
-// What cuBLASLt and cuDNN decline, as the real ones may for some shapes. A test can then see what a program does. Set
-// by the number in GIRO_CUDA_ON_CPU_DECLINE in the environment, or by cuda_on_cpu_decline.
+// Makes cuBLASLt and cuDNN decline, as the real ones may for some shapes, so that a test can check how a program
+// handles it. Set by the number in GIRO_CUDA_ON_CPU_DECLINE in the environment, or by cuda_on_cpu_decline.
 
-// 1: every product and convolution that they are asked about.
+// 1: they decline every product and convolution.
 bool declines();
-// 2: every convolution, but only when it is to run.
+// 2: every convolution has a plan, which refuses to run.
 bool refuses_to_run();
 
 }  // namespace cuda_on_cpu

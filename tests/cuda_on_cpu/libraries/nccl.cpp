@@ -1,5 +1,5 @@
 // NCCL with one process per rank, on one machine. A non-blocking communicator does not even queue its pending calls
-// before it is asked for its state.
+// before its state is queried.
 //
 // The files named below are those of github.com/NVIDIA/nccl, v2.28.9-1 (src/) and its docs/userguide/source.
 
@@ -39,7 +39,7 @@ struct ncclComm {
   bool connected = false;
   bool finalized = false;
   std::vector<std::function<void()>> in_progress{};  // of a non-blocking communicator: calls not queued yet
-  bool asked = false;                                // whether it was asked for its state since then
+  bool asked = false;                                // whether its state was queried since then
   cuda_on_cpu::Point last{};                         // the end of what was queued
 
   bool is_in_progress() const { return !connected || !in_progress.empty(); }
@@ -103,7 +103,7 @@ ncclResult_t nccl_call(const char* name, Body&& body) {
   return error.code;
 }
 
-// What was destroyed or aborted must no longer be accessed (api/comms.rst); NCCL may crash.
+// A destroyed or aborted communicator must no longer be used (api/comms.rst); NCCL may crash.
 std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
   const std::lock_guard lock(table().mutex);
   const auto found = table().live.find(handle);
@@ -122,14 +122,14 @@ std::shared_ptr<ncclComm> resolve_ready(ncclComm_t handle) {
   return own;
 }
 
-// `code` for work after the end is the emulation's own: NCCL does not look, although it has freed what the work needs.
+// `code` for work after the end is the emulation's own: NCCL does not check, although it has freed what the work needs.
 void expect_not_finalized(const ncclComm& own, ncclResult_t code) {
   const std::lock_guard lock(table().mutex);
   if (own.finalized) refuse(code, "the communicator was finalized");
 }
 
-// Runs the job now or at the group's end (usage/groups.rst). For a non-blocking communicator it runs when the
-// communicator is asked for its state.
+// Runs the job now or at the group's end (usage/groups.rst). For a non-blocking communicator it runs when the state is
+// queried.
 ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
   if (group.depth > 0) {
     group.jobs.emplace_back(handle, std::move(job));
@@ -168,7 +168,7 @@ void queue(ncclComm& own, cudaStream_t on, const char* call, std::function<std::
   own.last = stream.queue->end();
 }
 
-// usage/data.rst: any memory that the GPU can access. NCCL checks that with NCCL_CHECK_POINTERS=1 alone (argcheck.cc).
+// usage/data.rst: any memory that the GPU can access. NCCL checks this only with NCCL_CHECK_POINTERS=1 (argcheck.cc).
 void expect_device_memory(const void* begin, std::size_t bytes, const char* what) {
   const std::lock_guard lock(api_mutex());
   if (bytes == 0) return;
@@ -181,7 +181,7 @@ void expect_device_memory(const void* begin, std::size_t bytes, const char* what
   }
 }
 
-// The codes are those of ArgsCheck in misc/argcheck.cc.
+// The codes follow ArgsCheck in misc/argcheck.cc.
 void expect_type(ncclDataType_t type) {
   if (nccl_type_bytes(type) == 0) {
     refuse(ncclInvalidArgument, fmt::format("type {} is none, or not emulated", static_cast<int>(type)));
@@ -221,7 +221,7 @@ ncclResult_t collective(const char* name, const NcclCollective::Arguments& argum
     expect_device_memory(arguments.receive, NcclCollective::receive_bytes(arguments, *comm), "the buffer to receive");
     expect_apart_or_in_place(arguments, *comm);
     if (arguments.count == 0)
-      return ncclSuccess;  // nothing is queued, nor waits for other ranks (enqueue.cc, taskAppend)
+      return ncclSuccess;  // nothing is queued, and nothing waits for other ranks (enqueue.cc, taskAppend)
     return issue(handle, [=] {
       queue(*resolve(handle), stream, name, [=] { return std::make_unique<NcclCollective>(comm, name, arguments); });
     });
@@ -368,8 +368,8 @@ std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
 }
 
 // Finalizing, destroying and aborting a communicator wait for its work, and then until every graph that has captured it
-// is gone, as in commDestroySync of NCCL 2.28.9's init.cc. Destroying and aborting wait in the calling thread, even if
-// the communicator is non-blocking (ncclAsyncLaunch in group.cc).
+// is destroyed, as in commDestroySync of NCCL 2.28.9's init.cc. Destroying and aborting wait in the calling thread,
+// even if the communicator is non-blocking (ncclAsyncLaunch in group.cc).
 void wait_for_work_and_graphs(const ncclComm& own) {
   {
     const std::lock_guard lock(api_mutex());
@@ -444,8 +444,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-// The error of the communicator's work if it has failed, else of the last refused call. NCCL's is the last of either
-// kind, in the whole process (init.cc).
+// The error of the communicator's work if it has failed, else of the last refused call. NCCL returns the last of either
+// kind in the whole process (init.cc).
 const char* ncclGetLastError(ncclComm_t handle) {
   static thread_local std::string text;
   const std::lock_guard lock(table().mutex);
@@ -459,7 +459,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return nccl_call("ncclGetUniqueId", [&] {
     if (id == nullptr) refuse(ncclInvalidArgument, "nowhere to store the id");
     const char* const address = std::getenv("NCCL_COMM_ID");
-    // bootstrap.cc, bootstrapGetUniqueId: the address is the whole id then.
+    // bootstrap.cc, bootstrapGetUniqueId: then the address is the whole id.
     const std::string name = address != nullptr ? NcclSegment::create_at(address) : NcclSegment::create();
     *id = {};
     if (name.size() >= sizeof id->internal) refuse(ncclInvalidArgument, fmt::format("too long: {}", name));
@@ -505,7 +505,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   });
 }
 
-// One that has failed stays, and has to be aborted (init.cc, ncclCommDestroy; api/comms.rst, ncclCommGetAsyncError).
+// A communicator that has failed stays, and must be aborted (init.cc, ncclCommDestroy; api/comms.rst,
+// ncclCommGetAsyncError).
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
   return nccl_call("ncclCommDestroy", [&] {
@@ -518,7 +519,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   });
 }
 
-// The other ranks are not told: a rank that waits for this one finds out that it is gone. Work that still uses the
+// The other ranks are not notified: a rank that waits for this one finds that it has left. Work that still uses the
 // communicator ends at once, and so do replays that come while this call waits for their graphs.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;

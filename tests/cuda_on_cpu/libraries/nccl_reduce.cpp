@@ -68,7 +68,8 @@ T from_sum(typename Sum<T>::type sum) {
   }
 }
 
-// NCCL takes fminf and fmaxf, or __hmin and __hmax: of a number and a NaN, the number (FuncMinMax in reduce_kernel.h).
+// NCCL uses fminf and fmaxf, or __hmin and __hmax: given a number and a NaN, they return the number (FuncMinMax in
+// reduce_kernel.h).
 template <class S>
 S smaller(S a, S b) {
   if constexpr (std::is_floating_point_v<S>) return std::fmin(a, b);
@@ -83,8 +84,8 @@ S larger(S a, S b) {
 template <class T>
 void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count, ncclRedOp_t op) {
   using S = typename Sum<T>::type;
-  // The average of integers divides at the end, as C++ does; of others, each element is first multiplied by the rounded
-  // reciprocal and rounded itself (hostToDevRedOp in enqueue.cc, FuncPreMulSum in reduce_kernel.h).
+  // An average of integers divides at the end, as C++ does. For other types, each element is first multiplied by the
+  // rounded reciprocal, and this product is rounded (hostToDevRedOp in enqueue.cc, FuncPreMulSum in reduce_kernel.h).
   const auto at = [&](std::size_t rank, std::size_t i) -> S {
     const T value = static_cast<const T*>(ranks[rank])[i];
     if constexpr (std::is_same_v<S, double>) {

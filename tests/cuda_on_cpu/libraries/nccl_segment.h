@@ -1,8 +1,8 @@
 #pragma once
 
 // The memory that the ranks of an NCCL communicator share: a file in memory, named by the unique id. It begins with a
-// few counters. Then comes room for the data of one message from each rank, and from each rank to each other rank.
-// Every rank holds a lock on the file as long as its process lives.
+// few counters, followed by room for the data of one collective per rank, and of one message from each rank to each
+// other rank. Every rank holds a lock on the file as long as its process lives.
 
 #include <atomic>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cuda_on_cpu {
 
-// What a rank was asked to do. All ranks must be asked for the same.
+// A rank's collective call. All ranks must make the same one.
 struct NcclCall {
   std::int32_t kind = 0, type = 0, op = 0, root = 0;
   std::uint64_t count = 0;
@@ -57,9 +57,9 @@ class NcclSegment {
 
   void hold_lock(int rank);
   bool has_ended(int rank) const;  // the process that held this rank's lock
-  void remove_name();              // processes with an open file keep it
+  void remove_name();              // processes that have the file open keep it
 
-  // Where the data of a rank's collective lies, and of a message.
+  // The file offset of the data of a rank's collective, and of a message.
   static off_t place_of(int rank) { return (off_t{1} + rank) * kRoom; }
   static off_t place_of(int from, int to) { return (off_t{1} + kMostRanks + from * kMostRanks + to) * kRoom; }
   void write(off_t place, const void* data, std::size_t bytes);

@@ -18,7 +18,7 @@
 
 namespace cuda_on_cpu {
 
-// How long a rank waits for others. In the real NCCL it waits for ever.
+// How long a rank waits for others. The real NCCL waits forever.
 std::chrono::seconds nccl_patience();
 
 struct NcclComm {
@@ -34,7 +34,7 @@ struct NcclComm {
   ncclResult_t error() const;
   std::string text() const;
 
-  // Why that rank no longer takes part, or nothing if it does.
+  // Why that rank no longer takes part, or nothing if it still does.
   std::optional<std::string> why_lost(int other) const;
 
   // Held by each captured collective, and so by the graphs that contain it.
@@ -59,7 +59,7 @@ class NcclWork {
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;
 
-  // Goes as far as it can without waiting for other ranks. Returns whether it is done. Throws CudaError.
+  // Runs as far as it can without waiting for other ranks. Returns whether it is done. Throws CudaError.
   bool advance();
 
  protected:

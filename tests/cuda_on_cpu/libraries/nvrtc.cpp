@@ -1,5 +1,5 @@
-// NVRTC. The real one compiles, but returns PTX as its machine code, for the emulation's cudaLibraryLoadData. It
-// reports another version, so that a cache never mixes up the two. The sources are kept for generated_kernels.py.
+// The real NVRTC compiles, but PTX is returned in place of machine code, for the emulation's cudaLibraryLoadData. This
+// NVRTC reports another version, so that a cache never mixes up the two. The sources are kept for generated_kernels.py.
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-// The libraries' opaque objects. Each is one of our own objects, entered in the account of handles under its kind.
+// The libraries' opaque objects. Each is an object of the emulation, entered in the account of handles under its kind.
 
 #include <type_traits>
 #include <utility>

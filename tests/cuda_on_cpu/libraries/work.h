@@ -23,8 +23,8 @@
 
 namespace cuda_on_cpu {
 
-// The body of a library's entry point. `call` is its name. It returns one of the library's statuses, and `failed` if
-// queueing fails.
+// Runs the body of a library's entry point named `call`. The body returns one of the library's statuses; `failed` is
+// returned if queueing fails.
 template <class Status, class Body>
 Status library_call(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
@@ -70,8 +70,8 @@ Status library_close(Status failed, Body&& body, const char* call = __builtin_FU
 // time.
 using LibraryMemory = std::shared_ptr<const void>;
 
-// `submit` for that work. Work queued in a stream is done when the handle goes, because CUDA waits for it. Work in a
-// graph must find the handle alive at every launch.
+// `submit` for that work. Work queued in a stream is done when the handle is destroyed, because that waits for it. Work
+// in a graph must find the handle alive at every launch.
 inline void submit_with(const LibraryMemory& memory, cudaStream_t stream, const char* name,
                         std::function<void()> work) {
   if (!resolve(stream, name).capture) return submit(stream, name, std::move(work));
@@ -83,7 +83,7 @@ inline void submit_with(const LibraryMemory& memory, cudaStream_t stream, const 
   });
 }
 
-// A real library leaves its own values in the whole workspace that it asked for.
+// A real library may leave any values in the whole workspace that it asked for.
 inline void scribble(Operands& operands, void* workspace, std::size_t bytes) {
   if (bytes == 0) return;
   operands.write(workspace, bytes);

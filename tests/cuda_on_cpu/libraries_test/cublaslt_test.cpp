@@ -1,4 +1,4 @@
-// Tests cuBLASLt: which descriptors it accepts and refuses, which the real cuBLASLt is also asked without a GPU
+// Tests cuBLASLt: which descriptors it accepts and refuses, also run with the real cuBLASLt without a GPU
 // (CublasLtDescriptors, ctest cudnn_real_codes); layouts and epilogues, on which a GPU must agree; and the emulation's
 // checks of its caller (CublasLtOnCpu).
 
@@ -15,7 +15,7 @@
 namespace cuda_on_cpu::test {
 namespace {
 
-// A matrix as it lies in memory.
+// A matrix's layout in memory.
 struct Matrix {
   std::uint64_t rows, cols;
   std::int64_t ld;
@@ -44,7 +44,7 @@ struct Product {
   float alpha = 1, beta = 0;
   std::uint32_t alignment = 16;    // promised for every operand
   std::uint64_t workspace = 8192;  // offered, in bytes
-  const void* bias = nullptr;      // when an algorithm is asked for
+  const void* bias = nullptr;      // set while an algorithm is chosen
 };
 
 class CublasLtCudaTest : public LibraryTest {
@@ -61,7 +61,7 @@ class CublasLtCudaTest : public LibraryTest {
     LibraryTest::TearDown();
   }
 
-  // Creates the descriptors and asks for an algorithm.
+  // Creates the descriptors and chooses an algorithm.
   cublasStatus_t choose(const Product& product) {
     undo();
     EXPECT_EQ(cublasLtMatmulDescCreate(&description_, product.compute, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
@@ -88,7 +88,7 @@ class CublasLtCudaTest : public LibraryTest {
     return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, wanted, results, &count);
   }
 
-  // Runs the chosen algorithm with a workspace of its own.
+  // Runs the chosen algorithm with a new workspace.
   cublasStatus_t run(const float* a, const float* b, float* d, const float* bias = nullptr) {
     describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     return run_in(memory(std::max<std::size_t>(chosen_.workspaceSize, 4) / 4), chosen_.workspaceSize, a, b, d);
@@ -158,7 +158,7 @@ double element(const Product& p, const Values& a, const Values& b, std::uint64_t
   return sum;
 }
 
-// Descriptors hold any values. Whether they can be computed is decided when an algorithm is chosen.
+// Descriptors accept any values. Whether a product can be computed is decided when an algorithm is chosen.
 TEST(CublasLtDescriptorsTest, HoldWhateverTheyAreGiven) {
   cublasLtMatrixLayout_t layout = nullptr;
   for (const Matrix& odd : {Matrix{0, 4, 3, 0}, Matrix{3, 4, 2, 0}, Matrix{3, 4, -1, 0}}) {

@@ -1,7 +1,7 @@
-// Tests cuDNN's backend API: which descriptors and graphs it accepts and refuses, which the real cuDNN is also asked
-// without a GPU (CudnnDescriptorsTest, ctest cudnn_real_codes); that convolutions honour strides and windows and that
-// misuse is refused, on which a GPU must agree (CudnnCudaTest); and what the emulation adds to find misuse, or does not
-// compute (CudnnOnCpuTest).
+// Tests cuDNN's backend API: which descriptors and graphs it accepts and refuses, also run with the real cuDNN without
+// a GPU (CudnnDescriptorsTest, ctest cudnn_real_codes); that convolutions honour strides and windows and that misuse is
+// refused, on which a GPU must agree (CudnnCudaTest); and what the emulation adds to find misuse, or does not compute
+// (CudnnOnCpuTest).
 
 #include <cudnn.h>
 #include <dlfcn.h>
@@ -214,7 +214,7 @@ Operations operations(D... descriptors) {
   return all;
 }
 
-// Makes graphs and plans for `handle`, or without one for the H200 that is described here.
+// Makes graphs and plans for `handle`, or, without one, for the H200 described here.
 class Planner {
  protected:
   // Not finalized.
@@ -267,7 +267,7 @@ class Planner {
     for (std::int64_t left = get(0, nullptr); left > 0; --left) {
       raw.push_back(made.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
     }
-    // Fewer than were promised.
+    // There may be fewer than were promised.
     const std::int64_t there = get(static_cast<std::int64_t>(raw.size()), raw.data());
     while (static_cast<std::int64_t>(made.size()) > there) made.pop_back();
     return made;
@@ -321,7 +321,7 @@ class Planner {
   cudnnHandle_t handle_ = nullptr;
 };
 
-// A window whose two sides are padded differently.
+// A window with different padding at its two ends.
 const Dims kX{2, 3, 7, 6}, kW{4, 3, 3, 2}, kBias{1, 4, 1, 1};
 const Dims kY{2, 4, 3, 3};  // (7 + 1 + 2 - 5) / 2 + 1, (6 + 2 + 1 - 2) / 3 + 1
 const Window kWindow{.pre = {1, 2}, .post = {2, 1}, .strides = {2, 3}, .dilations = {2, 1}};
@@ -701,7 +701,7 @@ TEST_F(CudnnCudaTest, ReluPropagatesANanIfAskedTo) {
   }
 }
 
-// As the documentation's defaults have it, and the clips; what becomes of the NaN is left open.
+// Tests the documented defaults and clips. The result for a NaN is not documented.
 TEST_F(CudnnOnCpuTest, ReluClipsInfinityAndDropsANan) {
   const float infinity = std::numeric_limits<float>::infinity();
   constexpr float kLargest = std::numeric_limits<float>::max();

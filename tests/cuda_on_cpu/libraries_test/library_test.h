@@ -1,6 +1,6 @@
 #pragma once
 
-// Shared code of the tests of the emulated libraries: device memory on a stream.
+// Shared code of the emulated libraries' tests: device memory on a stream.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace cuda_on_cpu::test {
 
 using Values = std::vector<float>;
 
-// Whether this is the emulation, which sums in double and rounds once. A GPU sums in float, in an order of its own.
+// Whether this is the emulation, which sums in double and rounds once. A GPU sums in float, in its own order.
 inline bool emulated() {
   cudaDeviceProp properties{};
   EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
@@ -32,7 +32,7 @@ inline void expect_close(const Values& actual, const std::vector<double>& expect
   }
 }
 
-// Each test ends what it has started, so nothing is left at exit.
+// Each test destroys what it creates, so nothing is left at exit.
 class LibraryTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -46,7 +46,7 @@ class LibraryTest : public ::testing::Test {
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
 
-  // Returns memory in which nothing counts as written.
+  // Returns uninitialised memory.
   float* memory(std::size_t count) {
     void* data = nullptr;
     EXPECT_EQ(cudaMalloc(&data, count * sizeof(float)), cudaSuccess);
@@ -73,8 +73,8 @@ class LibraryTest : public ::testing::Test {
     return values;
   }
 
-  // Waits for the stream and ends the process, with 3 and the reason if that failed. For EXPECT_EXIT, because a lost
-  // device stays lost.
+  // Waits for the stream and ends the process, with status 3 and the reason if the wait fails. For EXPECT_EXIT, because
+  // a lost device stays lost.
   [[noreturn]] void wait_and_exit() const {
     const cudaError_t code = cudaStreamSynchronize(stream_);
     std::fprintf(stderr, "%s\n", cudaGetErrorString(code));

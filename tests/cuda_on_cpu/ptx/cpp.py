@@ -7,12 +7,12 @@ from module import BYTES, Instruction, Label, PtxError, Registers, Scope, Variab
 
 PER_LINE = 12
 
-# A kernel with one of these cannot run its threads one after another to their ends.
+# In a kernel with one of these, the threads cannot run to their ends one after another.
 WAITS = re.compile(r"(bar|barrier|shfl|vote|redux|match|nanosleep)\b|(atom|ld\.(volatile|relaxed|acquire))\b")
 
 
 class Place:
-    """A symbol that stands for memory: how its address and a pointer to it are written in C++."""
+    """A symbol in memory: its address, and a pointer to it, as C++."""
 
     def __init__(self, bytes, pointer=None, number=None):
         self.bytes = bytes
@@ -124,7 +124,7 @@ class FunctionWriter:
         outside = [v for v in self.file.module.variables if v.space == "shared" and v.name in used]
         inside = [v for v in self.function.body if isinstance(v, Variable) and v.space == "shared"]
         if (outside or inside) and not self.function.is_kernel:
-            # Where it lies would be the kernel's to say.
+            # Its place would depend on the calling kernel.
             raise PtxError(f"{self.file.source}: shared memory in {self.function.name}, which is no kernel")
         for variable in outside + inside:
             if variable.bytes > 0:
@@ -206,7 +206,7 @@ class FunctionWriter:
 
 
 def write(module, source):
-    """The C++ text, and a list of what could not be translated."""
+    """Returns the C++ text, and a list of what could not be translated."""
     writer = FileWriter(module, source)
     text = writer.write()
     return text, writer.errors

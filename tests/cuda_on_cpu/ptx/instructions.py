@@ -1,5 +1,5 @@
-"""Turns one PTX instruction into a C++ statement. An opcode that is not here, or a modifier that its function does
-not take, is an error: nothing is passed over in silence."""
+"""Turns one PTX instruction into a C++ statement. An unknown opcode, or a modifier that its function does not take, is
+an error: nothing is silently ignored."""
 
 import re
 
@@ -65,9 +65,9 @@ class Context:
         self.site = instruction.site
         self.symbols = symbols
         self.registers = registers  # the names that the function declares
-        self.goes_back = goes_back  # whether a label lies behind
+        self.goes_back = goes_back  # whether a jump to this label goes backward
 
-    # Modifiers: each is taken once, and what is left in the end is an error.
+    # Modifiers: each is taken once, and any left at the end are an error.
     def flag(self, name):
         if name in self.modifiers:
             self.modifiers.remove(name)
@@ -79,7 +79,7 @@ class Context:
         return found[0] if found else None
 
     def type(self):
-        """The last modifier, a type."""
+        """Takes the last modifier, which is a type."""
         if not self.modifiers or (self.modifiers[-1] not in BYTES and self.modifiers[-1] != "pred"):
             raise Untranslated()
         return self.modifiers.pop()
@@ -111,7 +111,7 @@ class Context:
         raise Untranslated()
 
     def elements(self, index):
-        """Those of an operand in braces, or the operand alone."""
+        """The elements of an operand in braces, or the operand itself."""
         text = self.operands[index]
         return [part.strip() for part in text[1:-1].split(",")] if text[0] == "{" else [text]
 
@@ -158,7 +158,7 @@ DIRECTIONS = {"rz": "zero", "rm": "minus_infinity", "rp": "plus_infinity"}
 
 
 def directed(c, kind, a, b, d):
-    """a * b + d in the rounding that the instruction asks for, or None where that is the nearest."""
+    """a * b + d with the instruction's rounding, or None if it rounds to nearest."""
     rounding = c.choice(*DIRECTIONS) if kind == "f32" else None
     return rounding and c.put(kind, f"fma_rounded<Toward::{DIRECTIONS[rounding]}>({a}, {b}, {d})")
 
@@ -174,13 +174,13 @@ def float_operation(c, kind, count, form):
 
 
 def integer_values(c, kind, indices):
-    """Unsigned and no narrower than C++ computes in, so that nothing overflows."""
+    """Unsigned, and no narrower than int, so that nothing overflows."""
     wide = "u64" if BYTES[kind] == 8 else "u32"
     return [f"{wide}({c.value(i, unsigned(kind))})" for i in indices]
 
 
 def carried(c, total):
-    """Of u32, given the sum in u64: its carry, or borrow, goes to the flag where the instruction asks for it."""
+    """A u32 result from its sum in u64. With .cc, the carry or borrow goes to the flag."""
     keeps = "t.carry = total >> 32 & 1; " if c.flag("cc") else ""
     return f"{{ const u64 total = {total}; {keeps}{c.put('u32', 'total')} }}"
 
@@ -201,7 +201,7 @@ def add(c):
 
 
 def product(c, kind, part):
-    """Of operands 1 and 2: its type and the expression."""
+    """The product of operands 1 and 2: its type and expression."""
     if part == "wide":
         wide = kind[0] + str(2 * int(kind[1:]))
         return wide, f"{wide}({c.value(1, kind)}) * {wide}({c.value(2, kind)})"
@@ -373,7 +373,7 @@ def lop3(c):
 
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
                "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
-# True for a NaN as well: not the opposite comparison, which a NaN makes false.
+# Also true for a NaN: the negated opposite comparison, which a NaN makes false.
 UNORDERED = {"equ": ("__builtin_islessgreater({a}, {b})", True), "neu": ("{a} == {b}", True), "ltu": ("{a} >= {b}", True),
              "leu": ("{a} > {b}", True), "gtu": ("{a} <= {b}", True), "geu": ("{a} < {b}", True),
              "num": ("__builtin_isunordered({a}, {b})", True), "nan": ("__builtin_isunordered({a}, {b})", False)}
@@ -498,7 +498,7 @@ def width(c):
 
 
 def plain_parameter(c, space, symbol, offset, size):
-    """The C++ pointer to a parameter that is named outright; None otherwise."""
+    """The C++ pointer to a parameter that is named directly; None otherwise."""
     if space != "param" or symbol is None:
         return None
     if offset + size > symbol.bytes:
@@ -514,7 +514,7 @@ def access(c, space, address, size, kind, sense=None):
 
 
 def scope(c):
-    """Of a strong access or a fence: "block" where only the threads of the block synchronise by it."""
+    """The scope of a strong access or a fence: "block" if it synchronises only the threads of the block."""
     return "block" if c.choice(*SCOPES) == "cta" else "device"
 
 
@@ -584,7 +584,7 @@ def atomic(c):
         d = c.value(first + 2, kind) if operation == "cas" else ""
         change = ATOMIC_CHANGES[operation].format(T=target, b=b, d=d)
     place = access(c, space, address, BYTES[kind], f"{reach}_atomic", sense)
-    if operation == "cas":  # that fails only reads
+    if operation == "cas":  # one that fails only reads
         looked = access(c, space, address, BYTES[kind], f"{reach}_read", sense if sense != "release" else None)
         looked = looked.replace("Sense::both", "Sense::acquire")
         place = f"compared<{target}>({looked}, {b}, [&] {{ return {place}; }})"
@@ -594,7 +594,7 @@ def atomic(c):
 
 @opcodes("membar", "fence")
 def fence(c):
-    sequential = c.choice("sc", "acq_rel") != "acq_rel"  # membar and a plain fence.sc
+    sequential = c.choice("sc", "acq_rel") != "acq_rel"  # membar and fence.sc
     reach = "device" if c.flag("gl") else scope(c)
     return f"t.fence({str(reach == 'block').lower()}, {str(sequential).lower()});"
 

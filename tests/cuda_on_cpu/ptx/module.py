@@ -15,15 +15,15 @@ INLINED = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:[^\n]*inlined_at\s+(\d+)\
 
 
 class PtxError(Exception):
-    """What cannot be translated, with its place."""
+    """Something that cannot be translated, with its place."""
 
 
-# No dataclasses, and no argparse in ptx_to_cpp.py: the emulation translates each generated kernel in a process of its own,
-# and they take longer to import than it to translate.
+# No dataclasses, and no argparse in ptx_to_cpp.py: the emulation translates each generated kernel in its own process,
+# and importing them would take longer than translating.
 
 # `bytes` is 0 for an array of unknown length, which is the dynamic shared memory.
 Variable = namedtuple("Variable", "name space type bytes align value")
-# `line`: of the PTX file. `site`: place in the source, an index into Module.sites. `guard`: None, "%p3" or "!%p3".
+# `line`: in the PTX file. `site`: place in the source, an index into Module.sites. `guard`: None, "%p3" or "!%p3".
 Instruction = namedtuple("Instruction", "line site guard opcode operands")
 Label = namedtuple("Label", "name")
 Scope = namedtuple("Scope", "opens")
@@ -53,12 +53,12 @@ def parse_variable(text):
 
 
 def parse_variables(text):
-    """A list in parentheses: parameters."""
+    """The parameters listed between parentheses."""
     return [parse_variable(part) for part in text.split(",") if part.strip()]
 
 
 def split_operands(text):
-    """At commas outside braces, brackets and parentheses."""
+    """Splits at commas outside braces, brackets and parentheses."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         depth += (char in "{[(") - (char in "}])")
@@ -70,7 +70,7 @@ def split_operands(text):
 
 
 class SourcePlaces:
-    """Numbers the places that .loc lines name, in words that a report can show."""
+    """Numbers the places that .loc lines name, with a text for reports."""
 
     def __init__(self, files, root):
         self.files = files
@@ -93,7 +93,7 @@ class SourcePlaces:
         return self.numbers[text]
 
     def site(self, loc):
-        """The number of a .loc line's place, or None where the compiler made the code up (line 0)."""
+        """The number of a .loc line's place, or None for code that the compiler made up (line 0)."""
         file, line, column, outer_file, outer_line, outer_column = INLINED.match(loc).groups()
         if line == "0":
             return None
@@ -102,8 +102,8 @@ class SourcePlaces:
             outer = self.chains.get((outer_file, outer_line, outer_column), [(outer_file, outer_line)])
             chain = outer + chain
         self.chains[file, line, column] = chain
-        # The project's own lines, outermost first; where it has none, as for a functor that CUB calls and the
-        # compiler merged, the innermost there is.
+        # The project's own lines, outermost first. If there are none, as for a functor that CUB calls and the compiler
+        # merged, the innermost line.
         shown = [place for place in chain if self.own(place[0])] or chain[-1:]
         return self.number(" > ".join(dict.fromkeys(self.name(*place) for place in shown)))
 

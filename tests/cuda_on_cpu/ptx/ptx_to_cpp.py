@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Translates the PTX of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails where it meets an instruction that it
-cannot translate, naming kernel and line.
+"""Translates the PTX of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails at an instruction that it cannot
+translate, naming the kernel and line.
 
 usage: ptx_to_cpp.py IN OUT.cpp FOLDER
 
-IN: PTX, or an object that nvcc made with --no-compress, of whose PTX that of the oldest architecture is taken. FOLDER:
-the source tree; reports name lines of files below it by their path within it, if the PTX was made with -lineinfo.
+IN: PTX, or an object that nvcc made with --no-compress, whose PTX for the oldest architecture is used. FOLDER: the
+source tree; reports name files below it by their path within it, if the PTX was made with -lineinfo.
 """
 
 import os
 import sys
 
-sys.dont_write_bytecode = sys.pycache_prefix is None  # nothing is left in the source tree
+sys.dont_write_bytecode = sys.pycache_prefix is None  # leaves nothing in the source tree
 
 import cpp
 import module

@@ -28,7 +28,7 @@ void expect_whole(const Capture& capture) {
   }
 }
 
-// Whether a member has captured work that the origin's last nodes do not come after. Such work would be lost.
+// Whether a member has captured work that was not joined to the origin. Such work would be lost.
 bool has_unjoined_work(const Capture& capture) {
   const std::vector<bool> joined = capture.graph->at_or_before(capture.origin->frontier);
   return std::any_of(capture.members.begin(), capture.members.end(), [&](const CUstream_st* member) {

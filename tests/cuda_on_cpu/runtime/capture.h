@@ -32,7 +32,7 @@ struct Capture {
 // capture is invalidated.
 void capture_node(CUstream_st& stream, CUgraphNode_st node);
 
-// Makes the event stand for what the stream has captured so far.
+// Records in the event what the stream has captured so far.
 void capture_record(CUstream_st& stream, CUevent_st& event);
 
 // Makes the stream wait for the event. At least one of them belongs to a capture.
@@ -43,16 +43,17 @@ void capture_wait(CUstream_st& stream, CUevent_st& event);
 // capture.
 void forbid_during_capture(const char* call);
 
-// For calls that CUDA does not call safe in a capture of every mode: forbidden during a capture of the calling thread.
+// For calls that CUDA does not declare safe in every capture mode. Also forbidden during any capture of the calling
+// thread.
 void forbid_in_own_capture(const char* call);
 
-// For waiting for this stream, or for the whole device if it is null. Forbidden in every mode.
+// For calls that wait for this stream, or for the whole device if it is null. Forbidden in every mode.
 void forbid_wait_during_capture(CUstream_st* stream, const char* call);
 
-// For work on the legacy stream, because it would have to wait for every stream that is not cudaStreamNonBlocking.
+// For work on the legacy stream, which would have to wait for every stream that is not cudaStreamNonBlocking.
 void forbid_legacy_during_capture(const char* call);
 
-// For waiting for an event that was recorded in a capture, or querying it.
+// For calls that wait for, or query, an event that was recorded in a capture.
 void forbid_captured_event(CUevent_st& event, const char* call);
 
 // Whether a capture adds to this graph, or to a graph within one of its nodes.
@@ -63,7 +64,7 @@ void leave_capture(CUstream_st& stream);
 
 }  // namespace cuda_on_cpu
 
-// Tells `seen` about each node that a capture adds, as a JSON object: its name, with a kernel's blocks, threads and
-// shared memory; its number; and the numbers of the nodes it comes after. Null: nobody. A program looks this up with
-// dlsym.
+// Makes every capture pass each node that it adds to `seen`, as a JSON object: its name, with a kernel's blocks,
+// threads and shared memory; its number; and the numbers of the nodes it comes after. Null stops this. Programs look
+// this up with dlsym.
 extern "C" void cuda_on_cpu_watch_captures(void (*seen)(const char* node));

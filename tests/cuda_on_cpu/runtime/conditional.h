@@ -1,7 +1,7 @@
 #pragma once
 
 // Conditional nodes: IF, WHILE and SWITCH. A handle stands for a variable that kernels of the graph set. One node reads
-// it to choose which of its bodies runs, or whether to go on.
+// it to choose which of its bodies runs, or whether to repeat its body.
 
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-// Copies and fills. All are queued, also between the device and pageable memory: CUDA does not say when it reads or
+// Copies and fills. All are queued, even between the device and pageable memory: CUDA does not say when it reads or
 // writes pageable memory, so the emulation does it as late as it can. cudaMemcpyAsync within the host is synchronous.
 
 #include <cuda_runtime_api.h>
@@ -75,7 +75,7 @@ void submit_copy(const Copy& copy, cudaStream_t stream) {
       stream, copy.call, [=] { run(copy); }, cudaGraphNodeTypeMemcpy, copy.uses_pageable_memory());
 }
 
-// Copies from pageable memory to the device. When the call returns the source has been read, but the target need not
+// Copies from pageable memory to the device. When the call returns, the source has been read, but the target need not
 // have been written.
 void submit_staged(const Copy& copy) {
   if (copy.bytes == 0) return;
@@ -124,7 +124,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   });
 }
 
-// What this call waits for is in CUDA Runtime API, "API synchronization behavior".
+// CUDA Runtime API, "API synchronization behavior", specifies what this call waits for.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return api([&] {
     const Copy copy{to, from, bytes, "cudaMemcpy"};

@@ -151,7 +151,7 @@ const char* cudaGetErrorName(cudaError_t code) {
   return description != nullptr ? description->name : "unrecognized error code";
 }
 
-// CUDA's own text, followed by why the emulation last returned the code to this thread.
+// CUDA's own text, followed by the reason why the emulation last returned the code to this thread.
 const char* cudaGetErrorString(cudaError_t code) {
   const auto& texts = last_error().texts;
   if (const auto found = texts.find(code); found != texts.end()) return found->second.c_str();

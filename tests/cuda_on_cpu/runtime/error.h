@@ -19,13 +19,14 @@ struct CudaError {
 
 [[noreturn]] void fail(cudaError_t code, std::string why);
 
-// Makes this error the calling thread's last one and returns its code.
+// Makes this error the calling thread's last error and returns its code.
 cudaError_t report(const CudaError& error);
 
 // When queued work fails, the device is lost: as on a GPU, every later call returns that error.
 void lose_device(const CudaError& error);
 bool device_is_lost();
-// Programs ignore the status of calls that free, so with `reports` false the failure does not count as reported.
+// Throws the error that lost the device. With `reports` false the failure does not count as reported: for calls that
+// free, since programs ignore their status.
 void throw_if_lost(bool reports = true);
 
 // At exit: the failure of queued work that no call has returned, or an empty string.
@@ -34,7 +35,8 @@ std::string unreported_failure();
 // While a host function runs, CUDA's calls are refused with cudaErrorNotPermitted.
 void forbid_in_host_function();
 
-// Allows one call at a time over all threads. Queued work runs under it too, except while it waits for another process.
+// Allows one call at a time across all threads. Queued work runs under it too, except while it waits for another
+// process.
 class ApiMutex {
  public:
   void lock() {
@@ -45,9 +47,9 @@ class ApiMutex {
     --depth_;
     mutex_.unlock();
   }
-  // Whether it could lock within about that time.
+  // Returns whether it got the lock within about that time.
   bool try_lock_for(std::chrono::milliseconds duration);
-  // For a thread that holds the lock, once or several times.
+  // Releases the lock for that time. The calling thread holds it, once or several times.
   void let_others_in(std::chrono::microseconds duration);
 
  private:
@@ -56,7 +58,7 @@ class ApiMutex {
 };
 ApiMutex& api_mutex();
 
-// The body of the entry point `call`.
+// Runs the body of the entry point `call`.
 template <class Body>
 cudaError_t api(Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());

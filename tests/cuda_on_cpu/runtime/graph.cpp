@@ -364,7 +364,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
   });
 }
 
-// A graph needs no preparation before its first launch, so this only takes its place in the stream.
+// A graph needs no preparation before its first launch, so this only takes a place in the stream.
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t handle) {
   return api([&] {
     expect_alive(kGraphExec, exec, "cudaGraphUpload");

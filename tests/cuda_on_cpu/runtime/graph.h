@@ -1,7 +1,7 @@
 #pragma once
 
-// Graphs. A node's work is what a stream would have run, with copies of the arguments, or a graph of its own. An
-// executable graph is a copy. At every launch it runs its nodes in a different order among those that its edges allow.
+// Graphs. A node holds what a stream would have run, with copies of the arguments, or nested graphs. An executable
+// graph is a copy. Each launch runs its nodes in a different order among those that the edges allow.
 
 #include <cuda_runtime_api.h>
 
@@ -42,7 +42,7 @@ struct CUgraph_st {
   CUgraphNode_st& add(CUgraphNode_st node);
   std::unique_ptr<CUgraph_st> clone() const;
 
-  // Runs each node as an operation of its own. `launch` is the place of the graph itself.
+  // Runs each node as a separate operation. `launch` is the place of the graph itself.
   void run(const cuda_on_cpu::Place& launch) const;
 
   // For every node: whether it is one of these or must run before one of them.
@@ -64,7 +64,7 @@ void destroy(cudaGraph_t graph);
 // CudaError(cudaErrorInvalidResourceHandle).
 CUgraph_st& resolve(cudaGraph_t graph, const char* call);
 
-// Makes a graph within a node a handle that the program may use.
+// Makes a graph within a node a handle that the program can use.
 cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested);
 
 // The numbers of the graph's nodes that a call names as dependencies. Throws CudaError.

@@ -27,7 +27,7 @@ struct Account {
   std::map<std::string_view, std::uint64_t> created;
 };
 
-// Never destroyed, because the program's static objects give their handles back late.
+// Never destroyed, because the program's static objects destroy their handles late.
 Account& account() {
   static Account* const account = new Account;
   return *account;
@@ -35,8 +35,8 @@ Account& account() {
 
 // Runs after the program's static objects are destroyed, because the program is linked against this library.
 __attribute__((destructor)) void check_at_exit() {
-  // The remaining work might already have failed on a GPU, so it runs now. The thread that runs host functions may hold
-  // the lock, or be stuck in a host function.
+  // On a GPU, the remaining work might already have failed, so it runs now. The thread that runs host functions may
+  // hold the lock, or be stuck in a host function.
   if (api_mutex().try_lock_for(std::chrono::seconds(10))) run_what_is_left();
   const std::string leaks = leak_report(), failure = unreported_failure();
   const char* const mode = std::getenv("GIRO_CUDA_ON_CPU_LEAKS");

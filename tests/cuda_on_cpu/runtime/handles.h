@@ -11,7 +11,7 @@ namespace cuda_on_cpu {
 
 // `kind` is a literal that the report names ("stream"). `bytes` is for memory.
 void add_handle(const char* kind, const void* handle, std::size_t bytes = 0);
-// Returns false if there is no such live handle: it was destroyed before, or never existed.
+// Returns false if the handle was destroyed before, or never existed.
 bool remove_handle(const char* kind, const void* handle);
 bool is_alive(const char* kind, const void* handle);
 

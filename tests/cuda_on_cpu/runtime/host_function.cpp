@@ -16,7 +16,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-bool running = false;  // changed under the lock, so this thread runs it
+bool running = false;  // guarded by api_mutex(), so the thread that finds it true is the one that runs the function
 
 void run(cudaHostFn_t function, void* argument) {
   const DeviceClosed host_code;

@@ -1,5 +1,5 @@
 // Launches. nvcc's host code registers every kernel by name and by the address of its host stub, and launches it by the
-// stub. The name leads to the translated kernel.
+// stub. The translated kernel is found by name.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ std::map<const void*, Stub>& stubs() {
   return *stubs;
 }
 
-// Kernels that were loaded while the program runs, by name.
+// Kernels loaded at run time, by name.
 std::map<std::string, Stub>& loaded() {
   static auto* const loaded = new std::map<std::string, Stub>;
   return *loaded;
@@ -79,7 +79,7 @@ cudaError_t code_of(Fault fault) {
   }
 }
 
-// Refuses what the emulation finds wrong at once. CUDA has two codes for it.
+// Throws CudaError with one of CUDA's two codes for a bad configuration.
 void refuse_bad_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {
   const giro::simt::Outcome outcome = giro::simt::check_configuration(kernel, launch, shared_limit);
   if (outcome) return;
@@ -152,7 +152,7 @@ void __cudaRegisterFunction(void**, const char* host_function, char*, const char
   stubs()[host_function].name = name;
 }
 
-// Variables belong to the translated code. Calls that reach them from the host are not emulated.
+// Variables belong to the translated code. Calls that access them from the host are not emulated.
 void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 
 unsigned int __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared, CUstream_st* stream) {

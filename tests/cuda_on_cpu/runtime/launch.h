@@ -6,7 +6,7 @@
 
 namespace cuda_on_cpu {
 
-// A handle that launches the kernel of that name, which has no host function. The same handle at every call.
+// Returns a handle that launches the kernel of that name, which has no host function: always the same handle.
 cudaKernel_t kernel_handle(const std::string& name);
 
 }  // namespace cuda_on_cpu

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{500};
 
-// The thread runs what was already waiting when it last looked.
+// The thread runs the points that were already here when it last looked.
 std::deque<Point>& waiting() {
   static auto* const points = new std::deque<Point>;
   return *points;

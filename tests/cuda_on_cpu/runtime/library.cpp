@@ -1,5 +1,5 @@
-// Libraries: kernels that a program brings as PTX while it runs. They are translated and compiled like the kernels of
-// .cu files in the emulation's build. The build keeps the resulting shared objects for later processes.
+// Libraries: kernels that a program loads as PTX at run time. They are translated and compiled like the kernels of .cu
+// files in the emulation's build. The build keeps the resulting shared objects for later processes.
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -40,7 +40,7 @@ Library& library_of(cudaLibrary_t handle) {
   return *library;
 }
 
-// FNV-1a, two hashes: two texts do not collide by chance.
+// Two FNV-1a hashes, so that texts do not collide by chance.
 std::string digits_of(const std::string& text) {
   std::uint64_t hashes[2] = {0xcbf29ce484222325u, 0x9ae16a3b2f90404fu};
   for (const char c : text) {
@@ -70,7 +70,7 @@ std::string run(const std::string& command, const std::string& log) {
   return status == 0 ? "" : said.empty() ? "the command failed: " + command : said;
 }
 
-// Several processes may compile the same PTX at once. Each uses file names of its own, and the last to finish wins.
+// Several processes may compile the same PTX at once. Each uses its own file names, and the last to finish wins.
 std::string compiled(const std::string& ptx) {
   const std::string folder = CUDA_ON_CPU_COMPILED, path = fmt::format("{}/{}.so", folder, digits_of(ptx));
   if (access(path.c_str(), R_OK) == 0) return path;

@@ -39,7 +39,7 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 // opens the blocks that it names.
 struct Heap {
   char* base = nullptr;
-  char* top = nullptr;  // end of everything given out so far
+  char* top = nullptr;  // end of everything allocated so far
   std::size_t used = 0;
   int working = 0;             // nested DeviceAccess
   std::vector<Block*> opened;  // by queued work, while it runs
@@ -67,8 +67,7 @@ bool in_heap(const void* address) {
   return heap.base != nullptr && p >= heap.base && p < heap.base + kHeapBytes;
 }
 
-// Reports host code that touches device memory before the process dies. Makes only calls that a signal handler may
-// make.
+// Reports that host code touched device memory, before the process dies. Makes only async-signal-safe calls.
 struct sigaction earlier_action;
 
 void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
@@ -92,7 +91,7 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
       say("\n");
     }
   }
-  // The faulting access runs again and meets the earlier handler.
+  // The faulting access runs again and reaches the earlier handler.
   sigaction(signal, &earlier_action, nullptr);
 }
 
@@ -168,7 +167,7 @@ void give_back(const Block& block) {
   if (block.kind == Block::Kind::device) heap.used -= block.bytes;
 }
 
-// Returns the memory. The addresses stay taken and closed.
+// Returns the memory to the system. The addresses stay reserved and closed.
 void unmap(const Block& gone) {
   std::erase(heap.opened, &gone);
   const Block block = gone;

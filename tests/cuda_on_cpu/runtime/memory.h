@@ -9,7 +9,7 @@ namespace cuda_on_cpu {
 
 // The memory that CUDA knows: device memory and pinned host memory. Host code cannot touch device memory: its pages are
 // open only while queued work runs, and a host access ends the process and names the block. Pinned memory is open to
-// both. Addresses are never given out twice, so freed memory stays recognisable.
+// both. Addresses are never reused, so freed memory stays recognisable.
 
 struct Pool;
 
@@ -19,24 +19,24 @@ struct Block {
   std::size_t bytes;
   Kind kind;
   std::uint64_t number;          // counts the process's allocations
-  std::shared_ptr<Pool> pool{};  // the pool that it is taken from, or null
+  std::shared_ptr<Pool> pool{};  // the pool that it was allocated from, or null
   bool free_is_queued = false;   // no new work may name it; work queued before may
-  std::uint64_t freed_at = 0;    // last_entry() when a call that waits in CUDA freed it
-  bool open = false;             // whether queued work can touch it, if it is closed to the host
+  std::uint64_t freed_at = 0;    // last_entry() when cudaFree or cudaFreeHost freed it
+  bool open = false;             // if closed to the host: whether queued work can touch it
 };
 
 // Adds a block and enters it in the account. Throws CudaError(cudaErrorMemoryAllocation) with the name of the call.
 Block& add_block(std::size_t bytes, Block::Kind kind, const char* call);
 
-// Closes the block and removes it from the account, at once.
+// Closes the block and removes it from the account, immediately.
 void remove_block(const Block& block);
 
-// cudaFree and cudaFreeHost wait for the device. A program may count on the memory staying until its users are done,
-// but if it counts on more, it has forgotten a wait. So these calls run nothing: the block is closed to the program and
-// to later work, and goes once all earlier work has run.
+// In CUDA, cudaFree and cudaFreeHost wait for the device. A program may rely on the memory staying valid until queued
+// work is done with it, but if it relies on more, it lacks a wait. So here these calls run nothing: the block is closed
+// to the program and to later work, and this removes it once all earlier work has run.
 void remove_freed_memory();
 
-// Removes a block from the account when its free is queued, because it is no leak.
+// Removes a block from the account when its free is queued: it is no longer a leak.
 void take_off_account(const Block& block);
 
 // The live block that begins at this address. Throws CudaError(cudaErrorInvalidValue) with the name of the call.
@@ -50,7 +50,7 @@ Block* find_block(const void* address);
 // this before it touches the memory, and the call opens the block.
 void check_range(const void* begin, std::size_t bytes, const char* call);
 
-// Closes device memory again while an object lives, because host functions are host code.
+// While an object lives, device memory is closed again, because host functions are host code.
 class DeviceClosed {
  public:
   DeviceClosed();
@@ -62,7 +62,7 @@ class DeviceClosed {
   int working_;
 };
 
-// Device memory can be opened while an object lives. Only queued work holds one.
+// While an object lives, device memory can be opened. Only queued work holds one.
 class DeviceAccess {
  public:
   DeviceAccess();

@@ -1,5 +1,5 @@
-// Entry points that cudnn-frontend names for kernels that it or cuDNN compile at run time, which no emulated engine
-// has.
+// Entry points that cudnn-frontend references for kernels that it or cuDNN compiles at run time. No emulated engine has
+// such kernels.
 
 #include <cuda_runtime_api.h>
 
@@ -29,7 +29,8 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t, unsigned in
   return not_emulated();
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return not_emulated(); }
-// There is no driver with entry points. The runtime's documentation: the call succeeds, and the result says so.
+// There is no driver with entry points. As the runtime's documentation says, the call succeeds and the result reports
+// this.
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned int, unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
   *function = nullptr;

@@ -1,7 +1,7 @@
 #pragma once
 
 // What a piece of queued work reads and writes. Each of these throws CudaError for an access out of bounds, a race, or
-// a read of what nothing wrote.
+// a read of uninitialised memory.
 
 #include <cstddef>
 #include <map>
@@ -11,8 +11,8 @@ namespace cuda_on_cpu {
 void will_read(const void* begin, std::size_t bytes, const char* what);
 void will_write(const void* begin, std::size_t bytes, const char* what);
 
-// The same for work that reads and writes in no particular order. What it writes must be apart from everything else
-// that it touches, or the result depends on that order.
+// The same for work that reads and writes in no particular order. What it writes must not overlap anything else that it
+// touches, or the result would depend on that order.
 class Operands {
  public:
   explicit Operands(const char* what) : what_(what) {}

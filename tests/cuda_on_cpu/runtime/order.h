@@ -1,7 +1,7 @@
 #pragma once
 
-// The order that the host has given to its work: by a stream, an event, a graph's edge, or a wait. The race check asks
-// it about two pieces of work that touch the same bytes.
+// The order that the host imposes on its work by a stream, an event, a graph's edge, or a wait. The race check needs it
+// for two pieces of work that touch the same bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +30,8 @@ struct Step {
   std::uint64_t round = 0;                             // which repetition, in a conditional node
 };
 
-// The place of a piece of work: an entry of a queue. If the entry launches a graph, the path says which node of it,
-// which node of the graph within that node, and so on.
+// The place of a piece of work: an entry of a queue. If the entry launches a graph, the path names the node, the node
+// of the graph within that node, and so on.
 struct Place {
   std::uint64_t queue = 0, entry = 0;   // entries count from 1
   std::shared_ptr<const Clock> before;  // what is done when the entry starts
@@ -41,7 +41,7 @@ struct Place {
 // Runs `work` as the next operation, at this place.
 void run_operation(const Place& place, const std::function<void()>& work);
 
-// The operation that runs now, for giro::simt::Launch and giro::simt::Memory.
+// The operation that is running, for giro::simt::Launch and giro::simt::Memory.
 giro::simt::Operation current_operation();
 
 }  // namespace cuda_on_cpu

@@ -1,8 +1,8 @@
 #pragma once
 
 // Stream-ordered memory: an allocation and its free are work of a stream. Only work that is ordered after the
-// allocation and before the free may touch the memory. The memory is never handed out again, so a pool consists only of
-// its figures.
+// allocation and before the free may touch the memory. The memory is never reused, so a pool holds only sizes and
+// settings.
 
 namespace cuda_on_cpu {
 

@@ -4,7 +4,7 @@
 
 namespace cuda_on_cpu {
 
-// Draws whatever CUDA leaves open: which stream goes on, and which of a graph's ready nodes runs. Seeded by
+// Decides what CUDA leaves open: which stream runs next, and which of a graph's ready nodes. Seeded by
 // GIRO_CUDA_ON_CPU_SEED, 0 by default.
 std::uint64_t random_number();
 

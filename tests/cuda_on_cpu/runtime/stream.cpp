@@ -30,14 +30,14 @@ std::vector<CUstream_st*>& streams() {
 }
 CUstream_st& legacy() { return *streams().front(); }
 
-// The queues of destroyed streams: CUDA lets their work run on.
+// The queues of destroyed streams: CUDA still completes their work.
 std::vector<std::shared_ptr<Queue>>& orphans() {
   static auto* const orphans = new std::vector<std::shared_ptr<Queue>>;
   return *orphans;
 }
 
 std::vector<std::shared_ptr<Queue>> queues() {
-  // A queue that the host has waited for comes before everything else, so nothing needs to ask about it again.
+  // All later work comes after a queue that the host has waited for, so the queue is no longer needed.
   std::erase_if(orphans(),
                 [](const auto& queue) { return queue->is_idle() && includes(host_clock(), queue->end().clock); });
   std::vector<std::shared_ptr<Queue>> all = orphans();
@@ -72,7 +72,7 @@ class RunningEntry {
   std::uint64_t outer_;
 };
 
-// Programs poll with queries. Each query runs a little work, so that polling ends.
+// Programs poll with queries. Each query runs one entry, so that polling ends.
 void query(const Point& point, const char* call) {
   if (point.queue && !point.queue->is_done(point.entry)) {
     point.queue->try_next();

@@ -1,7 +1,7 @@
 #pragma once
 
 // Streams and events. Work is queued and runs late: only when a call waits for it, and only as much as that call must
-// wait for. So what a program has not waited for has never happened yet.
+// wait for. So work that a program has not waited for has not happened yet.
 
 #include <cuda_runtime_api.h>
 
@@ -20,18 +20,18 @@ namespace cuda_on_cpu {
 struct Capture;
 class Queue;
 
-// The end of an entry of a queue, and what is done by then. An empty point is long past.
+// The end of an entry of a queue, and what is done by then. An empty point counts as reached.
 struct Point {
   std::shared_ptr<Queue> queue;
   std::uint64_t entry = 0;
   Clock clock;
 };
 
-// The work of one stream, first come, first served.
+// The work of one stream, first in, first out.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  // Gets its place for run_operation. Device memory is open while it runs. Returns false if it waits for another
-  // process and must be called again.
+  // Receives its place, for run_operation. Device memory can be opened while it runs. Returns false if it waits for
+  // another process and must be called again.
   using Work = std::function<bool(const Place&)>;
 
   explicit Queue(bool blocking);
@@ -42,7 +42,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool is_idle() const { return pending_.empty(); }
   bool blocking() const { return blocking_; }  // the legacy stream and this one wait for each other
 
-  // Runs one entry, after everything that it waits for in other queues, as far as it goes without waiting for another
+  // Runs one entry, after everything that it waits for in other queues, as far as possible without waiting for another
   // process. Returns whether it is done. Throws nothing: a failure loses the device.
   bool try_next();
   // Runs one entry to its end.
@@ -66,8 +66,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Clock latest_;  // at the end of the last entry
 };
 
-// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. `launch` is the node's.
-// Throws CudaError.
+// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. `launch` is the node's
+// field. Throws CudaError.
 void submit(cudaStream_t stream, std::string name, std::function<void()> work,
             cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false,
             std::string launch = "");
@@ -75,8 +75,8 @@ void submit(cudaStream_t stream, std::string name, std::function<void()> work,
 // The ends of all work that has not run.
 std::vector<Point> all_pending();
 
-// The entries of all queues share one sequence of numbers, from 1. Returns the last entry's number, and the number of
-// the entry that this thread runs, or 0.
+// The entries of all queues are numbered in one sequence, from 1: the last entry, and the one that this thread is
+// running, or 0.
 std::uint64_t last_entry();
 std::uint64_t current_entry();
 
@@ -84,7 +84,7 @@ std::uint64_t current_entry();
 void run_until(const Point& point);
 void run_everything();
 
-// Runs the work that nothing has waited for, as far as it goes without other processes.
+// Runs the work that nothing has waited for, as far as possible without other processes.
 void run_what_is_left();
 
 }  // namespace cuda_on_cpu
@@ -111,14 +111,14 @@ CUstream_st& resolve(cudaStream_t stream, const char* call);
 
 bool is_legacy(const CUstream_st& stream);
 
-// Queues the work on a stream that is not capturing. It also runs after the points.
+// Queues the work on a stream that is not capturing. It also waits for the points in `after`.
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
 
-// The same for work that other processes take part in. It runs in the order in which the host queues it, on whichever
-// streams: this order is the same in all processes. It orders nothing for the race check.
+// The same for work that other processes take part in. Across all streams, it runs in the order in which the host
+// queues it, which is the same in all processes. For the race check this does not count as an order.
 void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
 
-// Pauses between two looks at another process. Other threads can make their calls in the meantime.
+// Pauses between polls of another process. Other threads can make their calls meanwhile.
 void nap();
 
 }  // namespace cuda_on_cpu

@@ -1,4 +1,4 @@
-// Tests that the emulated NCCL does what NCCL does, and reports a rank that goes wrong. Each rank is a process.
+// Tests that the emulated NCCL behaves like NCCL, and reports a rank that goes wrong. Each rank is a process.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -393,7 +393,7 @@ TEST(NcclOnCpuProcesses, OtherThreadsGoOnWhileOneWaitsForRanks) {
     EXPECT_OK(cudaGraphLaunch(exec, r.stream));
     std::thread other([&] {
       if (r.rank == 1) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by now the first thread most likely waits
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by now the first thread is most likely waiting
       set(r.y, 7, kCount, 0, cudaStreamPerThread);
       EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
       EXPECT_CUDA(cudaErrorNotReady, cudaStreamQuery(r.stream));
@@ -450,7 +450,7 @@ struct SumInGraph {
     EXPECT_OK(cudaStreamEndCapture(r.stream, &graph));
     EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
   }
-  // A wait for the graphs must end only after this.
+  // Checks that a wait for the graphs does not end before both are destroyed.
   void destroy_while(const std::atomic<bool>& is_over) {
     EXPECT_FALSE(is_over) << "there are the graph and what was instantiated";
     EXPECT_OK(cudaGraphDestroy(graph));

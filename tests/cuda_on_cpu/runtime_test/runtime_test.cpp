@@ -1,4 +1,4 @@
-// Tests the runtime: what CUDA promises (CudaTest), which must also pass on a GPU, where tests/gpu.sh runs it; and what
+// Tests the runtime: CUDA's promises (CudaTest), which must also pass on a GPU, where tests/gpu.sh runs them; and what
 // the emulation exists to find (CudaOnCpu). Written against CUDA's own interface.
 
 #include <cuda_runtime_api.h>
@@ -139,7 +139,7 @@ class CudaTest : public ::testing::Test {
     return std::string(cudaGetErrorString(cudaPeekAtLastError())).find(text) != std::string::npos;
   }
 
-  // Returns the code of the failing call inside a capture of s_. Ends the capture, which must be invalid then.
+  // Makes a failing call inside a capture of s_ and returns its code. Ends the capture, which must then be invalid.
   template <class Call>
   cudaError_t in_capture(cudaStreamCaptureMode mode, Call&& call) {
     EXPECT_OK(cudaStreamBeginCapture(s_, mode));
@@ -194,7 +194,7 @@ TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
       << cudaGetErrorString(cudaPeekAtLastError());
 }
 
-// Exactly what CUDA says about each direction ("API synchronization behavior").
+// Exactly what CUDA documents for each direction ("API synchronization behavior").
 TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
   std::vector<float> pageable(kCount, 5);
   EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));

@@ -1,5 +1,5 @@
-// Programs with one bug each, of the kind that usually goes unnoticed on a GPU. The emulation ends them with the
-// reason, and names the kernel's line if a kernel is involved. engine_test has the bugs within kernels.
+// Programs with one bug each, of a kind that usually goes unnoticed on a GPU. The emulation ends them with the reason,
+// and names the kernel's line if a kernel is involved. Bugs within kernels are in engine_test.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ const std::string kSet = line_of("y[threadIdx.x] = value"), kAxpy = line_of("y[i
 
 #define EXPECT_OK(call) EXPECT_EQ(call, cudaSuccess)
 
-// What each program has: two streams without an order between them, and memory. x and y are written.
+// What each program has: two streams without an order between them, and memory. x and y are initialised.
 struct Program {
   cudaStream_t s{}, t{};
   cudaEvent_t event{};
@@ -48,13 +48,13 @@ struct Program {
     EXPECT_OK(cudaStreamSynchronize(s));
   }
 
-  // Waits for everything. If that fails, it ends with 3 and the reason.
+  // Waits for everything and ends the process, with status 3 and the reason if the wait fails.
   [[noreturn]] void wait() const {
     const cudaError_t code = cudaDeviceSynchronize();
     std::fprintf(stderr, "%s\n", cudaGetErrorString(code));
     std::_Exit(code == cudaSuccess ? 0 : 3);
   }
-  // Destroys everything. A program sets to null what it has destroyed before.
+  // Destroys everything. A program sets to null what it has already destroyed.
   void end() const {
     for (float* data : {x, y, fresh}) EXPECT_OK(cudaFree(data));
     EXPECT_OK(cudaFreeHost(pinned));
@@ -82,7 +82,7 @@ void set_x(float*, float* x, cudaStream_t stream) { set(x, 2, kCount, 0, stream)
 struct Bug {
   const char* name;
   void (*program)(Program& p);
-  std::string report;  // with its parts in the order in which they come
+  std::string report;  // a regular expression, its parts in the order of the report
 };
 std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.name; }
 
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
                         [](Program& p) {
                           EXPECT_OK(cudaStreamBeginCapture(p.s, cudaStreamCaptureModeRelaxed));
                           set(p.x, 2, kCount, 0, p.s);
-                          axpy(p.y, p.x, 1, kCount, p.t);  // is not recorded, so it runs now
+                          axpy(p.y, p.x, 1, kCount, p.t);  // is not captured, so it runs immediately
                           cudaGraph_t graph = nullptr;
                           cudaGraphExec_t exec = nullptr;
                           EXPECT_OK(cudaStreamEndCapture(p.s, &graph));

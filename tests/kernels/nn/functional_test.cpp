@@ -64,7 +64,7 @@ TEST_P(FunctionalTest, DenseGradients) {
   for (const Activation f :
        {Activation::none, Activation::relu, Activation::gelu, Activation::tanh, Activation::sigmoid}) {
     const std::string name = fmt::format("dense, activation {}", static_cast<int>(f));
-    // Smooth activations are tested where they bend.
+    // Small arguments: smooth activations are tested where they curve.
     const Array bias = f == Activation::relu ? b : small(b);
     check(name, {small(x), w, bias}, [f](const Vars& p) { return dense(p[0], p[1], p[2], f); });
   }
@@ -184,7 +184,7 @@ TEST_P(FunctionalTest, ValuesUsedSeveralTimes) {
     const Var y = tanh(p[0]);
     return add(multiply(y, sigmoid(y)), y);
   });
-  // A diamond with sides of different lengths.
+  // Two paths of different lengths that meet again.
   check("a diamond", {random_.uniform({7})}, [](const Vars& p) {
     const Var y = gelu(p[0]);
     return multiply(tanh(sigmoid(y)), y);

@@ -1,4 +1,4 @@
-// The cost of a stream of checkpoints whose tensors are not used: a checkpoint at every step, compared with a plain
+// The cost of a stream of checkpoints if their tensors are not used: a checkpoint at every step, compared with a plain
 // loop over the same small steps. "step" is the time of one step.
 
 #include <benchmark/benchmark.h>

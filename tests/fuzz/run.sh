@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh [SECONDS [TARGET...]]: runs libFuzzer, with AddressSanitizer and UndefinedBehaviorSanitizer, on each
-# file parser for SECONDS seconds (60 by default), with as many parallel jobs as cores. A parser with two targets divides
-# its time between them. A file that crashes a parser, takes longer than a second or allocates more than 64 MiB at once
-# is kept in build-fuzz/, and the script fails. Needs clang-16 and libclang-rt-16-dev.
+# file parser for SECONDS seconds (60 by default), with as many parallel jobs as cores. A parser with two targets
+# divides its time between them. A file that crashes a parser, takes longer than a second or allocates more than 64 MiB
+# at once is kept in build-fuzz/, and the script fails. Needs clang-16 and libclang-rt-16-dev.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

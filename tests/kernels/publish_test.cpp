@@ -17,7 +17,7 @@ namespace {
 
 class PublishTest : public test::OpTest {
  protected:
-  // A ring between guards whose next row is `first`.
+  // A ring with the next row `first`, between guards.
   RowRing ring(std::int64_t capacity, std::int64_t columns, std::int64_t first = 0) {
     RowRing ring{.capacity = capacity, .columns = columns};
     const std::int64_t words = capacity * ring.row_words() + 2 * kGuard;

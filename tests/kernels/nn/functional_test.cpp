@@ -147,7 +147,7 @@ TEST_P(FunctionalTest, ReductionAndLossGradients) {
   }
 }
 
-// The gradient of 16-bit logits has their dtype and is rounded once; that of a 16-bit parameter stays f32.
+// The gradient of 16-bit logits has their dtype and is rounded once; the gradient of a 16-bit parameter stays f32.
 TEST_P(FunctionalTest, CrossEntropyOfSixteenBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Tensor logits = upload(random_.uniform({4, 7}, -2, 2, dtype));

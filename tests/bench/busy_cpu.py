@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""How gently the CPU backend degrades beside a busy process: the MNIST sample's cnn with as many threads as there are
-CPUs and with one, alone and beside processes that do nothing but compute.
+"""How gracefully the CPU backend degrades next to a busy process: the MNIST sample's cnn with one thread and with one
+per CPU, alone and next to processes that only compute.
 
-Prints milliseconds a step, medians of interleaved rounds. Exits with 1 where all threads beside one busy process take
-more than LIMIT times as long as one thread beside it.
+Prints milliseconds per step, as medians of interleaved rounds. Exits with 1 if, next to busy processes, all threads
+take more than LIMIT times as long as one thread.
 """
 
 import argparse

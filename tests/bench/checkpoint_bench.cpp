@@ -1,5 +1,5 @@
 // Measures the cost of saving and loading a checkpoint. For comparison, dd writes and reads the same number of bytes on
-// the same disk in the same run. For the options see checkpoint_bench --help; tests/bench/README.md says what is
+// the same disk in the same run. See checkpoint_bench --help for the options, and tests/bench/README.md for what is
 // compared.
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ class Folder {
   fs::path path_;
 };
 
-// Runs dd with blocks of 1 MiB.
+// dd with blocks of 1 MiB.
 void dd(const fs::path& from, const fs::path& to, const char* conversion = "") {
   const auto quoted = [](const fs::path& path) {
     std::string text = "'";
@@ -74,7 +74,7 @@ void dd(const fs::path& from, const fs::path& to, const char* conversion = "") {
   if (std::system(command.c_str()) != 0) throw std::runtime_error("this failed: " + command);
 }
 
-// Waits until everything that was written before has reached the disk.
+// Waits until everything written so far is on disk.
 void settle() { ::sync(); }
 
 // Drops a directory's files from the page cache.
@@ -112,7 +112,7 @@ std::int64_t memory(const std::string& name) {
   throw std::runtime_error("/proc/self/status has no " + name);
 }
 
-// The peak of resident memory during `f`, above what is resident now.
+// The peak of resident memory during `f`, minus what is resident now.
 std::int64_t peak_of(const std::function<void()>& f) {
   if (!(std::ofstream("/proc/self/clear_refs") << "5" << std::flush)) {
     throw std::runtime_error("cannot reset the peak of resident memory");
@@ -122,7 +122,7 @@ std::int64_t peak_of(const std::function<void()>& f) {
   return memory("VmHWM") - before;
 }
 
-// f32 leaves of noise, which no file system can compress.
+// f32 leaves of noise, which a file system cannot compress.
 giro::State make_state(std::int64_t bytes) {
   constexpr std::int64_t kLeaves = 64;
   std::vector<giro::LeafSpec> leaves;
@@ -169,8 +169,8 @@ class Bench {
   Repetition repeat() {
     using R = Repetition;
     R r, unused;
-    // Each runs once early and once late, after a run that does not count: the first to write or read also pays for the
-    // memory of the page cache.
+    // Each runs once early and once late, after an uncounted run, because the first write or read also allocates page
+    // cache.
     measure_dd_write(unused);
     measure_dd_write(r);
     measure_synchronous(r);

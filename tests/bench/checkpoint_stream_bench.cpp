@@ -1,5 +1,5 @@
-// The cost of a stream of checkpoints while nobody looks at the tensors: a checkpoint at every step, compared with a
-// plain loop over the same small steps. "step" is the time of one step.
+// The cost of a stream of checkpoints if their tensors are not used: a checkpoint at every step, compared with a plain
+// loop over the same small steps. "step" is the time of one step.
 
 #include <benchmark/benchmark.h>
 

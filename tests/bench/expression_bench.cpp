@@ -1,5 +1,5 @@
-// The cost of expressions on the CPU, on one thread or as many as OMP_NUM_THREADS says: chains in the cache and in
-// memory, softmax, LayerNorm, sums, losses with their gradients, AdamW, and for comparison plain copies on one thread.
+// The cost of expressions on the CPU, on OMP_NUM_THREADS threads or one: chains in cache and in memory, softmax,
+// LayerNorm, sums, losses with their gradients, AdamW, and for comparison plain copies on one thread.
 // expression_peers.py times the same in PyTorch and JAX.
 
 #include <benchmark/benchmark.h>
@@ -68,7 +68,7 @@ void chain_of_20_bf16(benchmark::State& state) {
 }
 BENCHMARK(chain_of_20_bf16)->Arg(1 << 16)->Unit(benchmark::kMicrosecond);
 
-// x + y, which is limited by memory alone.
+// x + y, limited only by memory.
 void add(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   Builder b(Shape{n}, 0);
@@ -126,7 +126,8 @@ void layer_norm(benchmark::State& state) {
 }
 BENCHMARK(layer_norm)->Args({128, 768})->Args({1024, 768})->Args({16384, 768})->Unit(benchmark::kMicrosecond);
 
-// Computes the loss sum(f(inputs) dy) and its gradients by the inputs. dy has the shape of the first input.
+// Computes the loss sum(f(inputs) dy) and its gradients with respect to the inputs. dy has the shape of the first
+// input.
 void with_gradients(benchmark::State& state, const std::vector<Shape>& shapes, std::int64_t bytes,
                     const std::function<nn::Var(const std::vector<nn::Var>&)>& f) {
   use_one_thread_or_as_told();
@@ -173,7 +174,7 @@ BENCHMARK(sum_of_columns)->Unit(benchmark::kMicrosecond);
 void sum_of_all(benchmark::State& state) { sum_of(state, Shape{1 << 26}, contiguous(Shape{1 << 26}), 1); }
 BENCHMARK(sum_of_all)->Unit(benchmark::kMicrosecond);
 
-// relu(x + b) over a small batch. A step has many of these.
+// relu(x + b) over a small batch, as is frequent in a step.
 void small(benchmark::State& state) {
   const Shape shape{32, 10};
   Builder b(shape, 0);
@@ -184,7 +185,7 @@ void small(benchmark::State& state) {
 }
 BENCHMARK(small);
 
-// Leaves with weight decay and leaves without it, like a model's weights and biases.
+// Leaves with and without weight decay, like a model's weights and biases.
 void adamw(benchmark::State& state) {
   const std::int64_t granule = optim::UpdateTensors::kGranule, granules = (state.range(0) + granule - 1) / granule;
   const std::int64_t n = granules * granule;
@@ -213,7 +214,6 @@ void adamw(benchmark::State& state) {
 }
 BENCHMARK(adamw)->Arg(16)->Arg(7850)->Arg(124'000'000)->Unit(benchmark::kMicrosecond);
 
-// Copies x to y.
 void copy(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   const auto x = numbers(state.range(0)), y = numbers(state.range(0));

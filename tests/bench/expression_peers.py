@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What expression_bench times beside torch.compile, with and without max-autotune, and jax.jit, of f32.
+"""Compares expression_bench with torch.compile, with and without max-autotune, and with jax.jit, in f32.
 
 usage: expression_peers.py [--bench FILE] [--threads N] [--rounds N] [--seconds S] [--peers torch max-autotune jax]
                            [--cases REGEX]
 
-All take turns, case by case and round after round, on as many cores as threads, by default one. It prints the least
-time of each in microseconds (CPU time on one core, else by the clock), how many times as fast as the best peer giro was,
-and on one core, where all of the data is in memory, what it moves against memcpy in the same run.
+All take turns, case by case and round by round, on as many cores as threads, by default one. Prints each one's minimum
+time in microseconds (CPU time on one core, otherwise wall time) and giro's speedup over the best peer. On one core, for
+data in memory, it also prints giro's bandwidth relative to memcpy in the same run.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-# Case, function, shape, the ratio wanted, and the bytes that it has to move where it is bound by memory.
+# Case, function, shape, target ratio, and the bytes to move if it is memory-bound.
 MEMORY = 1 << 26
 CASES = [
     ("chain_of_20/65536", "chain", (1 << 16,), 0.8, 0),
@@ -67,7 +67,7 @@ def adamw(p, g, m, v, step, rate, sqrt):
 
 
 def inputs_of(function, shape, normal):
-    """One array for each of the shapes that the function takes."""
+    """The function's input arrays."""
     rows = {"layer_norm": 2, "layer_norm_gradient": 2}.get(function, 0)
     wholes = {"chain": 2, "gelu_gradient": 2, "layer_norm_gradient": 2, "adamw": 4}.get(function, 1)
     return [normal(shape) for _ in range(wholes)] + [normal(shape[-1:]) for _ in range(rows)]
@@ -90,7 +90,7 @@ class Giro:
 
 
 def timed(call, threads, seconds):
-    """The mean time of a call, as the benchmark's is."""
+    """Measures the mean time of a call, as Google Benchmark does."""
     clock = time.process_time if threads == 1 else time.perf_counter
     for _ in range(2):
         call()

@@ -5,7 +5,7 @@ import subprocess
 
 
 def counter(bench, case, name):
-    """The counter of that name, of the one case that is called so."""
+    """The value of a counter in the case with exactly this name."""
     result = subprocess.run([bench, f"--benchmark_filter=^{case}$", "--benchmark_format=json"], capture_output=True,
                             text=True, check=True)
     (benchmark,) = json.loads(result.stdout)["benchmarks"]

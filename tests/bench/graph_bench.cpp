@@ -1,8 +1,7 @@
 // The overhead of a GPU graph beyond the work of its kernels: per node, per launch, per branch, and between two
-// kernels. Times are measured on the device, except in the cases called host_*. Without a GPU every case says so and is
-// skipped.
-// With manual times Google Benchmark has no limit in wall time. It would go on until fractions of microseconds add up
-// to half a second, so the number of iterations is fixed.
+// kernels. Times are measured on the device, except in the cases called host_*. Without a GPU every case is skipped
+// with a message. With manual times Google Benchmark has no wall-time limit: it would iterate until fractions of
+// microseconds add up to half a second. So the number of iterations is fixed.
 
 #include <benchmark/benchmark.h>
 
@@ -25,7 +24,7 @@ constexpr std::int64_t kMost = 128;  // the most nodes in a chain and steps in a
 constexpr int kStepNodes = 6;        // as many as a linear step has
 constexpr int kRounds = 1'000;
 
-// A state with two counters, which ops of one thread increment.
+// A state with two counters, incremented by single-thread ops.
 struct Counters {
   Counters() : state(giro::Device::cuda()), other(state.stream().device()) {
     for (const char* name : {"a", "b"}) state.add(name, {{"", giro::DType::i64, {}}});
@@ -74,7 +73,7 @@ void step_of_launch(benchmark::State& benchmark) {
   time_replays(benchmark, graph, counters.state.stream(), benchmark.range(0), static_cast<double>(benchmark.range(0)));
 }
 
-// The host's time per step of that kind, with several steps in one launch.
+// The host's time per step of six nodes, with several steps in one launch.
 void host_step_of_launch(benchmark::State& benchmark) {
   if (skips(benchmark)) return;
   const Counters counters;

@@ -1,4 +1,4 @@
-// The host's cost of logging: making, copying and committing the logs of a step, and reading the history back.
+// The host's cost of logging: making, copying and committing the logs of a step, and reading the history.
 
 #include <benchmark/benchmark.h>
 
@@ -35,7 +35,7 @@ void make_logs(benchmark::State& state) {
 }
 BENCHMARK(make_logs);
 
-// A recorded step does this: it copies the logs that it was recorded with.
+// What a recorded step does: it copies the logs from its recording.
 void copy_logs(benchmark::State& state) {
   const Logs logs = four_entries(0.5);
   for (auto _ : state) benchmark::DoNotOptimize(Logs(logs));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/bench/include_cost.sh [COMPILER]: CPU seconds that a user's program takes to compile at -O0, the fastest of three
-# runs: one that only includes giro, and the one in the README.
+# tests/bench/include_cost.sh [COMPILER]: CPU seconds to compile a user's program at -O0, the fastest of three runs, for
+# a program that only includes giro and for the README's.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -14,7 +14,7 @@ done
 ln -s "$root/callbacks/giro.h" "$folder/include/giro/"
 
 echo '#include <giro/giro.h>' >"$folder/include_alone.cpp"
-# The first block of C++ there.
+# The README's first C++ block.
 awk '/^```cpp/ { inside = 1; next } /^```/ { if (inside) exit } inside' "$root/README.md" >"$folder/readme_program.cpp"
 
 cost() {

@@ -5,8 +5,8 @@
 
 namespace giro::bench {
 
-// A chain of kernels that do nothing, as one GPU graph. With programmatic dependent launch, a kernel begins while the
-// previous one ends.
+// A chain of empty kernels as one GPU graph. With programmatic dependent launch, a kernel starts while the previous one
+// is finishing.
 class LaunchGap {
  public:
   // Returns nothing if there is no device or if the device does not support it.

@@ -1,6 +1,5 @@
-// The cost of attention and of layers on the CPU, forward and backward, of f32, on one thread or as many as
-// OMP_NUM_THREADS says, and what the processor's fma instructions can do at most. layer_peers.py times the same in
-// PyTorch and JAX.
+// The cost of attention and of layers in f32 on the CPU, forward and backward, on OMP_NUM_THREADS threads or one, and
+// the peak of the processor's fma instructions. layer_peers.py times the same in PyTorch and JAX.
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -32,7 +31,7 @@ void use_one_thread_or_as_told() {
   if (std::getenv("OMP_NUM_THREADS") == nullptr) omp_set_num_threads(1);
 }
 
-// B, T, H, D, whether causal.
+// The arguments are B, T, H, D and whether it is causal.
 void attention(benchmark::State& state) {
   use_one_thread_or_as_told();
   const Shape shape{state.range(0), state.range(1), state.range(2), state.range(3)};
@@ -84,7 +83,7 @@ void lstm(benchmark::State& benchmark) {
 }
 BENCHMARK(lstm)->Args({32, 64, 256})->Unit(benchmark::kMicrosecond);
 
-// x + MLP(layer_norm(x)), with a gelu and four times the width in between.
+// x + MLP(layer_norm(x)), with a hidden layer of four times the width and gelu.
 void mlp_block(benchmark::State& benchmark) {
   const std::int64_t width = benchmark.range(1);
   const nn::Layer block = nn::residual(
@@ -93,7 +92,7 @@ void mlp_block(benchmark::State& benchmark) {
 }
 BENCHMARK(mlp_block)->Args({1024, 768})->Unit(benchmark::kMicrosecond);
 
-// Products of tiles that stay in the first cache: what this machine reaches at most.
+// Products of tiles that stay in the L1 cache: this machine's peak.
 void tile_product(benchmark::State& state) {
   constexpr std::int64_t kSize = 64;
   std::vector<float> out(kSize * kSize), left(kSize * kSize, 0.5f), right(kSize * kSize, 0.25f);

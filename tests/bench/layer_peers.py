@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What layer_bench times, forward and backward, beside torch, torch.compile and jax.jit, of f32.
+"""Compares layer_bench, forward and backward, with torch, torch.compile and jax.jit, in f32.
 
 usage: layer_peers.py [--bench FILE] [--threads N] [--rounds N] [--seconds S] [--peers torch compile jax]
                       [--cases REGEX]
 
-All take turns, as in expression_peers.py. It prints the least time of each in microseconds, and how many times as fast
-as the best peer giro was. The exit code is 1 if that is less than wanted.
+All take turns, as in expression_peers.py. Prints each one's minimum time in microseconds, and giro's speedup over the
+best peer. The exit code is 1 if a speedup is below its target.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 
 from expression_peers import Giro, timed
 
-# The benchmark's name and numbers, and the ratio wanted. attention: B, T, H, D, whether causal. lstm: B, T, features.
+# The benchmark's name and arguments, and the target ratio. attention: B, T, H, D, whether causal. lstm: B, T, features.
 CASES = [("attention", (4, 256, 12, 64, 0), 1.2), ("attention", (4, 256, 12, 64, 1), 1.0),
          ("attention", (1, 1024, 12, 64, 1), 1.0), ("attention", (2, 512, 8, 128, 0), 1.0),
          ("lstm", (32, 64, 256), 1.2), ("mlp_block", (1024, 768), 1.2)]

@@ -1,4 +1,4 @@
-// The loop's own overhead: steps and states that do next to nothing, and eight callbacks.
+// The loop's own overhead, with a trivial step and state, and eight callbacks.
 
 #include <benchmark/benchmark.h>
 
@@ -40,7 +40,7 @@ giro::Logs step_and_log(std::int64_t& state) {
       .add_metric("gradient_norm", value);
 }
 
-// Callbacks that are due every hundred steps or less often, each with its own schedule.
+// Callbacks due every hundred steps or less often, each with its own schedule.
 Tasks seldom(int count) {
   Tasks tasks;
   for (int i = 0; i < count; ++i) tasks.emplace_back(every(100 * (i + 1)), step);
@@ -75,7 +75,7 @@ void callable_schedule(benchmark::State& benchmark) {
   run(benchmark, seldom_and([](const giro::Elapsed& elapsed) { return elapsed.steps % 100 == 0; }, step));
 }
 
-// The same with a progress bar that shows the logs. Subtract the time of four_entries_each_step to get the bar's own.
+// The same with a progress bar that shows the logs. Subtract the time of four_entries_each_step to get the bar's cost.
 void bar_each_step(benchmark::State& benchmark, const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(
       path.empty() ? std::tmpfile() : std::fopen(path.c_str(), "w"), std::fclose);
@@ -93,7 +93,7 @@ void tensorboard_each_step(benchmark::State& benchmark) {
   run(benchmark, tasks);
 }
 
-// As in the README: a checkpoint's schedule that includes the end.
+// As in the README: a checkpoint schedule that includes the last step.
 void all_seldom_and_last(benchmark::State& benchmark) {
   Tasks tasks = seldom(kCallbacks - 1);
   tasks.emplace_back(every(1'000) | giro::last(), step);
@@ -105,8 +105,8 @@ void one_each_step_and_last(benchmark::State& benchmark) {
   run(benchmark, tasks);
 }
 
-// The host's time per step in which a device step logs four scalars: from the row that the device has written to the
-// history. The rows are written before the clock starts. range(0) steps arrive at a time, as if from one launch.
+// The host's time per step to move four scalars logged on the device from their row to the history. The rows are
+// written before the clock starts. range(0) steps arrive at a time, as if from one launch.
 void four_scalars_through_the_journal(benchmark::State& benchmark) {
   using giro::DType;
   const giro::Stream stream(giro::Device::cpu());

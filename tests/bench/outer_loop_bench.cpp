@@ -51,7 +51,7 @@ void outer_loop_chunks(benchmark::State& benchmark) {
   count_chunks(benchmark, kChunks);
 }
 
-// The same steps in one loop.
+// The same steps in one plain loop.
 void plain_steps(benchmark::State& benchmark) {
   const giro::Dataset data = one_row();
   for (auto _ : benchmark) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a chunk of an outer loop costs, jaxloop's beside giro's: a step that counts, one of them a chunk.
+"""Compares the overhead per chunk of jaxloop's outer loop and giro's, with one counting step per chunk.
 
 usage: outer_loop_jaxloop.py --jaxloop DIR [--giro FILE] [--rounds N] [--chunks N]
 """
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Jaxloop:
-    """The same as outer_loop_bench.cpp."""
+    """The equivalent of outer_loop_bench.cpp."""
 
     def __init__(self):
         import flax.linen as nn

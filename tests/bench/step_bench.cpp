@@ -1,5 +1,5 @@
-// The host's cost of a step, for the sample's models: recording it, and calling the recorded step. On the CPU a call
-// does the step's work itself, so there the batch is one image of 4 x 4, and little but the call remains.
+// The host's cost of a step of the MNIST sample's models: recording it, and calling the recorded step. On the CPU a
+// call also does the step's work, so there the batch is one image of 4 x 4, to leave little but the call.
 //
 //   step_bench [--device=cuda]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The arithmetic of tests/bench/step_model, and that no kernel of a recorded step is expected below its floor.
+"""Tests the arithmetic of tests/bench/step_model, and that no kernel of a recorded step is expected below its floor.
 
 usage: step_model_test.py BUILD NVRTC PTXAS
 """
@@ -29,7 +29,7 @@ def time(blocks, megabytes, **changes):
 
 class Arithmetic(unittest.TestCase):
     def test_blocks_on_an_sm(self):
-        self.assertEqual(h200.blocks_on_an_sm(KERNEL, 256, 0), 6)  # 51 warps by registers
+        self.assertEqual(h200.blocks_on_an_sm(KERNEL, 256, 0), 6)  # registers allow 51 warps
         self.assertEqual(h200.blocks_on_an_sm(KERNEL._replace(registers=32), 256, 0), 8)
         self.assertEqual(h200.blocks_on_an_sm(KERNEL, 256, 100 << 10), 2)
 

@@ -1,5 +1,6 @@
-// Measures what asynchronous checkpoints cost a training: the same steps with a save each N steps and without, in turn
-// in one run. For the options see training_saves_bench --help; tests/bench/README.md says what is compared.
+// Measures how asynchronous checkpoints slow down training: the same steps with a save every N steps and without saves,
+// alternating in one run. See training_saves_bench --help for the options, and tests/bench/README.md for what is
+// compared.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ struct Options {
   int rounds = 2;
   std::string device = "cpu", directory = ".";
 
-  // The last save has half an interval to be written.
+  // Half an interval of steps follows the last save, which is written meanwhile.
   std::int64_t steps() const { return saves * every + every / 2; }
 };
 
@@ -43,7 +44,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Square dense layers, so that adamw's state with its two moments has about as many bytes.
+// The width of square dense layers such that adamw's state, with its two moments, has about `bytes` bytes.
 std::int64_t width_of(std::int64_t bytes) {
   return std::max<std::int64_t>(std::llround(std::sqrt(static_cast<double>(bytes) / (3.0 * 4 * kLayers))), 1);
 }
@@ -111,7 +112,7 @@ class Bench {
   }
 
  private:
-  // Returns the seconds that the whole loop takes, including its wait for the last save.
+  // Returns the time of the whole loop in seconds, including its wait for the last save.
   double train(bool saves, std::int64_t steps) {
     std::vector<Clock::time_point> begins, ends;  // of the steps
     const auto note_begin = [&](const giro::Elapsed&) { begins.push_back(Clock::now()); };

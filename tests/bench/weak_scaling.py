@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""How data parallel training scales over CPU ranks: the MNIST sample under mpirun, with a batch of the same size on each
-rank and one thread a rank, so that n ranks have n times the work of one.
+"""How data-parallel training scales over CPU ranks: the MNIST sample under mpirun, with the same batch size on every
+rank and one thread per rank, so that n ranks do n times the work of one.
 
-Prints samples a second for each number of ranks, medians of interleaved rounds, and the efficiency: the speed of a rank
-against that of a rank alone. More ranks than cores tell nothing.
+Prints samples per second for each number of ranks, as medians of interleaved rounds, and the efficiency: the speed per
+rank relative to a single rank. Results with more ranks than cores are meaningless.
 """
 
 import argparse

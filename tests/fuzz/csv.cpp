@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   giro::test::parse({data, data + size}, [](giro::FileSystem& files) {
     try {
       giro::data::read_csv("file", {{"x", {"a"}}, {"y", {"b", "a"}}}, ',', files);
-    } catch (const giro::Error& error) {  // of a file without these columns
+    } catch (const giro::Error& error) {  // the file lacks these columns
       if (error.code() != giro::ErrorCode::not_found) throw;
     }
   });

@@ -24,7 +24,7 @@ std::string gzip(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-// The input's first two bytes are the sizes of the next two pieces, each of which becomes a gzip member with the right
+// The input's first two bytes are the sizes of the next two pieces, each of which becomes a gzip member with a correct
 // checksum. The rest of the input follows unchanged.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;

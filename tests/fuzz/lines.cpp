@@ -8,8 +8,8 @@
 
 #include "tests/fuzz/parse.h"
 
-// The input's first line is a history's description of its columns. The rest is the file of its records; the size,
-// checksum and number of lines match it.
+// The input's first line describes a history's columns. The rest is the file of its records, with matching size,
+// checksum and number of lines.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::uint8_t* const end = data + size;
   const std::uint8_t* const first_end = std::find(data, end, '\n');

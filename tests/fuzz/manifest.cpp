@@ -31,7 +31,7 @@ struct Memory {
 
 }  // namespace
 
-// The input is the manifest after its checksum, which matches.
+// The input is the manifest without its checksum; a matching one is added.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   giro::test::parse(
       giro::detail::with_checksum({data, data + size}),

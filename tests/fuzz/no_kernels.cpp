@@ -1,4 +1,4 @@
-// Stubs for the functions that logs call for values computed on a device. Values read from a file never reach them.
+// Stubs for functions that logs call for values computed on a device, which a parser never reads.
 
 #include <cstdlib>
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh [SECONDS [TARGET...]]: runs libFuzzer, with AddressSanitizer and UndefinedBehaviorSanitizer, on each
-# parser of files for so many seconds, 60 by default, as many at a time as there are cores. A parser that has two targets
-# divides its time between them. A file that crashes a parser, takes it longer than a second or makes it take more than
-# 64 MiB at once is kept in build-fuzz/, and the script fails. Needs clang-16 and libclang-rt-16-dev.
+# file parser for SECONDS seconds (60 by default), with as many parallel jobs as cores. A parser with two targets
+# divides its time between them. A file that crashes a parser, takes longer than a second or allocates more than 64 MiB
+# at once is kept in build-fuzz/, and the script fails. Needs clang-16 and libclang-rt-16-dev.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -70,7 +70,7 @@ fuzz() {
   else
     {
       grep -a -m 1 -A 12 -e 'ERROR: ' -e 'terminate called' -e 'runtime error' "$log" || tail -n 20 "$log"
-      tail -n 2 "$log"  # the file that made it fail
+      tail -n 2 "$log"  # the file that caused the failure
       echo "giro: $target failed; all of its output is in $log"
     } | tee -a "$root/build-fuzz/failures" >&2
     return 1

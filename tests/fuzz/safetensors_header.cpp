@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/parse.h"
 
-// The input is the header. The file states its right size; 32 bytes of data follow it.
+// The input is the header. Its correct size is put before it, and 32 bytes of data after it.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::uint64_t header_size = size;
   std::string file(reinterpret_cast<const char*>(&header_size), sizeof(header_size));

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""That a library runs on every x86-64 CPU: no instruction of it needs AVX, but for those of functions that are called only
-where the CPU has it.
+"""Checks that a library runs on every x86-64 CPU: only functions that are called after a CPU check may use AVX.
 
 usage: portable.py OBJDUMP LIBRARY
 """
@@ -9,10 +8,11 @@ import re
 import subprocess
 import sys
 
-# Wide registers and masks, and whatever else has a VEX or EVEX prefix.
+# Wide registers, masks, and other instructions with a VEX or EVEX prefix.
 NEWER = re.compile(r"\t(v[a-z0-9]+|k(mov|or|and|xor|not)[bwdq]+) .*%([xyz]mm|k[0-7])")
 
-# narrow::can_run (kernels/cpu/narrow_dense.h) and pointwise::instruction_set ask the CPU before any of these is called.
+# narrow::can_run (kernels/cpu/narrow_dense.h) and pointwise::instruction_set check the CPU before any of these is
+# called.
 GUARDED = re.compile(r"<_ZN4giro(3cpu6narrow12_GLOBAL__N_1|3cpu(8winograd)?12_GLOBAL__N_1(4avx2|6avx512)|"
                      r"9pointwise8CompiledI.*(4avx2|6avx512)E)")
 

@@ -39,7 +39,7 @@ class AccuracyTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, AccuracyTest, test::kDevices, test::device_name);
 
 TEST_P(AccuracyTest, ShareOfRightRows) {
-  // On a GPU each number of classes and each dtype needs a kernel of its own.
+  // On a GPU each number of classes and each dtype needs its own kernel.
   const std::vector<Shape> few{{32, 10}, {3, 1000}},
       all{{1, 1}, {1, 10}, {32, 10}, {257, 3}, {1021, 2}, {3, 1000}, {5003, 3}};
   for (const Shape& shape : device().is_cuda() ? few : all) {
@@ -51,8 +51,8 @@ TEST_P(AccuracyTest, ShareOfRightRows) {
   }
 }
 
-// More rows than the second pass adds up in one round (512 blocks of 128 rows). It does not use check(), which would
-// run it ten times.
+// More rows than the second pass adds up in one round (512 blocks of 128 rows). Without check(), which would run it ten
+// times.
 TEST_P(AccuracyTest, ManyRows) {
   constexpr std::int64_t kRows = 512 * 128 + 1000;
   const Tensor logits = tensor({kRows, 1}), labels = tensor({kRows}, DType::u8), out = tensor({});

@@ -25,7 +25,7 @@ class BranchesTest : public test::OpTest {
     }
   }
 
-  // Queues out += 38: a chain of temporaries, with two ops that nothing waits for until its end.
+  // Queues out += 38: a chain of temporaries, and two ops whose results are needed only at its end.
   void queue(const Stream& s, std::vector<Tensor> temporaries = {}) {
     std::vector<Buffer> memory;
     while (temporaries.size() < 3) {
@@ -53,7 +53,7 @@ class BranchesTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, BranchesTest, test::kDevices, test::device_name);
 
-// The op after them could take the memory that they read, but must not.
+// The op after the branches could reuse the memory that they read, but must not.
 TEST_P(BranchesTest, RunBesideEachOtherInSharedMemory) {
   const test::ArenaSetting shared("1");
   const Graph graph = recorded();
@@ -110,7 +110,7 @@ TEST_P(BranchesTest, WithinOtherGraphs) {
   expect_out(8 * 38);
 }
 
-// An op that cannot be recorded follows ops that run on a branch.
+// An op that cannot be recorded comes after ops on a branch.
 TEST_P(BranchesTest, AreGivenUpWithTheirRecording) {
   if (device().is_cpu()) GTEST_SKIP() << "there is nothing that a recording on the CPU cannot copy";
   std::vector<float> pageable(kCount);
@@ -126,7 +126,7 @@ TEST_P(BranchesTest, AreGivenUpWithTheirRecording) {
   expect_out(38);
 }
 
-// A stream that takes part in a recording keeps its own order.
+// A second stream in a recording keeps its own order.
 TEST_P(BranchesTest, OpsOfAStreamThatHasJoinedStayInTheirOrder) {
   const Stream joins(device());
   std::vector<Tensor> values;

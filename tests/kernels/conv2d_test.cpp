@@ -155,8 +155,8 @@ void Conv2dTest::check_backward(const std::vector<Convolution>& all) {
   }
 }
 
-// Inputs are rounded to the dtype first, so the products are exact in f32. Values stored in 16 bits are dx, dw (which
-// cuDNN computes in 16 bits) and y. y is stored twice where the bias is a pass of its own.
+// Inputs are rounded to the dtype first, so the products are exact in f32. dx, dw (which cuDNN computes in 16 bits) and
+// y are stored in 16 bits; y twice if the bias is added in a separate pass.
 void Conv2dTest::check_other_precisions(const Convolution& conv) {
   for (const Precision precision : test::other_precisions(device())) {
     const DType dtype = compute_dtype(precision);
@@ -194,7 +194,7 @@ void Conv2dTest::check_other_precisions(const Convolution& conv) {
 }
 
 TEST_P(Conv2dTest, OtherPrecisions) {
-  // How a window moves has nothing to do with the dtype.
+  // The dtype does not affect how a window moves, so a few cases are enough.
   int found = 0;
   for (const Convolution& conv : convolutions()) {
     const std::string& name = conv.name;
@@ -246,7 +246,7 @@ void Conv2dTest::check_nan_and_infinities(const std::vector<Convolution>& all) {
 
 TEST_P(Conv2dTest, KeepsNaNAndInfinities) { check_nan_and_infinities(convolutions()); }
 
-// What the CPU computes by Winograd's algorithm.
+// Convolutions that the CPU computes with Winograd's algorithm.
 class WinogradTest : public Conv2dTest {
  protected:
   static std::vector<Convolution> shapes() {
@@ -297,7 +297,7 @@ TEST_P(WinogradTest, Backward) {
 
 TEST_P(WinogradTest, KeepsNaN) { check_nan_and_infinities(shapes()); }
 
-// Where cuDNN offers nothing, giro's own kernels compute the same.
+// If cuDNN has no plan, giro's own kernels compute the same.
 class DeclinedConv2dTest : public Conv2dTest {
  protected:
   void SetUp() override {
@@ -311,8 +311,8 @@ class DeclinedConv2dTest : public Conv2dTest {
         chosen, [](const Convolution& c) { return c.name != "several tiles" && c.y().count() * c.w.count() > 5'000; });
     return chosen;
   }
-  // A tile has 64 x 64 elements, or 128 x 32 if there are at most 32 columns. Channels are loaded in quads where they
-  // can be.
+  // A tile has 64 x 64 elements, or 128 x 32 if there are at most 32 columns. Channels are loaded in quads where
+  // possible.
   static std::vector<Convolution> tiles() {
     return {
         {"a pixel less, quads", {1, 9, 7, 4}, {64, 1, 1, 4}, {}},
@@ -324,7 +324,7 @@ class DeclinedConv2dTest : public Conv2dTest {
         {"several tiles in groups", {1, 9, 9, 6}, {140, 1, 1, 3}, {.groups = 2}},
     };
   }
-  // Their sums of at least 256 terms are split over blocks.
+  // Sums of at least 256 terms, which are split over blocks.
   static std::vector<Convolution> splits() {
     return {
         same("y, dx", {1, 2, 3, 32}, {36, 3, 3, 32}),
@@ -370,7 +370,7 @@ TEST_P(DeclinedConv2dTest, RefusesLargerImagesThanItsOwnKernelsCount) {
                });
 }
 
-// Where all of cuDNN's plans refuse only when they are to run.
+// cuDNN's plans are made, but all of them fail when run.
 class RefusedConv2dTest : public Conv2dTest {
  protected:
   void SetUp() override {
@@ -402,7 +402,7 @@ void run(const TiledConv2d& op, const Stream& stream) {
   cuda::tiled_conv2d(op.y, op.x, op.w, op.b, op.relu, op.options, stream);
 }
 
-// They are applied as y is stored, and round as ops of their own do.
+// They are applied as y is stored, and round as separate ops would.
 TEST_P(DeclinedConv2dTest, BiasAndRelu) {
   for (const Convolution& conv : {splits().front(), same("not split", {1, 4, 5, 3}, {5, 3, 3, 3}),
                                   Convolution{"groups", {1, 4, 5, 4}, {6, 3, 3, 2}, {.groups = 2}}}) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The convolutions that tests try.
+// Convolutions for tests.
 
 #include <array>
 #include <cstdint>
@@ -69,7 +69,7 @@ inline std::vector<Convolution> convolutions() {
       // Paddings that differ between the axes, but not between the ends of an axis.
       same("same, tall window", {2, 7, 5, 3}, {4, 3, 1, 3}),
       same("same, wide window", {2, 5, 7, 3}, {4, 1, 5, 3}),
-      // The same x and w with different strides or paddings: on one stream, their plans must not be mixed up.
+      // The same x and w with different strides or paddings: plans cached on one stream must not be mixed up.
       {"plain", {1, 6, 6, 2}, {3, 3, 3, 2}, {}},
       {"vertical stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {2, 1}}},
       {"horizontal stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {1, 2}}},

@@ -13,7 +13,7 @@ constexpr DType kNumbers[] = {DType::f32, DType::f64, DType::bf16, DType::f16, D
 
 class CumulativeTest : public test::OpTest {
  protected:
-  // Expects the results of double arithmetic, and exact results for integers.
+  // Expects results as in double arithmetic; exact ones for integers.
   void check_rows(const Array& x, Cumulative of, bool reversed) {
     const std::int64_t rows = x.shape[0], length = x.shape[1];
     Expected expected{std::vector<double>(x.values.size()), std::vector<double>(x.values.size())};
@@ -45,7 +45,7 @@ class CumulativeTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, CumulativeTest, test::kDevices, test::device_name);
 
-// Rows shorter than a block of a GPU, a few parts of a block long, and a whole number of parts.
+// Rows shorter than a GPU block, a few block-sized parts long, and exactly a whole number of parts.
 TEST_P(CumulativeTest, SumsOfEveryDtype) {
   for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{3, 128}, Shape{2, 129}, Shape{3, 1024}, Shape{2, 2500},
                              Shape{40, 17}, Shape{0, 5}, Shape{5, 0}}) {
@@ -53,7 +53,7 @@ TEST_P(CumulativeTest, SumsOfEveryDtype) {
       const Array x = is_floating(dtype) ? random_.uniform(shape, -1, 1, dtype) : random_.integers(shape, 0, 0, dtype);
       Array whole = x;
       if (!is_floating(dtype)) {
-        // Few enough ones that a byte holds their sum.
+        // So few ones that their sum fits in a byte.
         for (std::size_t i = 0; i < whole.values.size(); i += 17) whole.values[i] = 1;
         if (dtype == DType::u8 && shape[1] > 1024) continue;
       }
@@ -75,7 +75,7 @@ TEST_P(CumulativeTest, ProductsOfEveryDtype) {
   }
 }
 
-// In f32 the sum would stay at 2^24, and the product would leave its range.
+// In f32 the sum would stay at 2^24, and the product would overflow.
 TEST_P(CumulativeTest, IsComputedInDouble) {
   Array ones{DType::f32, {1, 3000}, std::vector<double>(3000, 1)};
   ones.values[0] = 0x1p24;
@@ -99,7 +99,7 @@ TEST_P(CumulativeTest, IntegersWrap) {
   run(DType::i64, Cumulative::product, {-4294967296.0, 2147483648.0, 2}, {-4294967296.0, -9223372036854775808.0, 0});
 }
 
-// A value that is not finite affects only the results from there on.
+// A non-finite value affects only its own and later results.
 TEST_P(CumulativeTest, NaNGoesForward) {
   Array x{DType::f32, {2, 300}, std::vector<double>(600, 1)};
   x.values[250] = test::kNaN;

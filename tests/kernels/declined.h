@@ -4,9 +4,9 @@
 
 namespace giro::test {
 
-// While an object lives, cuBLASLt and cuDNN decline every product and convolution if they are emulated
-// (tests/cuda_on_cpu). It is false on a GPU. Plans that a stream has already made are not requested again. With `mode`
-// 2, cuDNN's plans are made and refuse to run (tests/cuda_on_cpu/libraries/decline.h).
+// While an object exists, the emulated cuBLASLt and cuDNN (tests/cuda_on_cpu) decline every product and convolution. On
+// a GPU it does nothing and converts to false. Plans that a stream already has are not requested again. With `mode` 2,
+// cuDNN's plans are made but fail when run (tests/cuda_on_cpu/libraries/decline.h).
 class Declined {
  public:
   explicit Declined(int mode = 1)

@@ -83,7 +83,7 @@ void DenseTest::check_forward(const std::vector<Sizes>& all) {
   }
 }
 
-// Small integers sum exactly in any order.
+// Small integers, whose sums are exact in any order.
 TEST_P(DenseTest, ViewsMayLieAnywhere) {
   const Sizes n{6, 8, 12};
   const auto integers = [&](const Shape& shape) { return random_.integers(shape, -4, 4, DType::f32); };
@@ -202,8 +202,8 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
   }
 }
 
-// Inputs are rounded to the dtype first, so the products are exact in f32. The product is stored in 16 bits, and if the
-// library adds the bias in a pass of its own, the sum with the bias is too.
+// Inputs are rounded to the dtype first, so the products are exact in f32. The product is stored in 16 bits; so is the
+// sum with the bias if the library adds it in a separate pass.
 void DenseTest::check_forward(const Sizes& n, Precision precision) {
   const DType dtype = compute_dtype(precision);
   const double range = std::sqrt(3.0 / static_cast<double>(n.in));
@@ -231,7 +231,7 @@ void DenseTest::check_forward(const Sizes& n, Precision precision) {
   }
 }
 
-// dx is stored in the dtype. dw and db are stored in the dtype or in f32, as they are computed.
+// dx is stored in the dtype; dw and db are computed in f32 and stored in the dtype or in f32.
 void DenseTest::check_backward(const Sizes& n, Precision precision) {
   const DType dtype = compute_dtype(precision);
   const Array x = random_.uniform({n.batch, n.in}, -1, 1, dtype), w = random_.uniform({n.in, n.out}, -1, 1, dtype);
@@ -283,7 +283,7 @@ TEST_P(DenseTest, OtherPrecisions) {
 // 1 + 2^-12 is 1 in TF32, whether rounded or truncated.
 TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
   const bool has_tf32 = test::computes_in(Precision::tf32, device());
-  // Not so few outputs that a GPU's library is not asked.
+  // Enough outputs that a GPU uses its library.
   const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1p-12)}, w{DType::f32, {16, 32}, Values(512, 1)};
   for (const bool is_tf32 : {true, false}) {
     const Expected y{Values(512, is_tf32 && has_tf32 ? 16 : 16 * (1 + 0x1p-12)), Values(512, 0)};
@@ -324,7 +324,7 @@ TEST_P(DenseTest, KeepsNaNAndInfinities) {
   }
 }
 
-// Where cuBLASLt offers nothing, giro's own kernel computes the same.
+// If cuBLASLt has no algorithm, giro's own kernel computes the same.
 class DeclinedDenseTest : public DenseTest {
  protected:
   void SetUp() override {
@@ -337,7 +337,8 @@ class DeclinedDenseTest : public DenseTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeclinedDenseTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
-// The larger ones span several of the kernel's tiles, or end where a tile does. Sums of at least 256 terms are split.
+// The larger ones span several of the kernel's tiles, or end exactly at a tile's edge. Sums of at least 256 terms are
+// split.
 const std::vector<Sizes> kSmallSizes = {{1, 1, 1},    {7, 13, 5},   {3, 1, 17},  {1, 129, 1}, {35, 34, 33},
                                         {65, 12, 64}, {129, 7, 32}, {5, 300, 3}, {260, 4, 8}};
 TEST_P(DeclinedDenseTest, Forward) { check_forward(kSmallSizes); }
@@ -379,7 +380,7 @@ TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
   expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
 }
 
-// More shapes than descriptions are kept (kernels/cpu/one_dnn.h).
+// More shapes than the cache of primitives holds (kernels/cpu/one_dnn.h).
 TEST_P(DenseTest, ManyShapesAreNotMixedUp) {
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t n = 17; n < 17 + 70; ++n) {

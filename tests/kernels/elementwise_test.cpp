@@ -20,15 +20,15 @@ std::string label(const char* op, DType dtype, const Shape& shape) {
 
 class ElementwiseTest : public test::OpTest {
  protected:
-  // On a GPU each pair of dtypes needs a kernel of its own, so only one pair in four is tried there.
+  // On a GPU each pair of dtypes needs its own kernel, so only one pair in four is tried there.
   bool is_left_out(DType from, DType to) const {
     return device().is_cuda() && (static_cast<int>(from) + static_cast<int>(to)) % 4 != 0;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ElementwiseTest, test::kDevices, test::device_name);
 
-// Two values of a dtype are added or multiplied in double without a rounding that matters. So the result is exact: what
-// f32 arithmetic gives, rounded to the dtype.
+// The expected sum or product of two values of a dtype, computed in double: the f32 result, rounded to the dtype.
+// Roundings in double make no difference.
 double exact(DType dtype, double value) {
   return dtype == DType::f64 ? value : round_to(dtype, round_to(DType::f32, value));
 }
@@ -131,7 +131,7 @@ TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
         Array a = is_floating(from)
                       ? random_.uniform(shape, low, high, from)
                       : random_.integers(shape, static_cast<std::int64_t>(low), static_cast<std::int64_t>(high), from);
-        // A small fraction is true as a bool, but is no whole number.
+        // 0.25 is true as a bool, but 0 as an integer.
         for (std::size_t i = 0; i < a.values.size(); i += 3) a.values[i] = is_floating(from) && i % 2 ? 0.25 : 0;
         Expected converted;
         for (const double value : a.values) {
@@ -142,7 +142,7 @@ TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
           } else if (to == DType::f64) {
             converted.add(value, 0);
           } else {
-            // Converted through f32 or not, the error is barely more than half a unit in the last place.
+            // With or without f32 in between, the error is barely more than half a unit in the last place.
             converted.add(value, 1.001 * unit_roundoff(to) * std::abs(value) + (to == DType::f16 ? 0x1p-25 : 0));
           }
         }

@@ -28,7 +28,7 @@ class FusedTest : public test::OpTest {
  protected:
   using Run = std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)>;
 
-  // Both must give the same outputs for the same inputs.
+  // Expects the same outputs from both for the same inputs.
   void check_same(const std::string& name, const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                   const Run& apart, const Run& fused) {
     SCOPED_TRACE(name);
@@ -146,7 +146,8 @@ TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
   }
 }
 
-// The same as converting the logits to f32, and the gradient back. With many classes, blocks of a GPU share the rows.
+// As if the logits were converted to f32, and the gradient back. With many classes, a GPU splits each row among warps
+// or blocks.
 TEST_P(FusedTest, CrossEntropyOfSixteenBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Shape& shape : {Shape{5, 10}, Shape{200, 3}, Shape{3, 33}, Shape{2, 1500}}) {
@@ -305,7 +306,7 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
   }
 }
 
-// Publishes on one ring several times in a row, also with more than one block.
+// Publishes several times to one ring, also with more than one block.
 TEST_P(FusedTest, TheUpdatePublishesTheRow) {
   struct Rule {
     optim::Optimizer optimizer;

@@ -36,7 +36,7 @@ class GatherTest : public test::OpTest {
     Expected rows;
     for (std::int64_t r = 0; r < count; ++r) rows.add(static_cast<double>(order(position + r)), 0);
     std::vector<double> slots(3 * 8, 5.0);
-    slots[8] = static_cast<double>(position);  // call 4 has slot 1 of 3
+    slots[8] = static_cast<double>(position);  // call 4 reads slot 1 of 3
     check({.name = fmt::format("{} of {} rows at {}, seed {}, {}", count, order.size, position, order.seed,
                                order.shuffled ? "shuffled" : "in order"),
            .inputs = {{DType::i64, {3, 8}, slots}, {DType::i64, {}, {4}}},
@@ -154,7 +154,7 @@ TEST_P(GatherTest, IndicesFollowTheRowOrder) {
       const RowOrder order{.size = size, .seed = 17, .shuffled = shuffled};
       check_positions(order, 0, 1);
       check_positions(order, 0, 33);
-      check_positions(order, size - 1, 5);  // straddles epochs, and several if they are short
+      check_positions(order, size - 1, 5);  // straddles an epoch's end; several if epochs are short
       check_positions(order, 3 * size - 16 > 0 ? 3 * size - 16 : 0, 32);
       check_positions(order, std::int64_t{1} << 40, 31);
     }
@@ -164,7 +164,7 @@ TEST_P(GatherTest, IndicesFollowTheRowOrder) {
 }
 
 TEST_P(GatherTest, RecordedBatchesVisitEachRowOnceAnEpoch) {
-  const std::int64_t size = 103, batch = 8, steps = 39;  // three epochs and a little; batches straddle their ends
+  const std::int64_t size = 103, batch = 8, steps = 39;  // slightly over three epochs; batches straddle their ends
   const RowOrder order{.size = size, .seed = 5, .shuffled = true};
   const Tensor src = tensor({size}, DType::i32), rows = tensor({batch}, DType::i32);
   const Tensor indices = tensor({batch}, DType::i64), position = tensor({8}, DType::i64), call = tensor({}, DType::i64);

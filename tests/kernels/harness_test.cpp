@@ -1,4 +1,4 @@
-// Tests the harness itself: OpTest::check finds whatever an op can do wrong.
+// Tests the harness itself: OpTest::check must find every kind of error that an op can make.
 
 #include <gtest/gtest-spi.h>
 

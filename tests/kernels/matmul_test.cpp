@@ -25,7 +25,7 @@ struct MatmulCase {
   Shape out() const { return matmul_shape(a, b, options); }
 };
 
-// Each of transposed and plain operands, of matrices (.., M, K) and (.., K, N).
+// Each case of matrices (.., M, K) and (.., K, N) with all combinations of plain and transposed operands.
 std::vector<MatmulCase> with_transposes(const std::vector<MatmulCase>& plain) {
   const auto transposed = [](const Shape& shape) {
     std::vector<std::int64_t> sizes(shape.begin(), shape.end());
@@ -126,7 +126,7 @@ class MatmulTest : public test::OpTest {
     return {of.a.rank() > 1 ? of.a[ta ? -1 : -2] : 1, of.b.rank() > 1 ? of.b[tb ? -2 : -1] : 1,
             of.a.rank() > 1 ? of.a[ta ? -2 : -1] : of.a[0]};
   }
-  // The number of the matrix of that operand in product i.
+  // The index of the operand's matrix in product i.
   static std::int64_t matrix(const Shape& operand, const std::vector<std::int64_t>& batch, std::int64_t i) {
     std::int64_t number = 0, step = 1;
     for (std::size_t axis = 0; axis < batch.size(); ++axis) {
@@ -152,7 +152,7 @@ TEST_P(MatmulTest, OtherPrecisions) {
   }
 }
 
-// More work than one part has on the CPU, by matrices and by rows.
+// More work than one part takes on the CPU, split by matrices and by rows.
 TEST_P(MatmulTest, ManyPartsOfABatch) {
   if (device().is_cuda()) return;  // a GPU has no such parts
   check_all(
@@ -212,7 +212,7 @@ TEST_P(MatmulTest, RefusesWhatDoesNotFit) {
   expect_device_error(call(elsewhere(out), a, b));
 }
 
-// Where cuBLASLt offers nothing, giro's own kernel computes the same.
+// If cuBLASLt has no algorithm, giro's own kernel computes the same.
 class DeclinedMatmulTest : public MatmulTest {
  protected:
   void SetUp() override {

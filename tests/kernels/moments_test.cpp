@@ -34,7 +34,7 @@ class MomentsTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, MomentsTest, test::kDevices, test::device_name);
 
 TEST_P(MomentsTest, OfWhatCounts) {
-  // On a GPU each shape needs a kernel of its own.
+  // On a GPU each shape needs its own kernel.
   const std::vector<Shape> few{{7, 5, 3}, {40'000}}, all{{1}, {31}, {513, 3}, {4097}, {7, 5, 3}, {40'000}};
   for (const Shape& shape : device().is_cuda() ? few : all) {
     const Array x = random_.uniform(shape, -1, 2);

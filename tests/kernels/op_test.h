@@ -1,8 +1,8 @@
 #pragma once
 
-// The harness of the kernels' tests. A case names its inputs, its outputs and the call, and says what the outputs must
-// hold according to a naive reference in double precision. OpTest::check runs it on the device of the test's instance,
-// directly and recorded, between guard bytes and over poisoned outputs.
+// The harness of the kernels' tests. A case has inputs, outputs, a call, and the expected outputs from a naive
+// reference in double precision. OpTest::check runs it on the test's device, directly and recorded, with poisoned
+// outputs and guard bytes around every tensor.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -41,14 +41,14 @@ inline constexpr DType kAllDTypes[] = {DType::f32, DType::bf16, DType::f16, DTyp
 inline constexpr DType kFloatingDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 inline constexpr DType kLabelDTypes[] = {DType::u8, DType::i32, DType::i64};
 
-// A tensor on the host. Doubles hold the values of every dtype exactly, for i64 up to 2^53.
+// A tensor on the host. Doubles represent the values of every dtype exactly, i64 up to 2^53.
 struct Array {
   DType dtype = DType::f32;
   Shape shape;
   std::vector<double> values;  // row-major; empty for an output that starts out poisoned
 };
 
-// What an output must hold: each value within its absolute tolerance. NaN matches NaN, and an infinity matches itself.
+// An expected output: each value has an absolute tolerance. NaN matches NaN, and an infinity matches itself.
 struct Expected {
   std::vector<double> values, tolerances;
 
@@ -56,7 +56,7 @@ struct Expected {
     values.push_back(value);
     tolerances.push_back(tolerance);
   }
-  // The same after being stored in that dtype `times` times.
+  // The same after `times` roundings to that dtype.
   Expected stored_as(DType dtype, int times = 1) const;
 };
 
@@ -75,8 +75,8 @@ inline double unit_roundoff(DType dtype) {
 }
 inline constexpr double kUnit = 0x1p-24;  // of f32
 
-// How much error storing a value of this magnitude in bf16 or f16 adds to an f32 result: half a unit in the last place,
-// which does not shrink below f16's least normal number.
+// The error from storing an f32 result of this magnitude in bf16 or f16: half a unit in the last place, which does not
+// shrink below f16's least normal number.
 inline double storage_error(DType dtype, double magnitude) {
   if (dtype != DType::bf16 && dtype != DType::f16) return 0;
   return unit_roundoff(dtype) * std::abs(magnitude) * (1 + 0x1p-8) + (dtype == DType::f16 ? 0x1p-25 : 0);
@@ -90,14 +90,14 @@ inline Expected Expected::stored_as(DType dtype, int times) const {
   return stored;
 }
 
-// The error of an f32 sum of n rounded terms with magnitudes that add up to `magnitude`: n units in the worst case,
-// about sqrt(n) if the roundings are independent.
+// A bound on the error of an f32 sum of n rounded terms whose magnitudes add up to `magnitude`: n units in the worst
+// case, about sqrt(n) if the roundings are independent.
 inline double sum_tolerance(std::int64_t n, double magnitude) {
   return (8 + std::sqrt(static_cast<double>(n))) * kUnit * magnitude;
 }
 
 // The value of a floating dtype nearest to x, with ties to even. It follows the definitions of the formats, so that it
-// can judge the library's conversions.
+// can check the library's conversions.
 inline double round_to(DType dtype, double x) {
   int digits = 0, min_exponent = 0;
   double largest = 0;
@@ -209,7 +209,7 @@ inline void expect_close(const std::string& what, const std::vector<double>& act
 }
 
 // Compares a gradient with central differences of `f` around `x`. `f` is the forward reference contracted with the
-// incoming gradient. The tolerances add up those of the kernel, from `direct`, and those of the differences.
+// incoming gradient. Each tolerance is the kernel's, from `direct`, plus that of the difference.
 inline void expect_finite_differences(const std::string& what, const std::vector<double>& gradient,
                                       const Expected& direct, std::vector<double> x,
                                       const std::function<double(const std::vector<double>&)>& f) {
@@ -230,8 +230,8 @@ inline void expect_finite_differences(const std::string& what, const std::vector
 
 using Tensors = std::vector<Tensor>;
 
-// The alignment in bytes of a collection's leaves and of an arena's blocks. Libraries choose their algorithms by it, so
-// the same bits are expected only at the same alignment.
+// The alignment in bytes of a collection's leaves and of an arena's blocks. Libraries choose algorithms by alignment,
+// so identical bits are expected only at the same alignment.
 inline constexpr std::size_t kLeafAlignment = 64;
 
 struct OpCase {
@@ -240,12 +240,11 @@ struct OpCase {
   std::vector<Array> outputs;  // an output with values is read and written
   std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)> run;
   std::vector<Expected> expected;  // one per output
-  // The alignment in bytes that the op needs for its tensors' addresses. 0 is the dtype's own alignment, as for a view
-  // of rows.
+  // The alignment in bytes that the op requires of its tensors. 0 is the dtype's size, as for a view of rows.
   std::size_t alignment = 0;
 };
 
-// A tensor in its own block, between guard bytes.
+// A tensor in its own memory, between guard bytes.
 class GuardedTensor {
  public:
   GuardedTensor(Device device, const Array& initial, std::size_t shift)
@@ -265,7 +264,7 @@ class GuardedTensor {
     stream.synchronize();
   }
 
-  // The tensor's bytes after the stream has finished. The guard bytes must be intact.
+  // Waits for the stream and returns the tensor's bytes. The guard bytes must be intact.
   Bytes read(const std::string& what, const Stream& stream) const {
     Bytes all(buffer_.size());
     stream.copy(all.data(), buffer_.data(), all.size());
@@ -307,8 +306,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
   Device device() const { return stream_->device(); }
 
   // Runs the case and returns its outputs' values. Each run starts with fresh inputs and poisoned outputs. All runs
-  // must give the same bits with every poison, which reveals an element that is not written and a byte read outside a
-  // tensor.
+  // must give the same bits with every poison, which reveals unwritten elements and reads outside a tensor.
   std::vector<std::vector<double>> check(const OpCase& op) {
     SCOPED_TRACE(op.name);
     std::vector<Bytes> first;
@@ -332,7 +330,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
         return bytes;
       };
 
-      // The recorded run comes first, because an op's setup at first use must also work inside a recording.
+      // The recorded run comes first, because an op's setup on first use must also work inside a recording.
       reset(kPoisons[0]);
       const std::vector<Bytes> before = read("before recording");
       const Graph graph = Graph::record(stream(), [&] { op.run(out, in, stream()); });
@@ -358,12 +356,12 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
     return values;
   }
 
-  // A tensor for a call that must be refused.
+  // A tensor for a call that must fail.
   Tensor tensor(const Shape& shape, DType dtype = DType::f32) {
     kept_.push_back(Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
     return Tensor(kept_.back().data(), dtype, shape, device());
   }
-  // The same tensor, but with a device that is not the stream's.
+  // The same tensor, labelled with a device other than the stream's.
   Tensor elsewhere(const Tensor& t) const {
     return Tensor(t.raw(), t.dtype(), t.shape(), device().is_cpu() ? Device::cuda() : Device::cpu());
   }

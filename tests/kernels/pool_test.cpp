@@ -112,14 +112,14 @@ double contraction_of(const Values& dy, const Values& y) {
 
 class PoolTest : public test::OpTest {
  protected:
-  // Values that all differ by more than finite differences move them.
+  // Values that differ by more than the step of finite differences.
   Array distinct(const Shape& shape) {
     Array x{DType::f32, shape, {}};
     for (std::int64_t i = 0; i < shape.count(); ++i) {
       x.values.push_back(static_cast<double>(i - shape.count() / 2) / 1024);
     }
     const Array keys = random_.uniform({shape.count()}, 0, 1, DType::f64);
-    for (std::size_t i = x.values.size(); i > 1; --i) {  // Fisher and Yates
+    for (std::size_t i = x.values.size(); i > 1; --i) {  // Fisher-Yates shuffle
       std::swap(x.values[i - 1], x.values[static_cast<std::size_t>(keys.values[i - 1] * static_cast<double>(i))]);
     }
     return x;

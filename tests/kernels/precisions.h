@@ -16,7 +16,7 @@ inline bool computes_in(Precision precision, Device device) {
   }
 }
 
-// The precisions other than f32 that the device computes in.
+// The precisions other than f32 that the device supports.
 inline std::vector<Precision> other_precisions(Device device) {
   std::vector<Precision> found;
   for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::f16}) {
@@ -25,8 +25,8 @@ inline std::vector<Precision> other_precisions(Device device) {
   return found;
 }
 
-// The error of a product of two f32 factors, or of a sum of such products with this magnitude, because the factors lose
-// bits. TF32 keeps 10 bits of the mantissa, so each factor loses up to 2^-10 where the device truncates.
+// The error of a product of two f32 factors, or of a sum of such products, of this magnitude, due to the bits that the
+// factors lose. TF32 keeps 10 bits of the mantissa, so each factor loses up to 2^-10 where the device truncates.
 inline double factor_error(Precision precision, double magnitude) {
   return precision == Precision::tf32 ? 0x1p-9 * magnitude : 0;
 }

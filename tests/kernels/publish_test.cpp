@@ -17,7 +17,7 @@ namespace {
 
 class PublishTest : public test::OpTest {
  protected:
-  // A ring between guards whose next row is `first`.
+  // A ring with the next row `first`, between guards.
   RowRing ring(std::int64_t capacity, std::int64_t columns, std::int64_t first = 0) {
     RowRing ring{.capacity = capacity, .columns = columns};
     const std::int64_t words = capacity * ring.row_words() + 2 * kGuard;
@@ -137,7 +137,7 @@ TEST_P(PublishTest, RecordedRowsFollowOneAnother) {
 }
 
 TEST_P(PublishTest, GoesOnFromAResumedRow) {
-  // The second rows of these have the number 0 modulo 2^32.
+  // Row numbers are compared modulo 2^32: a large one, the wrap to 0, and the sign bit.
   for (const std::int64_t first : {std::int64_t{1'000'000'000'007}, std::int64_t{0xffffffff}, std::int64_t{1} << 31}) {
     const RowRing out = ring(4, 1, first);
     const Tensor row = tensor({}, DType::i64), loss = tensor({});
@@ -154,7 +154,7 @@ TEST_P(PublishTest, GoesOnFromAResumedRow) {
   }
 }
 
-// Words that arrive in any order, one by one.
+// The words arrive one by one, in any order.
 TEST(RowRing, HasARowOnceItsLastWordHasArrived) {
   constexpr std::int64_t kCapacity = 4, kColumns = 2, kWords = 2 * kColumns;
   std::vector<std::uint64_t> words(kCapacity * kWords);
@@ -192,7 +192,7 @@ TEST_P(PublishTest, NaNAndInfinityArrive) {
   EXPECT_EQ(value(out, 0, 2), -test::kInfinity);
 }
 
-// More columns than a kernel takes at once, just as many, and none.
+// More columns than a kernel takes at once, exactly as many, and none.
 TEST_P(PublishTest, TakesAnyNumberOfColumns) {
   for (const int columns : {0, 1, 31, 32, 33, 64, 71}) {
     const RowRing out = ring(2, columns, 1);

@@ -17,7 +17,7 @@ const Shape kReduceShapes[] = {{},     {1},        {2},       {17},        {256}
 
 class ReduceTest : public test::OpTest {
  protected:
-  // On a GPU each length needs a kernel of its own, so only lengths that take different paths are tried there.
+  // On a GPU each length needs its own kernel, so only lengths that take different paths are tried there.
   std::vector<Shape> shapes() const {
     if (device().is_cuda()) return {{}, {17}, {7, 13, 3}, {100003}};
     return {std::begin(kReduceShapes), std::end(kReduceShapes)};

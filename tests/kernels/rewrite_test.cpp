@@ -26,8 +26,8 @@
 namespace giro {
 namespace {
 
-// A program of the patterns that rules look for, in random order, with other work in between that reads and writes the
-// same values. The same seed gives the same program.
+// A program of the patterns that the rules match, in random order, interleaved with other work on the same values. The
+// same seed gives the same program.
 class RandomProgram {
  public:
   static constexpr std::int64_t kRows = 4, kColumns = 3;
@@ -54,7 +54,7 @@ class RandomProgram {
     std::fill_n(static_cast<std::uint64_t*>(row_ring_.data()), 64, std::uint64_t{0});
   }
 
-  // Queues the program. Must be called within a recording.
+  // Must be called within a recording.
   void queue() {
     std::vector<std::vector<std::function<void()>>> patterns;
     for (int i = 0; i < 3; ++i) patterns.push_back(pattern());
@@ -102,7 +102,7 @@ class RandomProgram {
     buffers_.push_back(stream_.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
     return {buffers_.back().data(), dtype, shape, stream_.device()};
   }
-  // One of the float tensors that have been written.
+  // One of the float tensors written so far.
   Tensor any(const Shape& shape) {
     std::vector<Tensor> fitting;
     for (const Tensor& tensor : pool_) {
@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RewriteTest, test::kDevices, test::device_name
 
 TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
   std::map<std::string, int> fused;
-  const int programs = device().is_cpu() ? 400 : 40;  // kernels take long to compile
+  const int programs = device().is_cpu() ? 400 : 40;  // compiling kernels takes long
   for (unsigned seed = 0; seed < static_cast<unsigned>(programs); ++seed) {
     std::vector<std::vector<test::Bytes>> results;
     for (const char* setting : {"0", "1"}) {
@@ -282,7 +282,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
   };
   const Tensor logits = floats({4, 3}), hits = floats({}), loss = floats({});
   const Tensor labels(floats({4}).raw(), DType::u8, {4}, device());
-  // The accuracy is of the values that have replaced the logits.
+  // The gradient overwrites the logits before accuracy reads them.
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(16);
               const Tensor losses(memory.data(), DType::f32, {4}, device());
@@ -314,7 +314,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
         scale(part, rows.rows(0, 2), 0.5, stream());
       }),
       (Names{"gather_batch", "scale"}));
-  // The gradient overwrites the gradient that it is computed from.
+  // The result overlaps the pool's incoming gradient.
   const Tensor images = floats({1, 4, 4, 1}), pooled = images.reshape({16}).rows(0, 4).reshape({1, 2, 2, 1});
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(64);
@@ -355,7 +355,7 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   EXPECT_EQ(scaled(true), Names{"scale+cast+scale+sum"});
 }
 
-// On a GPU, layers of 2 to 10 outputs and at least 128 inputs, whose weights take at most 64 KiB.
+// The rule applies on a GPU to layers of 2 to 10 outputs and at least 128 inputs, with at most 64 KiB of weights.
 TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
   struct Layer {
     std::int64_t inputs, outputs;
@@ -405,7 +405,7 @@ TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
   }
 }
 
-// On a GPU, and in 16 bits, where cuDNN's relu keeps infinities.
+// The rule applies on a GPU, also in 16 bits, where cuDNN's relu keeps infinities.
 TEST_P(RewriteTest, AConvolutionComesWithTheReluAfterIt) {
   const Shape image{1, 3, 4, 2}, filter{3, 1, 1, 2}, result{1, 3, 4, 3};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -446,7 +446,7 @@ TEST_P(RewriteTest, AConvolutionComesWithTheReluAfterIt) {
       stream().copy(results.back().data(), floats.raw(), floats.bytes());
       stream().synchronize();
       for (float& value : results.back()) {
-        if (std::isnan(value)) value = -7;  // its bits are cuDNN's own
+        if (std::isnan(value)) value = -7;  // cuDNN chooses the bits of NaN
       }
     }
     EXPECT_EQ(results[0], results[1]) << name_of(dtype);
@@ -456,7 +456,7 @@ TEST_P(RewriteTest, AConvolutionComesWithTheReluAfterIt) {
   }
 }
 
-// The rule applies on a GPU only, and not if something else reads the term, or uses the sum before the term is added.
+// The rule applies on a GPU only, and not if anything else reads the term, or uses the sum before the term is added.
 TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   const auto floats = [&](const Shape& shape, double value) {
     kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
@@ -528,7 +528,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(12, 13));
   EXPECT_EQ(to_host<float>(db, stream()), std::vector<float>(3, 1));
 
-  // In between, it waits for another stream, which may use the sum.
+  // In between, the stream waits for another stream, which may use the sum.
   const Stream beside(device());
   EXPECT_EQ(ops_of([&] {
               Event forked(stream()), done(stream());
@@ -548,7 +548,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   EXPECT_EQ(record(plain), apart);
 }
 
-// A value that is still held, or that has a second reader, must still be written.
+// A value that is still held, or has a second reader, must be written as well.
 TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
   const auto leaf = [&](double value) {
     kept_.push_back(Buffer::allocate(device(), 16));

@@ -57,7 +57,7 @@ TEST_P(ScatterTest, SumsOfEveryDtype) {
   }
 }
 
-// Runs of one index that end at, before and after the end of a tile of a GPU, and that go through several tiles.
+// Runs of one index that end at, before and after the end of a GPU tile, and that span several tiles.
 TEST_P(ScatterTest, RunsOfAnyLength) {
   for (const std::int64_t run : {1, 2, 15, 16, 17, 32, 33, 100, 700}) {
     for (const std::int64_t before : {0, 1, 5, 16}) {

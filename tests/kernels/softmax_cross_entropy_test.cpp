@@ -114,7 +114,7 @@ TEST_P(SoftmaxCrossEntropyTest, AllFarBelowZero) {
   }
 }
 
-// It must be as precise as with ten classes. It does not use check(), which would run it ten times.
+// As precise as with ten classes. Without check(), which would run it ten times.
 TEST_P(SoftmaxCrossEntropyTest, AMillionClasses) {
   constexpr std::int64_t kClasses = 1'000'003;
   const Shape shape{1, kClasses};
@@ -143,7 +143,7 @@ TEST_P(SoftmaxCrossEntropyTest, HugeLogitsDoNotOverflow) {
   check_both("one stands out", {DType::f32, {2, 3}, {1e4, 0, 0, 0, -1e4, 1e4}}, {DType::u8, {2}, {1, 1}});
 }
 
-// With so many classes that on a GPU blocks share the rows.
+// So many classes that a GPU splits each row among warps or blocks.
 TEST_P(SoftmaxCrossEntropyTest, RowsOfManyClassesThatAreNaN) {
   Array logits = random_.uniform({4, 1100}, -2, 2);
   logits.values[1100 + 7] = test::kNaN;

@@ -52,7 +52,7 @@ class SortTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, SortTest, test::kDevices, test::device_name);
 
-// Rows within one block of a GPU, just beyond, and of several runs that are merged, the last one short.
+// Rows that fit a GPU block, that just exceed it, and that take several merged runs, the last one short.
 TEST_P(SortTest, OrdersOfEveryDtype) {
   for (const DType dtype : test::kAllDTypes) {
     for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{3, 128}, Shape{2, 129}, Shape{2, 1024}}) {

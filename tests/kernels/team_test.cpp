@@ -14,14 +14,14 @@ namespace {
 TEST(TeamTest, LeavesAThreadMoreToOthersWhileItIsInterrupted) {
   LeftToOthers left;
   EXPECT_TRUE(left.due(100));
-  EXPECT_EQ(left.update(100, 1'000'000, 4), 0);  // ignores what came before its first look
+  EXPECT_EQ(left.update(100, 1'000'000, 4), 0);  // the count before the first call is ignored
   EXPECT_FALSE(left.due(100.15));
   EXPECT_TRUE(left.due(100.21));
   EXPECT_EQ(left.update(100.25, 1'000'020, 4), 0);  // 80 per second
   EXPECT_EQ(left.update(100.5, 1'000'070, 4), 1);   // 200 per second
   EXPECT_EQ(left.update(100.75, 1'000'120, 4), 2);
   EXPECT_EQ(left.update(101.0, 1'000'170, 4), 3);
-  EXPECT_EQ(left.update(101.25, 1'000'220, 4), 3);  // one thread must stay at work
+  EXPECT_EQ(left.update(101.25, 1'000'220, 4), 3);  // one thread always works
 }
 
 TEST(TeamTest, TriesAThreadAgainWhenItHasBeenCalm) {
@@ -33,7 +33,7 @@ TEST(TeamTest, TriesAThreadAgainWhenItHasBeenCalm) {
   EXPECT_EQ(left.update(102.25, 101, 4), 2);
   EXPECT_EQ(left.update(102.75, 101, 4), 1);
   EXPECT_EQ(left.update(103.0, 101, 4), 0);
-  EXPECT_EQ(left.update(103.25, 151, 4), 1);  // the last thread was one too many
+  EXPECT_EQ(left.update(103.25, 151, 4), 1);  // the thread added last was one too many
   EXPECT_EQ(left.update(105.0, 151, 4), 1);
   EXPECT_EQ(left.update(105.5, 151, 4), 0);
   EXPECT_EQ(left.update(205.5, 1'000, 4), 0);  // a long time without parallel work is one window
@@ -62,9 +62,9 @@ TEST(TeamTest, HasFewerThreadsBesideBusyOnes) {
       }
     });
   }
-  team_threads();  // a window begins here, or has begun
+  team_threads();  // starts a window, unless one has begun
   int threads = 2;
-  bool interrupted = false;  // twice as often as it tolerates
+  bool interrupted = false;  // twice as often as a team tolerates
   for (int attempt = 0; attempt < 10 && !interrupted; ++attempt) {
     const double before = involuntary_switches();
     const auto begin = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// Tests that no result depends on the number of the CPU backend's threads, bit for bit.
+// Tests that results are the same, bit for bit, for any number of the CPU backend's threads.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -48,7 +48,7 @@ class ThreadsTest : public ::testing::Test {
     return Tensor(buffers_.back().data(), dtype, shape, Device::cpu());
   }
 
-  // Expects that `run` gives `out` the same bits on one thread and on several.
+  // Expects that `run` writes the same bits to `out` on one thread and on several.
   void expect_same_bits(const std::string& what, const Tensor& out, const std::function<void()>& run) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3, 4, 7}) {
@@ -67,7 +67,7 @@ class ThreadsTest : public ::testing::Test {
   std::vector<Buffer> buffers_;
 };
 
-// 32 channels take Winograd's algorithm, 24 oneDNN.
+// 32 channels use Winograd's algorithm, 24 use oneDNN.
 TEST_F(ThreadsTest, Convolution) {
   const Conv2dOptions options = same_padding(14, 14, {3, 3}, {1, 1});
   for (const std::int64_t channels : {24, 32}) {

@@ -25,7 +25,7 @@ using Values = std::vector<double>;
 
 constexpr std::int64_t kGranule = UpdateTensors::kGranule;
 
-// What a rule of the optimizers is made from, and what the reference computes.
+// The options of an optimizer, for optimizer_of() and for the reference.
 struct Rule {
   bool adam = false;
   LearningRate learning_rate = 0.0;
@@ -52,7 +52,7 @@ struct Case {
 
   bool adam() const { return rule.adam; }
   bool has_mu() const { return adam() || rule.momentum != 0; }
-  // The first of `memory` as the moments.
+  // The optimizer's moments, stored in the first tensors of `memory`.
   std::vector<std::pair<std::string, Tensor>> moments(const Tensors& memory) const {
     if (adam()) return {{"mu", memory[0]}, {"nu", memory[1]}};
     if (has_mu()) return {{"mu", memory[0]}};
@@ -198,7 +198,7 @@ TEST_P(UpdateTest, OneStepOfEachOptimizer) {
   }
 }
 
-// More elements than all blocks of a launch take at once. It does not use check(), which would run it ten times.
+// More elements than all blocks of a launch process at once. Without check(), which would run it ten times.
 TEST_P(UpdateTest, BufferThatNeedsSeveralRounds) {
   constexpr std::int64_t kCount = 2048 * 256 * 4 + 5 * kGranule;
   const Tensor params = tensor({kCount}), grads = tensor({kCount});
@@ -247,8 +247,8 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
          .alignment = kLeafAlignment});
 }
 
-// With gradients 1024 times as large, and two of five updates skipped, the bits are the same as without the scale,
-// clipped or not. If a gradient is not finite, nothing is updated.
+// With gradients 1024 times as large and two of five updates skipped, the bits are the same as without the scale, with
+// and without clipping. An update with a non-finite gradient changes nothing.
 TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
   constexpr double kScale = 1024;
   const std::int64_t count = 5 * kGranule;
@@ -286,7 +286,7 @@ TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
                         .alignment = kLeafAlignment};
         if (o.has_mu()) op.outputs.push_back({DType::f32, {count}, old.mu});
         if (o.adam()) op.outputs.push_back({DType::f32, {count}, old.nu});
-        for (const Array& out : op.outputs) {  // any value, because two runs are compared
+        for (const Array& out : op.outputs) {  // accepts any value, because two runs are compared
           const auto n = static_cast<std::size_t>(out.shape.count());
           op.expected.push_back({Values(n, 0), Values(n, test::kInfinity)});
         }
@@ -340,9 +340,10 @@ TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
   }
 }
 
-// The norm, and everything that follows it: clipping, AdamW, the average of the parameters, and their 16-bit copy.
+// One kernel computes the norm, the other everything after it: clipping, AdamW, the parameter average and the 16-bit
+// copy.
 TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
-  const std::int64_t count = 4096 * kGranule;  // more than one block sums
+  const std::int64_t count = 4096 * kGranule;  // takes more than one block to sum
   std::string text;
   const auto result_of = [&](const char* rules, std::size_t& nodes) {
     const test::RewriteSetting setting(rules);
@@ -420,7 +421,7 @@ TEST_P(UpdateTest, ManyRecordedSteps) {
              stream());
       increment(step, 1, stream());
     });
-    double path = 0;  // an upper bound of the distance that one element may have moved
+    double path = 0;  // an upper bound on the distance that one element has moved
     for (int s = 0; s < kSteps; ++s) {
       const Values g = flat(count, -0.5, 0.5).values;
       upload(grads, g);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors as JSON, for tests that compare them with what Python computes.
+// Tensors as JSON, for tests that compare them with results from Python.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ inline std::string written(const Tensor& tensor, const Stream& stream) {
   return written(Array{tensor.dtype(), tensor.shape(), decode(tensor.dtype(), bytes)});
 }
 
-// Of a JSON object.
+// A member of a JSON object.
 inline std::string member(const std::string& name, const std::string& value) {
   return fmt::format(R"("{}": {})", name, value);
 }

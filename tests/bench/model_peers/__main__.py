@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A sample of giro beside the same training in torch, torch.compile and jax, of f32 on the CPU.
+"""Compares a sample of giro with the same training in torch, torch.compile and jax, in f32 on the CPU.
 
 usage: model_peers MODEL [--samples FOLDER] [--threads N] [--rounds N] [--steps N] [--peers torch compile jax]
                    [--wanted RATIO] [NAME=VALUE ...]
 
-MODEL: gpt2 (tokens per second), rnnlm (tokens) or resnet (images). NAME=VALUE changes a size, those of SIZES in the
-model's file. Each takes its steps in turn, round after round, on as many cores as threads. The first steps of each, in
-which it compiles, are not counted. It prints the most per second of each, the loss of its last step, and how many times
-as fast as the best peer giro was. The exit code is 1 if that is less than wanted.
+MODEL: gpt2 (tokens per second), rnnlm (tokens) or resnet (images). NAME=VALUE changes one of the SIZES in
+the model's file. All take turns, round by round, on as many cores as threads. The first steps of each, which include
+compilation, are not counted. Prints each one's highest rate, the loss of its last step, and giro's speedup over the
+best peer. The exit code is 1 if the speedup is below the target.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""GPT-2 on random tokens: adamw with the settings of giro's sample, gradients clipped to a norm of 1."""
+"""GPT-2 on random tokens: adamw with the settings of giro's sample, and gradients clipped to a norm of 1."""
 
 import array
 import os

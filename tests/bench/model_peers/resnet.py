@@ -1,9 +1,9 @@
-"""ResNet-18 on random images of CIFAR-10's shape: sgd with Nesterov's momentum. The peers take the images as they are,
-and keep no average of the weights: giro's sample does both, augments and averages."""
+"""ResNet-18 on random images of CIFAR-10's shape: sgd with Nesterov momentum. Unlike giro's sample, the peers neither
+augment the images nor average the weights."""
 
 SIZES = {"batch": 32, "features": 64}
 ITEMS = "images"
-# With the sample's own rate the first losses depend on how each begins.
+# With the sample's own rate the first losses would depend on the initial weights.
 RATE, MOMENTUM, DECAY, CLASSES = 1e-3, 0.9, 5e-4, 10
 
 

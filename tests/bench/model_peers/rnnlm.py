@@ -71,7 +71,7 @@ def jax_step(sizes):
     }
 
     def lstm(of, x):
-        # The products of the inputs are one for all steps.
+        # One product for the inputs of all steps.
         projected = (x @ of["input"] + of["bias"]).swapaxes(0, 1)
 
         def advance(carry, inputs):

@@ -1,7 +1,7 @@
-"""A cost model of a recorded training step on an H200 that is not there, to judge changes of CUDA code by.
+"""A cost model of a recorded training step on an H200, to judge changes of CUDA code without the GPU.
 
-Records steps on the emulated GPU, asks ptxas about their kernels, and prints what they should take. The numbers are
-computed, not measured. The exit code is 1 where a kernel spills or has a stack.
+Records steps on the emulated GPU, analyzes their kernels with ptxas, and prints the expected times. The numbers are
+computed, not measured. The exit code is 1 if a kernel spills or has a stack.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def summary(cases):
 
 
 def fences(kernel):
-    """Of the device and of the system."""
+    """The number of device fences and of system fences."""
     if not kernel.get("device_fences") and not kernel.get("system_fences"):
         return ""
     return f"{kernel['device_fences']} + {kernel['system_fences']}"
@@ -58,7 +58,7 @@ def details(case):
 
 
 def by_op(case):
-    """Microseconds by op, where the n-th of a name is one of its own."""
+    """Microseconds by op; ops of the same name are numbered."""
     times, seen, last = collections.Counter(), collections.Counter(), None
     for kernel in case["kernels"]:
         seen[kernel["op"]] += kernel["op"] != last or "blocks" not in kernel
@@ -68,7 +68,7 @@ def by_op(case):
 
 
 def differences(before, after):
-    """Of two files: the totals of each case, and the ops that take another time."""
+    """For two files: the totals of each case, and the ops with different times."""
     known = {title(case): case for case in before}
     for case in after:
         old = known.get(title(case))

@@ -1,58 +1,58 @@
-"""What a kernel takes on an H200, computed from what it moves, computes and occupies. All times are in microseconds.
+"""The time of a kernel on an H200, computed from its traffic, arithmetic and occupancy. All times are in microseconds.
 
-The model knows latencies, bandwidths, occupancy, waves and numbers of instructions. It does not know bank conflicts,
-divergence, slow instructions, or how branches of a graph share the GPU.
+The model includes latencies, bandwidths, occupancy, waves and instruction counts. It ignores bank conflicts,
+divergence, slow instructions, and how branches of a graph share the GPU.
 """
 
 import math
 import typing
 
 SMS = 132
-# Bytes and FLOPs a microsecond. [measured]: on an H200. [vendor]: NVIDIA's tables. [unverified]: to be replaced by the
-# first run on a GPU.
-DRAM = 4.3e6  # of a copy [measured]
+# Bytes and FLOPs per microsecond. [measured]: on an H200. [vendor]: NVIDIA's tables. [unverified]: to be measured in
+# the first run on a GPU.
+DRAM = 4.3e6  # a copy [measured]
 L2 = 7.0e6  # 5.5 to 6 on an H100 PCIe with 114 slower SMs [unverified]
 L2_BYTES = 60e6  # [measured]
-CLOCK = 1.755e3  # a microsecond [unverified]
-SM_L2 = 64 * CLOCK  # what one SM loads: 64 bytes a clock [unverified]
-SM_ISSUES = 128 * CLOCK  # instructions of threads, without FMA also FLOPs: four schedulers with a warp each [vendor]
+CLOCK = 1.755e3  # cycles per microsecond [unverified]
+SM_L2 = 64 * CLOCK  # one SM loads 64 bytes per cycle [unverified]
+SM_ISSUES = 128 * CLOCK  # thread instructions, or FLOPs without FMA: four schedulers, one warp each [vendor]
 DRAM_LATENCY, L2_LATENCY = 0.65, 0.26  # [unverified]
 # f32: FMA [vendor]; bf16 [measured]; tf32 half of it [vendor].
 PEAK = {"f32": 66.9e6, "tf32": 390e6, "bf16": 780e6, "f16": 780e6}
-# Of a dependency in a graph: from the end of a kernel to the begin of the next [unverified].
+# A dependency in a graph: from the end of a kernel to the start of the next [unverified].
 GAP = 1.2
-# Of a kernel: until its first loads are under way, and from its last stores to its end [unverified].
+# A kernel's start until its first loads are under way, plus its end after the last stores [unverified].
 START, LIBRARY_START = 0.8, 1.8
-# A fence that the next instruction waits for, within the GPU and over PCIe; a barrier of a block [unverified]. Stores to
-# the host's memory that no fence follows are posted writes and take nothing [unverified].
+# A fence that the next instruction waits for, within the GPU and over PCIe, and a block's barrier [unverified]. Stores
+# to host memory without a fence after them are posted writes and take no time [unverified].
 DEVICE_FENCE, SYSTEM_FENCE, BARRIER = 0.5, 1.0, 0.03
-# Of the peak. Library products by their tile, and what a convolution has of that [unverified]; giro's tiled products by
-# reading their inner loop [unverified].
+# Fractions of the peak: library products by tile size, with a further factor for convolutions [unverified], and giro's
+# tiled products, from their inner loop [unverified].
 TILE_EFFICIENCY = {(128, 128): 0.85, (128, 64): 0.75, (128, 32): 0.6, (64, 64): 0.6, (64, 32): 0.5, (32, 32): 0.4}
 CONVOLUTION_EFFICIENCY = 0.7
-TILED_EFFICIENCY = 0.7  # of the instructions of its loop, 66 to 81 % are FMA
-WARPS_FOR_PEAK = 16  # of an SM: four schedulers, a latency of four clocks
-TILED_WARPS_FOR_PEAK = 4  # a thread's 64 sums do not wait for each other
-MOST_IN_FLIGHT = 64  # bytes that a thread has requested at a time: four loads of 128 bits
-LEAST_SPLIT = 128  # terms of a sum, below which no library splits it further
+TILED_EFFICIENCY = 0.7  # 66 to 81 % of the instructions in the loop are FMA
+WARPS_FOR_PEAK = 16  # per SM: four schedulers, a latency of four cycles
+TILED_WARPS_FOR_PEAK = 4  # a thread's 64 sums are independent
+MOST_IN_FLIGHT = 64  # bytes per thread: four loads of 128 bits
+LEAST_SPLIT = 128  # terms; libraries do not split sums into shorter parts
 
 
 class Kernel(typing.NamedTuple):
-    """What ptxas says of a kernel, and what its PTX has."""
+    """Properties of a kernel, from ptxas and its PTX."""
     registers: int
     stack: int
     spills: int
-    slow_path: bool  # sin, cos or tan of large arguments, for which CUDA has a stack
-    load_bytes: int  # of all its load instructions
-    instructions: float  # a byte that it loads
+    slow_path: bool  # sin, cos or tan of large arguments, for which CUDA uses a stack
+    load_bytes: int  # over all its load instructions
+    instructions: float  # per byte loaded
     device_fences: int
     system_fences: int
     barriers: int
-    passes: int = 1  # over what it reads
+    passes: int = 1  # over its input
 
 
 class Traffic(typing.NamedTuple):
-    """Bytes that a kernel moves from and to each level, and which of both it reads."""
+    """Bytes that a kernel moves from and to each level, and the bytes read from both."""
     dram: float
     l2: float
     read: float
@@ -69,18 +69,18 @@ def floor(traffic, flops, dtype):
 
 
 def blocks_on_an_sm(kernel, threads, shared):
-    """By warps, registers (given to warps by 256) and shared memory (1 KiB a block is the system's)."""
+    """Limited by warps, registers (allocated in units of 256) and shared memory (1 KiB per block is reserved)."""
     warps = math.ceil(threads / 32)
     registers = 65536 // (math.ceil(kernel.registers * 32 / 256) * 256) // warps
     return min(32, 64 // warps, registers, (228 << 10) // (shared + 1024))
 
 
 def own_kernel(kernel, blocks, threads, shared, traffic, flops, is_tiled=False):
-    """A kernel of giro's. By Little's law it reads what it has in flight once in each latency."""
+    """One of giro's kernels. By Little's law it reads its bytes in flight once per latency."""
     resident = min(blocks, SMS * blocks_on_an_sm(kernel, threads, shared))
     sms = min(blocks, SMS)
     in_flight = resident * threads * max(1, min(MOST_IN_FLIGHT, kernel.load_bytes, traffic.read / (blocks * threads)))
-    again = (kernel.passes - 1) * traffic.read  # later passes find it in L2
+    again = (kernel.passes - 1) * traffic.read  # later passes hit L2
     moving = max(traffic.floor() + again / L2,
                  traffic.read / in_flight * (traffic.latency() + (kernel.passes - 1) * L2_LATENCY),
                  (traffic.dram + traffic.l2 + again) / (sms * SM_L2))
@@ -94,7 +94,7 @@ def own_kernel(kernel, blocks, threads, shared, traffic, flops, is_tiled=False):
 
 
 def library_product(rows, columns, terms, dtype, traffic, is_convolution=False):
-    """cuBLASLt or cuDNN, with the tile and the number of splits that take least."""
+    """cuBLASLt or cuDNN, with the fastest tile and number of splits."""
     rows, columns, terms = max(1, rows), max(1, columns), max(1, terms)
     bytes_each = 4 if dtype in ("f32", "tf32") else 2
 
@@ -104,7 +104,7 @@ def library_product(rows, columns, terms, dtype, traffic, is_convolution=False):
         blocks = tiles * splits
         waves = math.ceil(blocks / SMS)
         speed = PEAK[dtype] / SMS * TILE_EFFICIENCY[tile] * (CONVOLUTION_EFFICIENCY if is_convolution else 1)
-        loads = sum(tile) * sums * bytes_each  # of a block
+        loads = sum(tile) * sums * bytes_each  # per block
         joined = GAP + START + 8 * rows * columns * splits / L2 if splits > 1 else 0
         return joined + max(waves * 2 * math.prod(tile) * sums / speed, waves * loads / SM_L2, blocks * loads / L2)
 
@@ -113,7 +113,7 @@ def library_product(rows, columns, terms, dtype, traffic, is_convolution=False):
 
 
 def longest_path(nodes, times):
-    """Of nodes, each with the earlier ones that it comes after: how long it takes, and its nodes."""
+    """The time and the nodes of the longest path. Each node lists its earlier dependencies in "after"."""
     ends, before = [], []
     for node, time in zip(nodes, times):
         last = max(node["after"], key=lambda i: ends[i], default=None)
@@ -128,8 +128,8 @@ def longest_path(nodes, times):
 
 
 def traffic_of(ops):
-    """For each op of a step that is repeated: what it moves from and to DRAM and L2. A value is in L2 if less than L2
-    holds was moved since it was last used, or will be until it is used next."""
+    """For each op of a repeated step, its traffic from and to DRAM and L2. A read hits L2 if less than L2 holds was
+    moved since the value was last used; a write stays in L2 if less is moved until it is used next."""
     moved = [op["bytes"] for op in ops]
 
     def meets(op, tensor):
@@ -146,7 +146,7 @@ def traffic_of(ops):
         sums = {"dram": 0.0, "l2": 0.0, "read": 0.0}
         for kind, step in (("reads", -1), ("writes", 1)):
             for tensor in op[kind]:
-                size = min(tensor["bytes"], op["bytes"])  # some are read in part
+                size = min(tensor["bytes"], op["bytes"])  # some are read only in part
                 sums["l2" if distance(i, tensor, step) < L2_BYTES else "dram"] += size
                 sums["read"] += size if kind == "reads" else 0
         share = op["bytes"] / (sums["dram"] + sums["l2"] or 1)

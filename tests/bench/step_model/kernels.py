@@ -1,5 +1,5 @@
-"""What ptxas makes of kernels for an H200 (sm_90), from what a build with the emulated GPU keeps: the sources of generated
-kernels, and the PTX in the objects of the .cu files, which is that for compute capability 8.0."""
+"""Analyzes kernels for an H200 (sm_90) with ptxas. The inputs come from a build with the emulated GPU: the sources of
+generated kernels, and the PTX for compute capability 8.0 in the object files of the .cu files."""
 
 import collections
 import functools
@@ -16,7 +16,7 @@ sys.path += [str(ROOT / "tests/cuda_on_cpu"), str(ROOT / "tests/cuda_on_cpu/ptx"
 import generated_kernels as generated  # noqa: E402
 import module  # noqa: E402
 
-# Also what ptxas makes a MEMBAR of.
+# Includes other instructions that ptxas turns into MEMBAR.
 DEVICE_FENCE = re.compile(r"\b(?:membar\.gl|(?:fence\.(?:sc|acq_rel)|atom\.acq_rel)\.gpu)\b")
 SYSTEM_FENCE = re.compile(r"\b(?:membar\.sys|(?:fence\.(?:sc|acq_rel)|st\.release)\.sys)\b")
 BARRIER = re.compile(r"\b(?:bar|barrier)\.(?:cta\.)?(?:sync|red)")
@@ -30,7 +30,7 @@ class Kernels:
         self.build, self.nvrtc, self.ptxas = pathlib.Path(build), generated.Nvrtc(nvrtc), ptxas
 
     def measure(self, names):
-        """Each kernel by its name."""
+        """The kernels by name."""
         own = {name for name in names if name.startswith("_Z")}
         found = {}
         for ptx in self.files() if own else []:
@@ -68,7 +68,7 @@ class Kernels:
 
 
 def passes(source, name):
-    """How often a generated kernel of rows reads the input that it reads most often."""
+    """The number of times that a generated row kernel reads its most-read input."""
     body = re.search(rf"\b{name}\(.*?^}}", source, re.S | re.M)[0]
     return max(collections.Counter(PASS.findall(body)).values(), default=1)
 
@@ -91,8 +91,8 @@ def load_bytes(text):
 
 
 def instructions_a_byte(text):
-    """Instructions for each byte loaded: of the loop that loads most, or of all where none loads. ptxas makes 0.8 to 1
-    times as many of them in the kernels of the cnn."""
+    """Instructions per byte loaded: in the loop that loads most, or in the whole kernel if no loop loads. In the cnn's
+    kernels ptxas emits 0.8 to 1 times as many."""
     labels = {label[1]: label.end() for label in LABEL.finditer(text)}
     loops = [text[labels[branch[1]]:branch.end()] for branch in BRANCH.finditer(text)
              if labels.get(branch[1], len(text)) < branch.start()]

@@ -1,6 +1,5 @@
-// Records one training step on the emulated GPU, without running it, and prints as JSON what the model wants to know:
-// the ops of the program, with the memory that they touch, and the nodes of the graph, with the op that each belongs
-// to.
+// Records one training step on the emulated GPU, without running it, and prints the input of the cost model as JSON:
+// the ops of the program with the memory that they touch, and the nodes of the graph with the op of each.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ namespace {
 namespace nn = giro::nn;
 using Json = nlohmann::ordered_json;
 
-// The ops that giro has emitted, and the nodes that came of them. giro emits ops in the order of the program.
+// The ops that giro has emitted, in the order of the program, and their nodes.
 struct Emitted {
   std::vector<std::string> ops;
   std::vector<Json> nodes;
@@ -42,7 +41,7 @@ class Ops final : public giro::detail::SpanSink {
 
 void add_node(const char* text) {
   Json node = Json::parse(text);
-  node["op"] = emitted.ops.size();  // made into an index of the program's ops below
+  node["op"] = emitted.ops.size();  // converted to an index into the program's ops below
   emitted.nodes.push_back(std::move(node));
 }
 
@@ -53,14 +52,14 @@ struct Arguments {
   bool silent;
 };
 
-// A parameter as the logits of a cross-entropy, which is then the whole step.
+// Logits that are a parameter, so that the step is only a cross-entropy.
 struct Logits {
   giro::Shape shape;
 
   nn::Var operator()(nn::Scope& s, const nn::Var&) const { return s.param("logits", shape, nn::zeros()); }
 };
 
-// As samples/mnist.cpp has them.
+// The models of samples/mnist.cpp.
 nn::Layer make_model(const Arguments& args) {
   if (args.model == "cross_entropy") return Logits{{args.batch, 50'257}};
   if (args.model == "linear") return nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));

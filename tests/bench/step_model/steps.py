@@ -1,4 +1,4 @@
-"""Records steps on the emulated GPU, and puts together what their kernels cost."""
+"""Records steps on the emulated GPU, and adds up the costs of their kernels."""
 
 import collections
 import json
@@ -10,7 +10,7 @@ import subprocess
 import h200
 from kernels import complaint
 
-KIND = re.compile(r"(?:_(?:[0-9a-f]{16}|parts|\d+))+$")  # what tells generated kernels of a kind apart
+KIND = re.compile(r"(?:_(?:[0-9a-f]{16}|parts|\d+))+$")  # the suffix that distinguishes generated kernels of one kind
 
 
 def record(build, model, batch, dtype, declined, silent=False):
@@ -24,7 +24,7 @@ def record(build, model, batch, dtype, declined, silent=False):
 
 
 def short(name):
-    """A kernel's own name: of a mangled one the identifier before its parameters, of a generated one without hashes."""
+    """A kernel's short name: the last identifier of a mangled name, or a generated kernel's name without hashes."""
     if not name.startswith("_Z"):
         return KIND.sub("", name)
     at, parts = 3 if name.startswith("_ZN") else 2, []
@@ -35,7 +35,7 @@ def short(name):
 
 
 def product_of(op, name, flops):
-    """Rows, columns and terms of the product behind a library's call."""
+    """Rows, columns and terms of the product that a library call computes."""
     shape = op["writes"][0]["shape"]
     rows = shape[0] if name == "cuDNN's convolution backward filter" else math.prod(shape[:-1])
     columns = math.prod(shape) // max(1, rows)
@@ -43,7 +43,7 @@ def product_of(op, name, flops):
 
 
 def dtype_of(op, dtype):
-    """What the op computes in: f32 in a step in bf16 is plain f32."""
+    """The precision an op computes in. f32 ops in a bf16 step use plain f32."""
     of_reads = op["reads"][0]["dtype"] if op["reads"] else "f32"
     if of_reads in ("bf16", "f16"):
         return of_reads
@@ -59,21 +59,21 @@ def is_tiled(node):
 
 
 def part_of(node, beside, op, traffic):
-    """Of the op's traffic and FLOPs, what this node of it has."""
+    """This node's part of the op's traffic and FLOPs."""
     products = [other for other in beside if "blocks" not in other] or [other for other in beside if is_tiled(other)]
     if node in products:
         share = threads_of(node) / sum(map(threads_of, products))
         return h200.Traffic(*(share * each for each in traffic)), share * op["flops"]
-    if not products:  # the largest kernel does the work, others join its parts
+    if not products:  # the largest kernel does the work, others combine its parts
         return (traffic, op["flops"]) if node is max(beside, key=threads_of) else (h200.Traffic(0, 0, 0), 0)
-    # Beside a product: sums what the op reads, converts or pads that, or does so with what the op writes.
+    # A helper of a product: it sums, converts or pads the op's input or output.
     sums = "sum" in node["name"]
     of = op["writes"] if node["number"] > products[0]["number"] and not sums else op["reads"]
     return h200.Traffic(0, (1 if sums else 2) * of[0]["bytes"], of[0]["bytes"]), 0
 
 
 def cost(step, kernels, dtype, is_cold=False):
-    """The nodes of a step, each with its figures and times, and their sum along the longest path."""
+    """The nodes of a step with their figures and times, and the sum along the longest path."""
     ops, nodes = step["ops"], step["nodes"]
     traffics = h200.traffic_of(ops)
     if is_cold:

@@ -1,8 +1,8 @@
-"""Steps per second of giro's MNIST sample beside PyTorch and JAX: the same training, interleaved, in one run.
+"""Compares giro's MNIST sample with PyTorch and JAX, in steps per second of the same training, interleaved in one run.
 
-Prints for each model, batch and interval of logging the median and range of every contestant, giro's ratio to each, and
-whether the loss curves agree; exits with 1 where they do not or a case was left out for want of time, and with 2 where
-it cannot compare. Needs a Python with NumPy and whichever of torch and jax is to be compared.
+Prints for each model, batch and logging interval the median and range of every contestant, giro's speedup over each,
+and whether the loss curves agree. Exits with 1 if they do not, or if a case was skipped for lack of time, and with 2 if
+it cannot compare. Needs a Python with NumPy and the peers to compare: torch, jax or both.
 """
 
 import argparse
@@ -22,16 +22,16 @@ import typing
 import curves
 from contestants import PEERS, Failed, Giro, Peer
 
-# How many times as fast as the best peer giro is to be in f32, by device, model and batch.
+# giro's target speedup over the best peer in f32, by device, model and batch.
 TARGETS = {
     "cpu": {"linear": {32: 2.5, 128: 2.2, 1024: 2.0}, "cnn": {32: 1.5, 128: 1.5, 1024: 1.4}},
     "cuda": {"linear": {32: 3.0}, "cnn": {32: 3.0, 128: 3.0, 1024: 3.0}},
 }
-# The best of each is told by itself.
+# The best of each family is reported separately.
 FAMILIES = {"torch graph": ["torch-graph", "torch-compile-graph"], "JAX scan": ["jax-scan"]}
 MODELS = ["linear", "cnn"]
 DTYPES = ["f32", "tf32", "bf16", "f16"]
-MIN_STEPS = 20  # of a round, however slow
+MIN_STEPS = 20  # per round, however slow
 # A peer is left out if the fewest steps that it can train take longer than this many rounds.
 MAX_ROUND = 5
 
@@ -49,7 +49,7 @@ class Case(typing.NamedTuple):
 
 
 def steps_for(contestant, seconds):
-    """About as many steps as it trains in that time, but at least MIN_STEPS, in its units."""
+    """About as many steps as the contestant trains in that time, at least MIN_STEPS, as a multiple of its unit."""
     steps = math.ceil(10 / contestant.unit) * contestant.unit
     while True:
         taken, _ = contestant.train(0, steps)
@@ -58,12 +58,12 @@ def steps_for(contestant, seconds):
         wanted = math.ceil(max(MIN_STEPS, steps / taken * seconds) / contestant.unit) * contestant.unit
         if taken >= 0.7 * seconds:
             return wanted
-        steps = min(wanted, 10 * steps)  # a few steps tell little
+        steps = min(wanted, 10 * steps)  # few steps are a poor estimate
 
 
 def start(case, args, gone):
-    """The contestants that train, and the steps of each. `gone` holds, by name, model and dtype, the batch from which on
-    a contestant is not tried."""
+    """The contestants that train, and the steps of each. `gone` holds, by name, model and dtype, the smallest batch for
+    which a contestant is skipped."""
     field, steps = [], {}
     for name in ["giro", *args.peers]:
         if case.batch >= gone.get((name, case.model, case.dtype), math.inf):
@@ -90,12 +90,12 @@ def start(case, args, gone):
 
 
 def measure(case, args, gone):
-    """For each contestant its steps a round, speeds (steps per second) and losses, round by round."""
+    """For each contestant its steps per round, and by round its speed (steps per second) and losses."""
     field, steps = start(case, args, gone)
     runs = {one.name: {"version": one.version, "steps": steps[one.name], "speeds": [], "losses": []} for one in field}
     try:
         for seed in range(args.rounds):
-            for one in field[seed % len(field):] + field[:seed % len(field)]:  # nobody always goes first
+            for one in field[seed % len(field):] + field[:seed % len(field)]:  # rotate who goes first
                 seconds, losses = one.train(seed, steps[one.name])
                 runs[one.name]["speeds"].append(steps[one.name] / seconds)
                 runs[one.name]["losses"].append(losses)
@@ -116,7 +116,7 @@ def best_of(rows):
 
 
 def report(case, runs, args):
-    """Prints the case's table. Returns what goes to the file, and whether no curves disagree."""
+    """Prints the case's table. Returns the record for the file, and whether all curves agree."""
     print(f"\n{case}\n  {'':20} {'steps/s':>28} {'giro is faster by':>22}  loss curve")
     giro = runs.pop("giro")
     rows = [{"contestant": "giro", "version": giro["version"], "steps": giro["steps"], "speeds": giro["speeds"]}]
@@ -190,7 +190,7 @@ def parse_args():
 def main():
     args = parse_args()
     if args.device == "cpu":
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # and whatever it starts
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # inherited by child processes
     where = machine(args.device)
     print(f"{datetime.date.today()}, {where}, {args.rounds} interleaved rounds of about {args.seconds:g} s; "
           "median (lowest-highest)", flush=True)
@@ -213,7 +213,7 @@ def main():
         longest = max(longest, time.monotonic() - begin)
         ok &= agree
         disagree |= not agree
-        if args.json:  # after each case, so that a run that is cut short leaves what it has measured
+        if args.json:  # after each case, so that an interrupted run keeps its results
             what = {"date": str(datetime.date.today()), "machine": where, "device": args.device,
                     "rounds": args.rounds, "seconds": args.seconds, "cases": cases}
             pathlib.Path(args.json).write_text(json.dumps(what, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""giro's sample and its peers: each trains as many steps as it is asked to, in a process of its own."""
+"""giro's sample and its peers. Each trains the requested steps in a separate process."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ PEERS = {
 
 
 class Failed(Exception):
-    """Why a contestant does not train, and what else it need not try."""
+    """Why a contestant does not train, and which other cases to skip."""
 
     HERE, SLOW, EVERYWHERE = "this case", "the model with this batch or a larger one", "any case"
 
@@ -37,7 +37,7 @@ def environment(device):
 
 
 class Giro:
-    """The sample, started anew for each training."""
+    """The sample, restarted for each training."""
 
     name, unit = "giro", 1
 
@@ -68,7 +68,7 @@ class Giro:
 
 
 class Peer:
-    """A process that compiles and warms up once, then trains each time it is asked, from the beginning."""
+    """A process that compiles and warms up once, then trains from scratch on each request."""
 
     def __init__(self, name, case, args):
         self.name = name
@@ -106,7 +106,7 @@ class Peer:
             self.process.stdin.write(json.dumps({"seed": seed, "steps": steps}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # the answer says why
+            pass  # answer() reports why
         result = self.answer()
         return result["seconds"], result["losses"][:curves.MAX_STEPS]
 

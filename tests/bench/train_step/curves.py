@@ -1,17 +1,17 @@
-"""Whether two contestants learn alike: their loss curves over several rounds, from a seed of each round's own."""
+"""Compares the loss curves of two contestants over several rounds, each with its own seed."""
 
 import math
 import statistics
 
 WINDOWS = 10
 MIN_WINDOW = 5  # steps
-MAX_STEPS = 5000  # that are compared
+MAX_STEPS = 5000  # to compare
 # How far apart two windows' mean losses may lie, in standard errors of their difference.
 MAX_DEVIATION = 4
 
 
 def squared_error(rounds):
-    """Squared standard error of a window's mean loss over all rounds: from their spread, at least the batches'."""
+    """Squared standard error of a window's mean loss over all rounds, from their spread or the batches', if larger."""
     means = [statistics.fmean(window) for window in rounds]
     between = statistics.variance(means) / len(means)
     within = statistics.fmean(statistics.variance(window) / len(window) for window in rounds) / len(rounds)
@@ -19,7 +19,7 @@ def squared_error(rounds):
 
 
 class Comparison:
-    """Of the losses of each step, a list a round: window by window, and over all steps that both have trained."""
+    """Compares losses, one list per round: window by window, and over all steps that both have trained."""
 
     def __init__(self, ours, theirs):
         self.steps = min(MAX_STEPS, *(len(losses) for losses in [*ours, *theirs]))

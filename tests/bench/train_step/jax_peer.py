@@ -1,4 +1,4 @@
-"""JAX: jax.jit of a step, and lax.scan over CHUNK of them. Plain JAX, with adamw as optax computes it."""
+"""JAX: jax.jit of a step, and lax.scan over CHUNK steps. Plain JAX, with adamw as optax computes it."""
 
 import work
 
@@ -32,7 +32,7 @@ def dense(params, x):
 
 
 DTYPES = {"bf16": jnp.bfloat16, "f16": jnp.float16}
-dtype = jnp.float32  # of activations, and of the parameters that the model sees
+dtype = jnp.float32  # of activations, and of parameters as the model uses them
 GROWTH_INTERVAL = 2000
 
 
@@ -63,7 +63,7 @@ def adamw(state, grads):
 
 
 def scaled_step(state, images, labels):
-    """With the loss times a scale, as flax's DynamicScale has it."""
+    """A step with loss scaling, as in flax's DynamicScale."""
     scale = state["scale"]
     loss, grads = jax.value_and_grad(lambda params: loss_of(params, images, labels) * scale)(state["params"])
     grads = jax.tree.map(lambda g: g / scale, grads)

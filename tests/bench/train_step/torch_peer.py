@@ -1,4 +1,4 @@
-"""PyTorch: eager, with torch.compile, and on a GPU with the whole step in a CUDA graph, of either."""
+"""PyTorch: eager or with torch.compile, on a GPU also with the whole step in a CUDA graph."""
 
 import math
 import pathlib
@@ -31,7 +31,7 @@ def initialize(layer):
 
 
 def version():
-    """With its BLAS, which decides how fast dense layers are: PyPI's has its own, Debian's takes the system's."""
+    """torch and its BLAS, which determines the speed of dense layers: PyPI's is built in, Debian's is the system's."""
     maps = pathlib.Path("/proc/self/maps").read_text().split()
     blas = sorted({word for word in maps if pathlib.Path(word).name.startswith("libblas")})
     return f"torch {torch.__version__}, BLAS {' '.join(blas) or 'built in'}"
@@ -56,7 +56,7 @@ class Trainer:
         self.device, self.log_every = args.device, args.log_every
         self.images = torch.from_numpy(args.images).view(-1, 1, 28, 28).to(self.device)
         self.labels = torch.from_numpy(args.labels).long().to(self.device)
-        # The faster layout of its convolutions.
+        # The faster layout for convolutions.
         self.model = make_model(args.model).to(self.device, memory_format=torch.channels_last)
         compiled = "-compile" in args.contestant
         self.optimizer = torch.optim.AdamW(
@@ -88,7 +88,7 @@ class Trainer:
         return loss.detach()
 
     def reset(self, seed, chunks):
-        """In place, as compiled code and graphs hold the addresses."""
+        """Resets in place, because compiled code and graphs hold the addresses."""
         torch.manual_seed(seed)
         if self.scales:
             self.scaler = torch.amp.GradScaler(self.device)
@@ -116,7 +116,7 @@ class Trainer:
     def capture(self, batch):
         self.rows = torch.zeros((work.CHUNK, batch), dtype=torch.long, device=self.device)
         self.losses = torch.zeros(work.CHUNK, device=self.device)
-        self.position = torch.zeros(1, dtype=torch.long, device=self.device)  # in both
+        self.position = torch.zeros(1, dtype=torch.long, device=self.device)  # in rows and losses
 
         def step():
             loss = self.step(self.rows.index_select(0, self.position).view(-1))

@@ -1,4 +1,4 @@
-"""What all peers have in common: the data, the order of the batches, and the conversation with the benchmark."""
+"""Shared by all peers: the data, the order of the batches, and the protocol with the benchmark."""
 
 import argparse
 import gzip
@@ -8,7 +8,7 @@ import pathlib
 import sys
 import time
 
-UNAVAILABLE = 3  # exit code: this machine does not have what the peer needs
+UNAVAILABLE = 3  # exit code: this machine lacks something the peer needs
 
 
 def unavailable(why):
@@ -22,9 +22,9 @@ except ImportError as missing:
     unavailable(missing)
 
 LEARNING_RATE, B1, B2, EPS, WEIGHT_DECAY = 1e-3, 0.9, 0.999, 1e-8, 1e-4
-CHUNK = 100  # steps whose rows are handed over together; what lax.scan runs over
-WARM_UP = 10  # steps, where a peer does not run a chunk at a time
-MAX_EPOCHS = 64  # that are shuffled; a longer run begins again with the first
+CHUNK = 100  # steps whose rows are passed together; the length of lax.scan
+WARM_UP = 10  # steps, if a peer does not run whole chunks
+MAX_EPOCHS = 64  # to shuffle; a longer run starts over with the first
 
 
 def read_idx(folder, name, header):
@@ -40,7 +40,7 @@ def fashion_mnist(folder):
 
 
 def row_chunks(seed, num_rows, batch, steps):
-    """The rows of each step, (chunks, CHUNK, batch) i32: epoch after epoch, each shuffled. A batch may span two."""
+    """The rows of each step, (chunks, CHUNK, batch) i32: consecutive shuffled epochs. A batch may span two."""
     chunk = CHUNK * batch
     count = min(-(-steps // CHUNK), max(1, MAX_EPOCHS * num_rows // chunk))
     rng = np.random.default_rng(seed)
@@ -49,18 +49,18 @@ def row_chunks(seed, num_rows, batch, steps):
 
 
 def logged(losses, first_step, log_every):
-    """Those of a chunk's losses that are due, where the step of the first one is first_step."""
+    """The losses of a chunk that are due for logging, where first_step is the number of the first step."""
     return [loss for step, loss in enumerate(losses, first_step + 1) if log_every and step % log_every == 0]
 
 
 def serve(make):
-    """Trains as standard input asks: a line {"seed", "steps"} is answered by one with the seconds and the losses.
+    """Serves requests on standard input: each line {"seed", "steps"} is answered by a line with seconds and losses.
 
-    make(args) returns a trainer: `unit`, whose multiples it can train; `version`; reset(seed, chunks), which starts anew
-    with the rows of row_chunks; and train(steps), which returns the losses that were logged when all is done.
+    make(args) returns a trainer with `unit`, of which steps must be a multiple; `version`; reset(seed, chunks), which
+    starts over with the rows of row_chunks; and train(steps), which returns the logged losses when all work is done.
     """
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints
+    os.dup2(2, 1)  # for output of libraries
     parser = argparse.ArgumentParser()
     parser.add_argument("contestant")
     parser.add_argument("--model", required=True)

@@ -30,8 +30,8 @@ class AttentionTest : public GradientTest {
     DType dtype = DType::f32;
     bool is_causal = false;
     std::optional<double> scale = {};
-    Array mask = {DType::boolean, {}, {}};     // none if it has no values
-    Array key_lengths = {DType::i32, {}, {}};  // the same
+    Array mask = {DType::boolean, {}, {}};     // no mask if empty
+    Array key_lengths = {DType::i32, {}, {}};  // none if empty
     double dropout = 0;
     std::int64_t dropout_key = 0, first_row = 0;
     Array query = {}, key = {}, value = {}, dout = {};
@@ -81,7 +81,7 @@ class AttentionTest : public GradientTest {
     return results;
   }
 
-  // Plain loops in double. Each tolerance is a bound of first order on what roundings do.
+  // Plain loops in double. Each tolerance is a first-order bound on the effect of roundings.
   static std::vector<Expected> reference(const Problem& p, const Doubles& kept) {
     const auto at = [](const Array& x, std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t d) {
       const Shape& shape = x.shape;
@@ -122,7 +122,7 @@ class AttentionTest : public GradientTest {
           for (std::int64_t s = 0; s < length; ++s) {
             if ((!p.is_causal || s <= t + length - p.t) && mask_at(b, h, t, s)) attended.push_back(s);
           }
-          // The scores, and the absolute error of each: of a sum of products, and of the exponent's argument.
+          // The scores with their absolute errors: from the sum of products, and below from the exponent's argument.
           Doubles weights, errors;
           double largest = -test::kInfinity, total = 0;
           for (const std::int64_t s : attended) {
@@ -143,7 +143,7 @@ class AttentionTest : public GradientTest {
             total += weights[i];
             error += weights[i] * errors[i];
           }
-          // Relative errors of the weights: of their own scores, and of the sum.
+          // Relative errors of the weights: from their own scores, and from the sum.
           const auto count = static_cast<std::int64_t>(attended.size());
           for (std::size_t i = 0; i < weights.size(); ++i) {
             weights[i] /= total;
@@ -190,7 +190,7 @@ class AttentionTest : public GradientTest {
     return results;
   }
 
-  // The factor of each weight in dropout, from the numbers that random_bernoulli draws for the whole batch.
+  // Dropout's factor for each weight, from what random_bernoulli draws for the whole batch.
   Doubles kept(const Problem& p) {
     if (p.dropout == 0) return {};
     const Var key = constant(HostArray(std::vector<std::int64_t>{p.dropout_key}, Shape{}), stream());
@@ -227,7 +227,7 @@ TEST_P(AttentionTest, SizesOfAllKinds) {
   check({.b = 1, .t = 9, .s = 11, .h = 2, .k = 2, .d = 16, .scale = 0.75});
 }
 
-// Of several chunks of queries and blocks of keys; on a GPU tiles of 64 are enough.
+// Several chunks of queries and blocks of keys; on a GPU, with tiles of 64, shorter ones suffice.
 TEST_P(AttentionTest, LongOnes) {
   if (device().is_cuda()) {
     return check({.b = 1, .t = 130, .s = 140, .h = 2, .k = 1, .d = 24, .is_causal = true, .dropout = 0.25});
@@ -260,7 +260,7 @@ TEST_P(AttentionTest, KeyLengths) {
   check({.b = 4, .t = 3, .s = 9, .h = 2, .k = 1, .d = 8, .key_lengths = lengths({4, 0, 9, 1})});
   check({.b = 3, .t = 3, .s = 70, .h = 1, .k = 1, .d = 8, .is_causal = true, .key_lengths = lengths({66, 2, 70})});
   check({.b = 2, .t = 2, .s = 5, .h = 1, .k = 1, .d = 8, .key_lengths = lengths({-3, 77})});
-  // What lies behind a sample's keys is not read.
+  // Nothing beyond a sample's keys is read.
   Problem p = filled({.b = 1, .t = 3, .s = 9, .h = 1, .k = 1, .d = 8, .key_lengths = lengths({4})});
   std::fill(p.value.values.begin() + 4 * 8, p.value.values.end(), test::kNaN);
   for (const Doubles& each : run(p))
@@ -314,7 +314,7 @@ TEST_P(AttentionTest, PackedGivesTheSameBits) {
         EXPECT_EQ(packed[i], separate[i]) << p.name() << " " << i;
         continue;
       }
-      // cuDNN may have another plan for it.
+      // cuDNN may use another plan for packed inputs.
       ASSERT_EQ(packed[i].size(), separate[i].size());
       for (std::size_t j = 0; j < packed[i].size(); ++j) {
         EXPECT_NEAR(packed[i][j], separate[i][j], 0x1p-6 * std::max(1.0, std::abs(separate[i][j]))) << p.name();
@@ -358,7 +358,7 @@ TEST_P(AttentionTest, NaNStaysInItsRow) {
 }
 
 TEST_P(AttentionTest, Infinities) {
-  // A score of -inf has no weight; if all are, or one is +inf, there are no weights.
+  // A score of -inf gets the weight 0; if all scores are -inf, or one is +inf, the weights are NaN.
   Problem p = filled({.b = 1, .t = 3, .s = 4, .h = 1, .k = 1, .d = 1, .scale = 1});
   p.query.values = {1, -1, 0};
   p.key.values = {-test::kInfinity, 1, 2, 0.5};
@@ -470,7 +470,7 @@ TEST(AttentionOnTheCpu, ThreadsAndInstructionSetsAreAllRight) {
   std::vector<float> first;
   for (const auto set : {pointwise::kAvx512, pointwise::kAvx2, pointwise::kBaseline}) {
     if (!pointwise::use_instruction_set(set)) continue;
-    // Few heads, so that several threads share the queries of each, and many.
+    // Few heads, so that several threads share the queries of a head; and many.
     for (const auto& [queries, keys] :
          {std::pair{Shape{1, 700, 2, 40}, Shape{1, 300, 1, 40}}, std::pair{Shape{9, 70, 8, 16}, Shape{9, 70, 8, 16}}}) {
       std::vector<float> expected;

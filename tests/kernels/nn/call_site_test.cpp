@@ -1,4 +1,4 @@
-// Errors and nodes name the line of the program that uses giro, never a line of giro's own.
+// Errors and nodes name a line of the program that uses giro, never one of giro's own.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 namespace giro::nn {
 namespace {
 
-// The place where an error says that giro was called: "FILE:LINE".
+// The call site in an error's message: "FILE:LINE".
 template <class F>
 std::string called_at(F&& f) {
   try {
@@ -71,14 +71,14 @@ TEST_F(CallSiteTest, AnOperatorNamesItsLine) {
   EXPECT_EQ(called_at(product), line(__LINE__ - 2));
 }
 
-// Also after an error, no line of an earlier call is left over.
+// Even after an error, no line of an earlier call is left.
 TEST_F(CallSiteTest, WhatIsNoCallNamesNoLine) {
   const Var a = constant({2, 3}), b = constant({3, 2});
   EXPECT_EQ(called_at([&] { (void)(a + b); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { throw Error(ErrorCode::io, "elsewhere"); }), "nowhere: elsewhere");
 }
 
-// A layer of the user's, with a helper of its own.
+// A user-defined layer with an inner layer.
 struct Mine {
   Var operator()(Scope& s, const Var& x) const {
     const Var y = relu(x);

@@ -50,7 +50,7 @@ class CallTest : public GradientTest {
         },
         [](std::int64_t i, const In& in) { return at(in[0], i) * at(in[0], i) * at(in[1], i); });
   }
-  // Its gradients, as kernels of their own.
+  // Its gradients, as separate kernels.
   static Var bend_dx(const Var& dy, const Var& x, const Var& w) {
     return call("bend_dx", {.shape = x.shape()}, {dy, x, w},
                 bodies(
@@ -124,8 +124,8 @@ TEST_P(CallTest, GradientsByOps) {
   });
 }
 
-// A vjp may return dy itself, one value for two inputs, or a value that it keeps. The backward passes of the inputs
-// write to what they are given, but must not see each other's writes.
+// A vjp may return dy itself, one value for two inputs, or a value that it keeps. The inputs' backward passes overwrite
+// the gradients that they get, but must not see each other's writes.
 TEST_P(CallTest, GradientsThatAreHandedOn) {
   std::vector<float> y_seen, y;
   std::vector<Var> kept;
@@ -215,7 +215,7 @@ TEST_P(CallTest, RulesTakeItForAnOpLikeAnyOther) {
   EXPECT_EQ(ops([&] { copy(y, bend(Var(x, stream()), Var(w, stream())).value(), stream()); }), Names{"bend"})
       << "written to where it was to be copied";
   EXPECT_EQ(to_host<float>(y, stream()), (std::vector<float>{1, 4, -9}));
-  // An op's name says nothing about what it does.
+  // An op's name has no effect on what it does.
   EXPECT_EQ(ops([&] {
               const Var twice = Var(x, stream()) * 2;
               const Var bent = call("copy", {.shape = {3}}, {twice, Var(w, stream())}, bend_functions());
@@ -254,7 +254,7 @@ TEST_P(CallTest, ErrorsNameTheOp) {
                [&] { bend(x, elsewhere(tensor({3}))); });
   expect_error(ErrorCode::invalid_argument, {"no stream"}, [&] { bend(tensor({3}), tensor({3})); });
 
-  // A missing gradient is no error until it is needed.
+  // A missing gradient is an error only when it is needed.
   const Var parameter = Var::parameter(ones(), tensor({3}), stream());
   const Var without = call("bend", {.shape = {3}}, {parameter, x}, bend_functions());
   expect_error(ErrorCode::unsupported, {"'bend'", "vjp"}, [&] {

@@ -19,8 +19,8 @@ using test::Array;
 
 class CumulativeVarTest : public GradientTest {
  protected:
-  // The gradient of the products, weighed by 1, 2, 3, ..., by each element of a row. It sums over all products that
-  // contain the element, each without the element itself.
+  // The gradient of the cumulative products, weighted by 1, 2, 3, ..., with respect to each element of a row: the
+  // weighted sum of the products that contain the element, with the element left out.
   static Doubles slopes_of_products(const Doubles& x) {
     Doubles slopes(x.size());
     for (std::size_t k = 0; k < x.size(); ++k) {
@@ -57,7 +57,7 @@ TEST_P(CumulativeVarTest, Dtypes) {
   EXPECT_EQ(cumulative_sum(flags, 0).dtype(), DType::i64);
   EXPECT_EQ(read(cumulative_sum(flags, 0)), (Doubles{1, 1, 2, 3}));
   EXPECT_EQ(read(cumulative_sum(bytes, 0)), (Doubles{200, 300}));
-  // In bf16 adding 1 to 256 gives 256. Each sum is rounded, but not the running sum before it.
+  // In bf16 adding 1 to 256 gives 256. Each result is rounded, but not the running sum.
   const Var halves = value(DType::bf16, {4}, {256, 1, 1, 1});
   EXPECT_EQ(read(cumulative_sum(halves, 0)), (Doubles{256, 256, 258, 260}));
 }

@@ -17,7 +17,8 @@ using test::Array;
 
 class EinsumTest : public GradientTest {
  protected:
-  // By loops over all axes. `spelled` is the equation with letters in place of "...", and with its result.
+  // Computes it by loops over all axes. `spelled` is the equation with letters in place of "..." and an explicit
+  // result.
   static Array by_loops(const std::string& spelled, const std::vector<Array>& operands) {
     std::vector<std::string> names(1);
     const std::size_t arrow = spelled.find("->");
@@ -61,7 +62,7 @@ class EinsumTest : public GradientTest {
     return y;
   }
 
-  // Small whole numbers, so that every order of sums is exact.
+  // Small whole numbers, so that sums are exact in any order.
   void expect_as_by_loops(const std::string& equation, const std::string& spelled, const std::vector<Shape>& shapes) {
     SCOPED_TRACE(equation);
     std::vector<Array> arrays;
@@ -107,7 +108,7 @@ TEST_P(EinsumTest, TwoOperands) {
   expect_as_by_loops("i,i->", {{3}, {3}});
   expect_as_by_loops("ij,ij->i", {{3, 4}, {3, 4}});
   expect_as_by_loops("ij,i->ji", {{3, 4}, {3}});
-  // Axes that only one operand has are summed first.
+  // Axes of only one operand are summed first.
   expect_as_by_loops("aij,jkb->ik", {{2, 3, 4}, {4, 5, 2}});
   expect_as_by_loops("ij,kl->", {{3, 4}, {2, 3}});
   expect_as_by_loops(",ij->ij", {{}, {3, 4}});
@@ -144,7 +145,7 @@ TEST_P(EinsumTest, Dtypes) {
     EXPECT_EQ(einsum("ij,ij->i", {x, x}).dtype(), dtype);
     EXPECT_EQ(einsum("ij,jk->ik", {x, value(DType::f32, {2, 2}, ones)}).dtype(), DType::f32);
   }
-  // The sum of products is rounded once: 257 has no value in bf16, and 256 + 1 + 1 has one.
+  // The sum of products is rounded once: bf16 can represent 256 + 1 + 1, but not 257.
   const Var a = value(DType::bf16, {3}, {16, 1, 1}), b = value(DType::bf16, {3}, {16, 1, 1});
   EXPECT_EQ(read(einsum("i,i->", {a, b})), Doubles{258});
 }

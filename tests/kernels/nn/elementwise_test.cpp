@@ -83,7 +83,7 @@ TEST_P(ElementwiseTest, NaNAndInfinitiesGoThrough) {
   EXPECT_EQ(read(logical_or(is_nan(x), x > 0)), (Doubles{1, 1, 0, 0, 1}));
 }
 
-// An infinite or NaN slope does not pass a relu if its input is 0 or negative.
+// An infinite or NaN gradient does not pass through a relu with a zero or negative input.
 TEST_P(ElementwiseTest, AClosedReluHasNoGradient) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Array given{dtype, {4}, {-1, 0, -0.0, 2}};
@@ -108,7 +108,7 @@ TEST_P(ElementwiseTest, GradientsOfWhatIsBroadcastAreSums) {
   const Array column = random_.uniform({3, 1}, 0.5, 2), scalar = random_.uniform({}, 0.5, 2);
   check("a + row", {matrix, row}, [](const Vars& p) { return p[0] + p[1]; });
   check("row a", {row, matrix}, [](const Vars& p) { return p[0] * p[1]; });
-  if (device().is_cuda()) return;  // the other gradients consist of the ops themselves, and each needs kernels
+  if (device().is_cuda()) return;  // the other gradients consist of the same ops, and each would need kernels
   check("column / row", {column, row}, [](const Vars& p) { return p[0] / p[1]; });
   check("scalar - a", {scalar, matrix}, [](const Vars& p) { return p[0] - p[1]; });
   check("broadcast_to", {column}, [](const Vars& p) { return broadcast_to(p[0], {2, 3, 4}); });

@@ -64,7 +64,7 @@ TEST_P(FunctionalTest, DenseGradients) {
   for (const Activation f :
        {Activation::none, Activation::relu, Activation::gelu, Activation::tanh, Activation::sigmoid}) {
     const std::string name = fmt::format("dense, activation {}", static_cast<int>(f));
-    // Smooth activations are tested where they bend.
+    // Small arguments: smooth activations are tested where they curve.
     const Array bias = f == Activation::relu ? b : small(b);
     check(name, {small(x), w, bias}, [f](const Vars& p) { return dense(p[0], p[1], p[2], f); });
   }
@@ -147,7 +147,7 @@ TEST_P(FunctionalTest, ReductionAndLossGradients) {
   }
 }
 
-// The gradient of 16-bit logits has their dtype and is rounded once; that of a 16-bit parameter stays f32.
+// The gradient of 16-bit logits has their dtype and is rounded once; the gradient of a 16-bit parameter stays f32.
 TEST_P(FunctionalTest, CrossEntropyOfSixteenBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Tensor logits = upload(random_.uniform({4, 7}, -2, 2, dtype));
@@ -184,7 +184,7 @@ TEST_P(FunctionalTest, ValuesUsedSeveralTimes) {
     const Var y = tanh(p[0]);
     return add(multiply(y, sigmoid(y)), y);
   });
-  // A diamond with sides of different lengths.
+  // Two paths of different lengths that meet again.
   check("a diamond", {random_.uniform({7})}, [](const Vars& p) {
     const Var y = gelu(p[0]);
     return multiply(tanh(sigmoid(y)), y);

@@ -21,8 +21,8 @@ namespace giro::nn {
 using Vars = std::vector<Var>;
 
 // Compares the gradients of a function of Vars with central differences of its own forward pass. The output is
-// contracted with fixed weights on the host in double precision, so the noise of the differences comes only from single
-// roundings.
+// contracted with fixed weights on the host in double precision, so the differences have noise only from roundings of
+// single values.
 class GradientTest : public test::OpTest {
  protected:
   using Function = std::function<Var(const Vars& params)>;
@@ -39,7 +39,7 @@ class GradientTest : public test::OpTest {
   Var value(DType dtype, const Shape& shape, const Doubles& values) {
     return Var(upload({dtype, shape, values}), stream());
   }
-  // Reads values of any dtype.
+  // Values of any dtype, as doubles.
   Doubles read(const Var& y) {
     test::Bytes bytes(y.value().bytes());
     stream().copy(bytes.data(), y.value().raw(), bytes.size());
@@ -47,7 +47,7 @@ class GradientTest : public test::OpTest {
     return test::decode(y.dtype(), bytes);
   }
 
-  // The gradient by each parameter of the output, weighed by `weights` and summed.
+  // The gradient, with respect to each parameter, of the sum of the output times `weights`.
   std::vector<std::vector<float>> gradients(const std::vector<test::Array>& params, const Function& f,
                                             const test::Array& weights) {
     Vars vars;
@@ -88,7 +88,7 @@ class GradientTest : public test::OpTest {
           x = middle;
           return std::inner_product(values.begin(), values.end(), weights.values.begin(), 0.0);
         };
-        // Five points: the error is the fifth derivative times kStep^4 / 30.
+        // Five-point formula: the error is the fifth derivative times kStep^4 / 30.
         const double slope = (8 * (at(kStep) - at(-kStep)) - (at(2 * kStep) - at(-2 * kStep))) / (12 * kStep);
         expected.add(slope, 4 * test::kUnit * magnitude / kStep + 2e-5 * std::max(1.0, std::abs(slope)));
       }
@@ -107,7 +107,7 @@ class GradientTest : public test::OpTest {
     }
     return array;
   }
-  // A bias that keeps half of the channels well above 0 and half well below.
+  // A bias that keeps half of the channels well above 0 and the others well below.
   static test::Array far_from_zero(std::int64_t channels) {
     test::Array array{DType::f32, {channels}, {}};
     for (std::int64_t i = 0; i < channels; ++i) array.values.push_back(i % 2 == 0 ? 4.0 : -4.0);

@@ -26,7 +26,7 @@ using test::kNaN;
 class IndexingTest : public GradientTest {
  protected:
   Var ids(const Shape& shape, const Doubles& values, DType dtype = DType::i32) { return value(dtype, shape, values); }
-  // The next wait, and no other, is an error with these words.
+  // Expects an error with these words from the next wait, and none from the one after.
   void expect_fault(std::initializer_list<std::string> words) {
     test::expect_error(ErrorCode::invalid_argument, words, [&] { stream().synchronize(); });
     EXPECT_NO_THROW(stream().synchronize());
@@ -65,7 +65,7 @@ TEST_P(IndexingTest, EmbeddingsOfAnyShape) {
   EXPECT_EQ(read(rows), (Doubles{5, 6, 1, 2, 1, 2, 3, 4}));
 }
 
-// Of several the first position is named, in whatever order threads meet them.
+// If there are several, the first position is reported, whichever thread finds its index first.
 TEST_P(IndexingTest, AnIndexOutOfRangeIsAnErrorOfTheNextWait) {
   const Var table = value(DType::f32, {4, 3}, Doubles(12, 1));
   Doubles many(20'000, 3);
@@ -77,7 +77,7 @@ TEST_P(IndexingTest, AnIndexOutOfRangeIsAnErrorOfTheNextWait) {
   expect_fault({"embedding: id 4 at position 700 of i32(100, 200), expected 0 to below 4 " + where});
   rows_of({2, 3}, {0, 3, -2, 1, 5, 0});
   expect_fault({"embedding: id -2 at position 2 of i32(2, 3), "});
-  // Of several ops it is one's first.
+  // If several ops fail, it is one op's first position.
   rows_of({3}, {0, 3, 9});
   rows_of({3}, {0, 7, 8});
   expect_fault({"embedding: id 7 at position 1 of i32(3,), "});
@@ -88,7 +88,7 @@ TEST_P(IndexingTest, AnIndexOutOfRangeIsAnErrorOfTheNextWait) {
   take(table, ids({1}, {-4e9}, DType::i64));
   expect_fault({"take: index -2147483648 or less at position 0 of i64(1,), "});
   rows_of({0}, {});
-  // These take an index out of range on purpose.
+  // These allow an index out of range.
   take_along_axis(table, ids({1, 3}, {-1, 4, 0}), 0);
   scatter_add(table, ids({2}, {-1, 4}), value(DType::f32, {2, 3}, Doubles(6, 1)));
   one_hot(ids({2}, {-1, 4}), 4);
@@ -143,7 +143,7 @@ TEST_P(IndexingTest, GradientsOfGradients) {
   EXPECT_EQ(to_host<float>(grad, stream()), (std::vector<float>{36, 0, 2 * 81 * 54}));
 }
 
-// A 16-bit table gets the sum of its gradient in f32, with one rounding.
+// The gradient of a 16-bit table is summed in f32 and rounded once.
 TEST_P(IndexingTest, GradientOfASixteenBitTable) {
   const Tensor grad = allocate(DType::f32, {4, 1});
   const Var table = Var::parameter(upload({DType::bf16, {4, 1}, {1, 2, 3, 4}}), grad, stream());
@@ -178,8 +178,8 @@ TEST_P(IndexingTest, OneHotAndPlaces) {
   EXPECT_EQ(arange(0, stream(), DType::u8).shape(), Shape{0});
 }
 
-// Many ids of few rows, as in a padded batch: the same bits each time, recorded with rules or not, and for other ids in
-// a replay.
+// Many ids of few rows, as in a padded batch: the same bits every time, with and without rules, and with other ids in a
+// replay.
 TEST_P(IndexingTest, ReplaysTheSameBitsAndOtherIds) {
   constexpr std::int64_t kRows = 300, kIds = 700, kWidth = 5;
   const Tensor table = upload(random_.uniform({kRows, kWidth})), indices = allocate(DType::i32, {kIds});

@@ -41,8 +41,8 @@ struct Case {
 
 class InitializerTest : public ::testing::TestWithParam<Case> {};
 
-// The bounds are five standard deviations of the estimates. The relative sampling error of a variance is at most that
-// of a normal distribution, sqrt(2 / n).
+// The bounds are five standard deviations of the estimates. The relative sampling error of a variance is at most sqrt(2
+// / n), as for a normal distribution.
 TEST_P(InitializerTest, HasTheVarianceItsNameSays) {
   const Case& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
@@ -98,7 +98,7 @@ TEST(Initializers, NormalIsNotCutOff) {
   EXPECT_GT(moments.largest, 3.5 * 0.5);
 }
 
-// Box and Muller's formula, by the C library.
+// Box-Muller with the C library's functions.
 double standard_normal(const PhiloxBlock& block, int word) {
   const double u = (block.word[word] + 1.0) / 4294967296.0, v = block.word[word + 1] / 4294967296.0;
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
@@ -129,7 +129,7 @@ TEST(Initializers, NormalsAreThoseOfTheFormulaToTheBit) {
   pointwise::use_instruction_set(best);
 }
 
-// As bits, for which -0 is not 0.
+// Compared as bits, so that -0 differs from 0.
 TEST(Initializers, SmallNormalsAreThoseOfTheFormulaToo) {
   const Rng rng{12, RngPurpose::initial_value, 5};
   for (const std::int64_t count : {100, 10'000}) {  // by one thread, and by several

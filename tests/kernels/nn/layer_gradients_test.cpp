@@ -1,4 +1,4 @@
-// The gradients of layers, as finite differences of their own output, and what they compute, as formulas say it.
+// Compares the gradients of layers with finite differences of their own output, and their outputs with formulas.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 class LayerGradientTest : public GradientTest {
  protected:
-  // Of a layer in training, with respect to its input and all parameters.
+  // In training mode, with respect to the input and all parameters.
   void check_layer(const std::string& name, const Layer& layer, const Shape& input) {
     const std::vector<DeclaredLeaf> leaves = test::leaves_of(layer, input, stream());
     std::vector<test::Array> arguments{random_.uniform(input, -1.5, 1.5)};

@@ -105,7 +105,7 @@ TEST(Layers, ErrorsNameTheLayer) {
   expect_error(ErrorCode::invalid_argument, {"pool"}, [] { output_shape(avg_pool({0, 2}), {1, 5, 5, 1}); });
 }
 
-// A custom layer: x w + x, with a parameter that it names itself.
+// A custom layer: x w + x, with a named parameter.
 struct Residual {
   std::string name() const { return "residual"; }
   Var operator()(Scope& s, const Var& x) const {

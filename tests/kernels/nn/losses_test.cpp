@@ -35,7 +35,7 @@ class LossesTest : public GradientTest {
     Doubles weights = {};
     std::optional<std::int64_t> ignored = {};
   };
-  // The losses of rows, by the definition, for targets of each class.
+  // The loss of each row, by the definition, given a target for each class.
   static Doubles losses_of(const Array& logits, const Doubles& targets, const Case& of) {
     const std::int64_t classes = logits.shape[1];
     Doubles losses;
@@ -80,7 +80,7 @@ TEST_P(LossesTest, BinaryCrossEntropy) {
   const Var x = value(DType::f32, {9}, logits), t = value(DType::f32, {9}, targets);
   const Doubles actual = read(binary_cross_entropy_with_logits(x, t));
   expect_near(actual, plain);
-  // Small losses are relatively accurate, too.
+  // Small losses also have a small relative error.
   for (const std::size_t i : {3u, 4u}) EXPECT_NEAR(actual[i], plain[i], 8 * test::kUnit * plain[i]);
   expect_near(read(binary_cross_entropy_with_logits(x, t, {.positive_weight = value(DType::f32, {}, {3})})), weighted);
 }
@@ -146,7 +146,7 @@ TEST_P(LossesTest, ALabelOutOfRangeIsAnErrorOfTheNextWait) {
   }
 }
 
-// The rule that combines the losses with their mean hands the check on.
+// The rule that fuses the losses with their mean keeps the check.
 TEST_P(LossesTest, AReplayOfAMeanReportsALabelOutOfRange) {
   for (const std::int64_t classes : {4, 1100}) {
     for (const std::int64_t rows : {8, 200}) {

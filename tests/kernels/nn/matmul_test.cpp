@@ -27,7 +27,7 @@ TEST_P(MatmulVarTest, Values) {
   EXPECT_EQ(read(matmul(v, v)), Doubles{6});
   EXPECT_EQ(read(matmul(a, v)), (Doubles{5, 11}));
   EXPECT_EQ(read(matmul(v, b)), (Doubles{-1, 5}));
-  // A vector is no matrix that can be transposed.
+  // transpose_b has no effect on a vector.
   EXPECT_EQ(read(matmul(a, v, {.transpose_b = true})), (Doubles{5, 11}));
   EXPECT_EQ(
       matmul(value(DType::f32, {4, 1, 2, 3}, Doubles(24, 1)), value(DType::f32, {5, 3, 6}, Doubles(90, 1))).shape(),
@@ -80,7 +80,7 @@ TEST_P(MatmulVarTest, GradientsOfEmptyProducts) {
   EXPECT_EQ(of_no_rows[1], std::vector<float>(6, 0));
 }
 
-// The gradient of a loss of the gradients, by finite differences of what the first pass gives.
+// Compares second gradients with finite differences of the first ones.
 class SecondGradientTest : public GradientTest {
  protected:
   void check_second(const std::string& name, const std::vector<Array>& params, const Function& f) {
@@ -93,7 +93,7 @@ class SecondGradientTest : public GradientTest {
       const Vars slopes = nn::gradients(sum(square(f(leaves))), leaves);
       Var total = sum(square(slopes.front()));
       for (std::size_t i = 1; i < slopes.size(); ++i) total = total + sum(square(slopes[i]));
-      // A constant for differences: they differentiate nothing.
+      // For the finite differences, which need no gradient, the total is a constant.
       return p[0].requires_grad() ? total : stop_gradient(total);
     });
   }

@@ -24,13 +24,13 @@ class MetricsVarTest : public GradientTest {
 TEST_P(MetricsVarTest, AccuracyOfTheBestOnes) {
   const Var logits = value(DType::f32, {5, 4}, {1, 2, 3, 4, 4, 3, 2, 1, 5, 5, 5, 0, 1, kNaN, 3, 2, 1, 2, 3, 4});
   const Var labels = value(DType::u8, {5}, {1, 1, 2, 2, 9});
-  const double hits[] = {0, 2.0 / 5, 4.0 / 5, 4.0 / 5};  // the label 9 is no class
+  const double hits[] = {0, 2.0 / 5, 4.0 / 5, 4.0 / 5};  // the label 9 is not a class
   for (int k = 1; k <= 4; ++k) expect_metric(top_k_accuracy(logits, labels, k), hits[k - 1], 5);
   expect_metric(top_k_accuracy(logits, labels, 2, value(DType::boolean, {5}, {1, 1, 0, 0, 0})), 0.5, 2);
   for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) {
     expect_metric(top_k_accuracy(cast(logits, dtype), labels, 2), 2.0 / 5, 5);
   }
-  // The best one alone is accuracy.
+  // With k = 1 it is accuracy.
   expect_metric(top_k_accuracy(logits, value(DType::i64, {5}, {3, 0, 0, 2, 3}), 1), 4.0 / 5, 5);
   expect_error(ErrorCode::invalid_argument, {"top_k_accuracy", "k is 5"},
                [&] { (void)top_k_accuracy(logits, labels, 5); });

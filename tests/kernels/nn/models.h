@@ -1,6 +1,6 @@
 #pragma once
 
-// The sample's models, and small images to train them on.
+// The models of the samples, and small images to train them on.
 
 #include <cstdint>
 #include <memory>

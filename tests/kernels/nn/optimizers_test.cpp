@@ -1,5 +1,3 @@
-// Optimizers on the state that they update.
-
 #include <giro/kernels/optim/optimizer.h>
 
 #include <gtest/gtest.h>
@@ -34,7 +32,7 @@ namespace {
 using test::kUnit, test::saved_bytes;
 using Leaves = std::map<std::string, std::vector<float>>;
 
-// What an optimizer does to one element: its moments, the parameter, the gradient, the update's number.
+// One element of a parameter with its moments. A Formula applies update t with the gradient g.
 struct Element {
   std::map<std::string, double> moments;
   double param = 0;
@@ -69,7 +67,7 @@ Formula sgd_formula(double rate, double momentum) {
 
 bool is_kernel(const std::string& path) { return path.ends_with("kernel"); }
 
-// A user's own, in ten lines.
+// A custom optimizer.
 Optimizer own_lion(const LearningRate& rate, double b1, double b2) {
   return make("lion", [=](Update& u) {
     const auto m = u.moment("mu");
@@ -162,7 +160,7 @@ class OptimizersTest : public test::OpTest {
     }
     return result;
   }
-  // Gradients of a step, none of them close to zero.
+  // Gradients for a step, none of them close to zero.
   static void set_grads(const State& state, int step, double factor = 1) {
     int number = step;
     for (const Leaf& leaf : state.collection("grads").leaves()) {
@@ -297,7 +295,7 @@ TEST_P(OptimizersTest, ByPathTheFirstMatchWins) {
   EXPECT_EQ(after["dense1/kernel"], leaves(adamw_alone, "params")["dense1/kernel"]);
   EXPECT_EQ(to_host<float>(state.at("learning_rate"), state.stream()).front(), 0.5f);
 
-  // No gradient of what is frozen, and one op for neighbours.
+  // No gradient for frozen leaves, and one op for adjacent leaves.
   fill(state.at("grads/dense0/kernel"), 0, state.stream());
   state.value_and_grad([](auto& params) { return sum(params["dense0/kernel"]) + sum(params["dense0/bias"]); });
   EXPECT_EQ(leaves(state, "grads")["dense0/kernel"], std::vector<float>(35, 0));
@@ -357,7 +355,7 @@ TEST_P(OptimizersTest, AccumulatedGradientsAreTheirMean) {
 
 TEST_P(OptimizersTest, TheAverageOfTheParametersIsEvaluated) {
   TrainState state = create(ema(0.5, by_path({{"dense0/bias", frozen()}, {"**", sgd(0.1)}})));
-  // What is loaded before the first update counts.
+  // The average starts from parameters loaded before the first update.
   fill(state.at("params/dense1/bias"), 2, state.stream());
   fill(state.at("params/dense0/bias"), 3, state.stream());
   fill(state.collection("grads").flat(), 1, state.stream());
@@ -368,7 +366,7 @@ TEST_P(OptimizersTest, TheAverageOfTheParametersIsEvaluated) {
   }
   EXPECT_EQ(to_host<float>(averages["dense0/bias"].value(), state.stream()), std::vector<float>(5, 3));
   EXPECT_EQ(averages.all().size(), 4u);
-  // What is saved of them is loaded as parameters.
+  // Saved averages are loaded as parameters.
   const test::TemporaryDirectory dir;
   save(dir / "averaged", state.averaged());
   TrainState loaded = create(sgd(0.1));
@@ -410,7 +408,7 @@ TEST_P(OptimizersTest, GradientsByName) {
   EXPECT_EQ(leaves(state, "grads")["dense0/bias"], std::vector<float>(5, 7));
 }
 
-// A rank of three, without the others.
+// One rank of three, without the others.
 struct Third : test::FakePartitioner {
   explicit Third(int rank) : FakePartitioner(rank, 3) {}
   Shard update_shard() const noexcept override { return {rank(), 3}; }
@@ -452,7 +450,7 @@ TEST_P(OptimizersTest, ErrorsOfUpdates) {
           make("own", [](Update& u) { u.set_param(remainder(u.param(), 2)); }));
 }
 
-// Matrices in double, by rows.
+// Row-major matrices in double.
 struct Matrix {
   std::size_t rows, columns;
   std::vector<double> values;
@@ -530,7 +528,7 @@ TEST_P(OptimizersTest, MuonIsOrthogonalMomentum) {
   for (const auto& kernel : kernels) {
     const Matrix found = matrix("params", kernel);
     for (std::size_t i = 0; i < found.values.size(); ++i) {
-      // Each iteration may make an error of a small singular value 3.4445 times as large.
+      // Each iteration may amplify the error of a small singular value by 3.4445.
       EXPECT_NEAR(found.values[i], params.at(kernel.first).values[i], 5 * 0.02 * std::pow(3.4445, 5) * 8 * kUnit);
     }
   }

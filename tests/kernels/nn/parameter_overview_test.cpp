@@ -9,7 +9,7 @@
 namespace giro {
 namespace {
 
-// The example of CLU: a kernel (3, 3, 3, 2) and a bias (2,).
+// CLU's example: a kernel (3, 3, 3, 2) and a bias (2,).
 State conv_state(std::int64_t out = 2) {
   State state(Device::cpu());
   state.add("params", {{"conv/kernel", DType::f32, {3, 3, 3, out}}, {"conv/bias", DType::f32, {out}}});

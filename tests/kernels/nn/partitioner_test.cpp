@@ -31,7 +31,7 @@ nn::Var loss_of(const nn::Params& params, const char* layer) {
   return nn::add(nn::sum(params[std::string(layer) + "/kernel"]), nn::sum(params[std::string(layer) + "/bias"]));
 }
 
-// finish() reports the leaves that the loss does not depend on. By then they are zero.
+// Leaves that the loss does not depend on are reported by finish(), when they are zero.
 TEST(GradientReduction, HearsOfEachGradientOnceItIsWhole) {
   Ranked ranked;
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
@@ -44,7 +44,7 @@ TEST(GradientReduction, HearsOfEachGradientOnceItIsWhole) {
   EXPECT_EQ(to_host<float>(ranked.state.at("grads/dense0/bias"), ranked.state.stream()), std::vector<float>(4));
 }
 
-// With several parts only the last one sends, because it also has what the others have left.
+// With several parts only the last one sends, because the gradients accumulate until then.
 TEST(GradientReduction, BeginsWithTheLastPart) {
   Ranked ranked;
   (void)ranked.state.value_and_grad(

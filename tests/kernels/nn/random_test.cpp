@@ -41,7 +41,7 @@ class RandomTest : public GradientTest {
   }
 
   // The Kolmogorov-Smirnov test: the share of samples below any x differs from the distribution by less than a bound
-  // that only a millionth of all true samples exceeds.
+  // that correct samples exceed with a probability of 1e-6.
   static void expect_distribution(std::vector<float> samples, const std::function<double(double)>& cumulative) {
     std::sort(samples.begin(), samples.end());
     const auto n = static_cast<double>(samples.size());
@@ -63,7 +63,7 @@ class RandomTest : public GradientTest {
     return {mean, variance / static_cast<double>(samples.size())};
   }
 
-  // Enough to see a bias of a thousandth; only a few thousand on an emulated GPU.
+  // Enough to detect a bias of a thousandth; fewer on an emulated GPU.
   std::int64_t many() const { return device().is_cuda() ? 1 << 14 : 1 << 20; }
 };
 
@@ -86,7 +86,8 @@ TEST_P(RandomTest, NumbersAreThoseOfRng) {
       const std::size_t first = i % 2 * 2;
       const double u = ((block.word[first] >> 1) + 0.5) * 0x1p-31, turns = block.word[first + 1] * 0x1p-32;
       const double radius = std::sqrt(-2 * std::log(u)), z = radius * std::cos(2 * M_PI * turns);
-      // u is rounded twice. That moves its logarithm by two units, and so the radius by two units of its inverse.
+      // u is rounded twice. That shifts its logarithm by two units, and so the radius by two units divided by the
+      // radius.
       const double tolerance = 8 * test::kUnit * (radius + 1) + 2 * test::kUnit / std::max(radius, 1e-3);
       ASSERT_NEAR(static_cast<double>(normal[i]), z, tolerance) << seed << ' ' << i;
     }
@@ -103,7 +104,7 @@ TEST_P(RandomTest, UniformNumbersFillTheirRange) {
   expect_distribution(samples, [](double x) { return (x + 3) / 8; });
 }
 
-// [1, 2) has half as many numbers as can be drawn, so the largest draws would be rounded up.
+// [1, 2) has half as many floats as there are draws, so the largest draws would round up.
 TEST_P(RandomTest, TheEndIsNotDrawn) {
   const float next = std::nextafter(1.0f, 2.0f);
   for (const float x : read(random_uniform(key(3), {4096}, 1, static_cast<double>(next)))) EXPECT_EQ(x, 1.0f);
@@ -117,7 +118,7 @@ TEST_P(RandomTest, NormalNumbersAreNormal) {
   EXPECT_NEAR(moments(samples).mean, 0.5, 5 * 2 / std::sqrt(n));
   EXPECT_NEAR(moments(samples).variance, 4, 5 * 4 * std::sqrt(2 / n));
   expect_distribution(samples, [](double x) { return std::erfc((0.5 - x) / 2 / std::sqrt(2)) / 2; });
-  // Neighbours share a block, but must not be correlated.
+  // Adjacent numbers share a block, but must not be correlated.
   double product = 0;
   for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
     product += (static_cast<double>(samples[i]) - 0.5) * (static_cast<double>(samples[i + 1]) - 0.5) / 4;
@@ -152,7 +153,7 @@ TEST_P(RandomTest, KeysGiveStreamsOfTheirOwn) {
       const Var folded = fold_in(key(seed), step).base.var;
       EXPECT_TRUE(keys.insert(read<std::int64_t>(folded).front()).second);
       streams.insert(read(random_uniform(folded, {64})));
-      // The number that is folded in may come from the host or the device.
+      // The folded-in number may be on the host or the device.
       const Var on_device(upload({DType::i32, {}, {static_cast<double>(step)}}), stream());
       EXPECT_EQ(read<std::int64_t>(fold_in(seed, on_device).base.var), read<std::int64_t>(folded));
     }
@@ -196,7 +197,7 @@ TEST_P(RandomTest, DropoutKeepsAShareAndScalesIt) {
     EXPECT_EQ(y[i], kept[i] ? given[i] * static_cast<float>(1 / 0.75) : 0.0f) << i;
   }
   EXPECT_EQ(dropout(x, 0, 9).value().raw(), x.value().raw());
-  // Dropped values may be anything.
+  // Dropped values may be infinite.
   const Var infinite(upload({DType::f32, {64}, Doubles(64, test::kInfinity)}), stream());
   for (const float each : read(dropout(infinite, 0.5, 9))) EXPECT_FALSE(std::isnan(each));
 }

@@ -98,7 +98,7 @@ TEST_P(ReduceTest, Gradients) {
   for (const Axes& axes : {Axes{}, Axes{0}, Axes{-1}, Axes{0, 1}, Axes{1}.dropped()}) {
     SCOPED_TRACE(fmt::format("{} axes, all: {}", axes.axes().size(), axes.all()));
     check("sum", {x}, [&](const Vars& p) { return sum(p[0], axes); });
-    if (device().is_cuda()) continue;  // the other gradients consist of the ops themselves, and each needs kernels
+    if (device().is_cuda()) continue;  // the other gradients consist of the same ops, and each would need kernels
     check("mean", {x}, [&](const Vars& p) { return mean(p[0], axes); });
     check("product", {positive}, [&](const Vars& p) { return product(p[0], axes); });
     check("max", {x}, [&](const Vars& p) { return max(p[0], axes); });
@@ -120,7 +120,7 @@ TEST_P(ReduceTest, GradientsWhereElementsAreEqualOrZero) {
   EXPECT_EQ(gradient({2, 0, 0, 5}, &product), (std::vector<float>{0, 0, 0, 0}));
 }
 
-// Layers that could not be written without reductions.
+// Layers that need reductions.
 TEST_P(ReduceTest, SoftmaxAndLayerNormAreExpressions) {
   const Array x = random_.uniform({3, 5}, -2, 2), scale = random_.uniform({5}, 0.5, 1.5), bias = random_.uniform({5});
   check("LayerNorm", {x, scale, bias}, [](const Vars& p) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Classifiers trained in double precision by plain loops: the reference for the library's losses and gradients.
+// Classifiers trained by plain loops in double: the reference for the library's losses and gradients.
 
 #include <algorithm>
 #include <cmath>
@@ -61,7 +61,7 @@ class ReferenceClassifier {
     return cross_entropy(forward(pixels).back(), labels, nullptr);
   }
 
-  // Returns the loss and stores its gradient by every parameter in `grads`.
+  // Returns the loss and stores its gradient with respect to every parameter in `grads`.
   double loss_and_grads(const ReferenceImages& pixels, const std::vector<std::uint8_t>& labels,
                         ReferenceParams& grads) const {
     const std::vector<ReferenceImages> values = forward(pixels);
@@ -209,7 +209,7 @@ class ReferenceClassifier {
     }
   }
 
-  // Works on the flattened image. The kernel is (I, O).
+  // On the flattened image. The kernel is (I, O).
   ReferenceImages dense(const ReferenceLayer& layer, const ReferenceImages& in) const {
     const Doubles &w = kernel(layer), &b = bias(layer);
     const std::size_t inputs = in.values.size() / static_cast<std::size_t>(in.n), outputs = b.size();

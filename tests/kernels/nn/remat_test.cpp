@@ -24,7 +24,7 @@ namespace {
 
 class RematTest : public test::OpTest {
  protected:
-  // The parameters of a layer with their gradients. They are the same at every call.
+  // The parameters of a layer, the same at every call, with their gradients.
   struct Leaves {
     std::vector<Buffer> memory;
     std::vector<Tensor> grads;

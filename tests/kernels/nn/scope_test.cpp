@@ -33,7 +33,7 @@ Names names_of(const Layer& layer, const Shape& input) {
   return names;
 }
 
-// Counts its calls, and keeps the mean of what it has seen.
+// Counts its calls, and keeps a running mean of its inputs.
 struct Watch {
   std::string name() const { return "watch"; }
   Var operator()(Scope& s, const Var& x) const {
@@ -66,7 +66,7 @@ class ScopeTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, ScopeTest, test::kDevices, test::device_name);
 
 TEST(Scope, AModelIsCalledOnceWithoutMemoryForItsLeaves) {
-  // A petabyte of them: nothing is allocated or computed.
+  // A petabyte of parameters: nothing is allocated or computed.
   const std::vector<DeclaredLeaf> leaves = test::leaves_of(dense(1 << 20), {1 << 10, 1 << 28});
   EXPECT_EQ(leaves[0].shape, Shape({1 << 28, 1 << 20}));
   EXPECT_EQ(names_of(sequential(dense(3), Watch(), Watch()), {2, 3}),
@@ -107,7 +107,7 @@ TEST_P(ScopeTest, AFunctionOfSeveralInputsIsAModel) {
   EXPECT_EQ(state.at("params/dense1/kernel").shape(), Shape({2, 1}));
   test::expect_error(ErrorCode::invalid_argument, {"nn::Layer"}, [&] { state.model(); });
   const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 6}).value()}}, state.stream());
-  // Called twice, it has the same parameters.
+  // Two calls use the same parameters.
   const auto loss = [&](const Params& params) {
     const auto [first, y] = of_batch(params, batch);
     return mean(square(y - of_batch(params, batch).second)) + mean(first);
@@ -144,7 +144,7 @@ TEST_P(ScopeTest, AVariableIsWrittenInTrainingAlone) {
                      });
 }
 
-// The gradient of the loss is by the value that the loss was computed from.
+// The gradient is computed with the variable's value at the time of the loss, not with the new one.
 TEST_P(ScopeTest, TheBackwardPassSeesTheValueOfBefore) {
   const auto model = [](Scope s, const Var& x) {
     const Variable carry = s.variable("carry", "h", {3}, ones());
@@ -191,7 +191,7 @@ TEST_P(ScopeTest, KeysDifferByStepSeedPurposeAndPlace) {
   });
 }
 
-// Within a step each gradient has other keys; outside of one there is nothing that could count them.
+// Within a step each gradient computation gets new keys; outside of a step nothing counts them.
 TEST_P(ScopeTest, GradientsOfOneStepDrawOtherNumbers) {
   const Layer model = sequential(dense(4), dropout(0.5));
   for (const bool recorded : {false, true}) {
@@ -253,7 +253,7 @@ TEST_P(ScopeTest, ACollectionBeginsAnew) {
   test::expect_error(ErrorCode::invalid_argument, {"stream records"}, [&] { impossible(state, batch); });
 }
 
-// A rank draws its rows of what one rank draws for all.
+// A rank draws its rows of the numbers that a single rank would draw for the whole batch.
 TEST_P(ScopeTest, RanksDrawTheirRows) {
   const Var x = constant(HostArray(std::vector<float>(24, 1), {6, 4}), stream());
   const Key key(17);
@@ -308,7 +308,7 @@ TEST(Scope, OtherNamesAndTheSameAgain) {
   EXPECT_EQ(std::ranges::count(names, "params/a12/w"), 1);
 }
 
-// Each call of a shared layer, and of a model, draws other numbers.
+// Each call of a shared layer, and of a model, draws new numbers.
 TEST_P(ScopeTest, CallsDrawOtherNumbers) {
   const Layer noise("noise", [](Scope& s, const Var& x) { return random_uniform(s.key("noise"), x.shape()); });
   const Layer model("model", [&](Scope& s, const Var& x) {
@@ -363,7 +363,7 @@ TEST(Scope, BadRequests) {
   test::expect_error(ErrorCode::invalid_argument, {"takes 2 values, found 1"}, [] {
     names_of(sequential(relu(), [](Scope&, const Var& a, const Var&) { return a; }), {2, 3});
   });
-  // A model whose input changes its shape later on.
+  // A model whose input changes shape later on.
   const Layer model = sequential(relu(), dense(2));
   TrainState state =
       TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {2, 3}}}, .context = Device::cpu()});

@@ -22,7 +22,7 @@ using test::Array;
 
 class SliceTest : public GradientTest {
  protected:
-  // 0, 1, 2, ...
+  // Values 0, 1, 2, ...
   Var counted(const Shape& shape, DType dtype = DType::f32) {
     Array array{dtype, shape, Doubles(static_cast<std::size_t>(shape.count()))};
     std::iota(array.values.begin(), array.values.end(), 0);
@@ -30,7 +30,7 @@ class SliceTest : public GradientTest {
   }
   using GradientTest::value;
   Var value(const Shape& shape, const Doubles& values) { return value(DType::f32, shape, values); }
-  // Records the body, runs it, and returns the names of its ops after the rules have replaced some.
+  // Records the body, runs it, and returns the names of the ops that the rules leave.
   std::vector<std::string> ops(const std::function<void()>& body) {
     const Graph graph = rules::record(stream(), body);
     graph.replay(stream());
@@ -127,7 +127,7 @@ TEST_P(SliceTest, GradientsAreThoseOfTheirElements) {
   });
   check("every other", {row},
         [](const Vars& p) { return slice(p[0], {.step = 2}) * slice(p[0], {.begin = 1, .step = 2}); });
-  if (device().is_cuda()) return;  // the other gradients consist of the ops themselves, and each needs kernels
+  if (device().is_cuda()) return;  // the other gradients consist of the same ops, and each would need kernels
   check("a part", {x}, [](const Vars& p) { return square(slice(p[0], {.axis = 1, .begin = 1, .end = 4})); });
   check("parts that overlap", {row}, [](const Vars& p) {
     return slice(p[0], {.end = 4}) * slice(p[0], {.begin = 2}) * slice(p[0], {.begin = 1, .end = 5});
@@ -196,7 +196,7 @@ TEST_P(SliceTest, AnLstmCellIsOneKernelEachWay) {
   const Var parameter_c = Var::parameter(given_c.value(), allocate(DType::f32, c.shape), stream());
   const Var dh(upload(random_.uniform(c.shape)), stream()), dc(upload(random_.uniform(c.shape)), stream());
   const auto [h, next] = lstm(parameter_z, parameter_c);
-  // A loss with gradients by h and next that stand for those from the next step.
+  // A loss with gradients with respect to h and next, in place of the next step.
   const Var loss = call("next step", {}, {h, next},
                         {.cuda = [](const Tensor&, const std::vector<Tensor>&, CUstream_st*) {},
                          .cpu = [](const Tensor&, const std::vector<Tensor>&) {},

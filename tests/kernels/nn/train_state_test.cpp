@@ -65,7 +65,7 @@ class TrainStateTest : public test::OpTest {
   static std::vector<float> values(const State& state, const std::string& path) {
     return to_host<float>(state.at(path), state.stream());
   }
-  // The leaves below `collection`, by their path below it.
+  // The leaves of `collection`, by their path within it.
   static test::ReferenceParams doubles(const State& state, const std::string& collection) {
     test::ReferenceParams result;
     for (const Leaf& leaf : state.collection(collection).leaves()) {
@@ -98,8 +98,8 @@ class TrainStateTest : public test::OpTest {
       state.apply_gradients();
       const double expected = reference.adamw_step(reference_batch(images, step * kBatch, kBatch),
                                                    reference_labels(images, step * kBatch, kBatch), kLearningRate);
-      // A few hundred roundings of numbers of the loss's size. Parameters with nothing but rounding for a gradient may
-      // move either way under adam, but they hardly matter for the same reason.
+      // A few hundred roundings of numbers of the loss's size. Parameters whose gradient is only rounding error may
+      // move either way under adam, but for the same reason they hardly matter.
       last = to_host<float>(loss.value(), state.stream()).front();
       EXPECT_NEAR(last, expected, 300 * test::kUnit * expected) << "step " << step;
       if (step == 0) first = last;
@@ -128,7 +128,8 @@ class TrainStateTest : public test::OpTest {
     }
   }
 
-  // Compares the reference's own gradients with finite differences of its loss, in up to 40 places of each parameter.
+  // Compares the reference's own gradients with finite differences of its loss, for up to 40 elements of each
+  // parameter.
   static void check_reference(const TrainState& state, test::ReferenceClassifier reference, std::int64_t size) {
     const test::Images images(kBatch, size);
     const test::ReferenceImages pixels = reference_batch(images, 0, kBatch);
@@ -211,7 +212,7 @@ TEST_P(TrainStateTest, ParametersAreAFunctionOfTheSeed) {
       TrainState::create(test::cnn_model(), optim::adamw(1e-3),
                          {.inputs = {{"image", DType::u8, input}}, .seed = 3, .context = Device::cpu()});
   EXPECT_EQ(params(3), doubles(on_host, "params"));
-  // Each leaf draws from a stream of its own.
+  // Each leaf draws from its own random stream.
   EXPECT_NE(params(3).at("dense0/kernel")[0] * 16, params(3).at("dense1/kernel")[0] * 16);
   EXPECT_EQ(params(3).at("conv0/bias"), Doubles(32));
 }
@@ -341,7 +342,7 @@ TEST_P(TrainStateTest, TemporariesOfAStepAreReused) {
     state.value_and_grad([&](auto& params) { return mean(model(params, input)); });
     state.apply_gradients();
   });
-  // Each layer has an output, its gradient, and the gradient before tanh. The latter two are needed only briefly.
+  // Each layer has an output, its gradient, and the gradient before tanh. The last two are needed only briefly.
   constexpr std::size_t kBytes = kRows * kFeatures * sizeof(float);
   EXPECT_GE(graph.arena_bytes(), kLayers * kBytes);
   EXPECT_LE(graph.arena_bytes(), 2 * kLayers * kBytes);

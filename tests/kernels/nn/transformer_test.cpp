@@ -43,8 +43,8 @@ class TransformerTest : public test::OpTest {
   }
   std::vector<float> floats(const TrainState& state, const Var& x) { return to_host<float>(x.value(), state.stream()); }
 
-  // What a model with a cache gives for one token after the other, and for some at once, is what it gives for all; and
-  // once more after a reset (0).
+  // A model with a cache gives the same outputs for tokens one by one, or several at a time, as the model without one
+  // for all at once; and again after a reset (0).
   void expect_decodes(AttentionLayerOptions attention, bool learned_positions) {
     constexpr std::int64_t kRows = 2;
     attention.is_causal = true;
@@ -97,7 +97,7 @@ TEST_P(TransformerTest, EarlierTokensDoNotSeeLaterOnes) {
   for (std::size_t i = 0; i < part.size(); ++i) EXPECT_NEAR(part[i], whole[i], 4e-6);
 }
 
-// Turning both by their positions makes a product depend on the distance of these alone.
+// After both vectors are rotated by their positions, their product depends only on the distance between the positions.
 TEST_P(TransformerTest, RotaryProductsDependOnTheDistance) {
   const test::Array given = random_.uniform({1, 1, 1, 6}, -1, 1);
   const Var x =

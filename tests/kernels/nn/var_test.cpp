@@ -50,7 +50,7 @@ TEST_P(VarTest, CopiesNameTheSameValue) {
   EXPECT_EQ(grad(0), (std::vector<float>{1, 1, 1}));
 }
 
-// A gradient is reported when it is whole, even with several uses of its parameter, and no later than necessary.
+// A gradient is reported as soon as it is complete, even if its parameter is used several times.
 TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
   const Var first = parameter({3}), second = parameter({3}), twice = parameter({3});
   const Var y = multiply(multiply(multiply(first, twice), second), twice);
@@ -70,8 +70,7 @@ TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
   EXPECT_EQ(told[2].second, one);
 }
 
-// Terms that an op gives in 16 bits are converted before they are added. Otherwise a term of 2^-9 would be lost beside
-// 1.
+// 16-bit terms from an op are converted before they are added. Otherwise a term of 2^-9 would be lost when added to 1.
 TEST_P(VarTest, GradientsOfSixteenBitParametersAreF32) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Tensor value = tensor({2, 2}, dtype), gradient = tensor({2, 2});
@@ -90,7 +89,7 @@ TEST_P(VarTest, GradientsOfSixteenBitParametersAreF32) {
     expect(add(sum(again), sum(scale(again.reshape({4}), small))), 1 + small);
     const Var wide = Var::parameter(value, gradient, stream()), ones(tensor({2, 2}), stream());
     fill(ones.value(), 1, stream());
-    expect(sum(wide * scale(ones, 1 + small)), 1 + small);  // the product is f32 because one factor is
+    expect(sum(wide * scale(ones, 1 + small)), 1 + small);  // f32, because one factor is
     const Var called = Var::parameter(value, gradient, stream());
     const Var same = call("same", {.dtype = dtype, .shape = {2, 2}}, {called},
                           {.cuda = [](auto&, auto&, auto*) {},
@@ -238,7 +237,7 @@ TEST_P(VarTest, ValuesOfTwoStreamsDoNotMix) {
   expect_error(ErrorCode::invalid_argument, {"stream"}, [&] { Var(tensor({2})).stream(); });
 }
 
-// The host would read values that are not computed yet, or those from the time of the recording.
+// The host would read values that are not computed yet, or stale ones from the time of recording.
 TEST_P(VarTest, TheHostCannotReadWhatIsBeingRecorded) {
   const Tensor memory = parameter({4}).value();
   std::optional<Var> kept;
@@ -278,7 +277,7 @@ TEST_P(VarTest, DepthIsNoLimit) {
   EXPECT_EQ(grad(0), std::vector{1.0f});
 }
 
-// Losses in f16 are scaled like this, by a factor on the device.
+// This is how loss scaling for f16 works, with a factor on the device.
 TEST_P(VarTest, TheSeedOfTheWayBackMayBeScaled) {
   const Tensor scale = tensor({}), x = tensor({3}), dx = tensor({3});
   from_host<float>(scale, {8}, stream());

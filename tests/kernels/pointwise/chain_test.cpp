@@ -32,7 +32,7 @@ void for_each_set(const std::function<void(InstructionSet)>& f) {
   pointwise::use_instruction_set(best);
 }
 
-// Computes each instruction by its function's loop over all elements, one after the other.
+// Runs the instructions one by one, each with its function's loop over all elements.
 std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
   const auto n = static_cast<std::size_t>(b.expression.space.count());
   std::vector<std::vector<std::byte>> values;
@@ -54,7 +54,7 @@ std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
   return values;
 }
 
-// Functions of f32 that run together give the same bits as each alone, also for special numbers.
+// f32 functions in one chain give the same bits as one by one, also for special numbers.
 TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
   namespace functions = pointwise::functions;
   const ScalarFunction* const all[] = {
@@ -115,7 +115,7 @@ float without_subnormals(float x) {
   return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
 }
 
-// Products of any two 16-bit numbers, including ties, overflow, underflow and NaN.
+// Products of 16-bit numbers, including ties, overflow, underflow and NaN.
 TEST(ChainTest, RoundsToSixteenBits) {
   constexpr std::int64_t kCount = 20000;
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -143,7 +143,7 @@ TEST(ChainTest, RoundsToSixteenBits) {
   }
 }
 
-// In every thread, and in none once the work is done.
+// Flushed to zero in every thread during the work, and in no thread after it.
 TEST(ChainTest, SubnormalResultsAreZero) {
   if (!cpu::FlushSubnormals::kFlushes) GTEST_SKIP() << "this processor's kernels keep them";
   constexpr std::int64_t kCount = std::int64_t{1} << 20;

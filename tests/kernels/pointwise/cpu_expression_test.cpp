@@ -30,7 +30,7 @@ constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Calls f with each instruction set that the machine has.
+// Calls f once per instruction set that the machine supports.
 void for_each_set(const std::function<void()>& f) {
   const InstructionSet before = pointwise::instruction_set();
   for (const InstructionSet set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
@@ -39,7 +39,7 @@ void for_each_set(const std::function<void()>& f) {
   pointwise::use_instruction_set(before);
 }
 
-// Runs it with each instruction set, in one thread and in two. All runs must give the same bits.
+// Runs the expression with each instruction set, on one thread and on two. All runs must give the same bits.
 void run(const Builder& b) {
   std::vector<Memory::Bytes> first, inputs;
   for (const auto& memory : b.read_memory) inputs.push_back(memory->bytes());
@@ -71,7 +71,7 @@ std::string code_of(const Expression& e) {
   return text;
 }
 
-// The results must equal those of plain loops, to the bit.
+// The results must have the same bits as from plain loops.
 void expect_exact(const Builder& b, const std::string& what) {
   const std::vector<Memory> expected = computed_plainly(b);
   run(b);
@@ -109,8 +109,8 @@ std::shared_ptr<Memory> small_numbers(DType dtype, std::int64_t count, Random& r
   return memory;
 }
 
-// Memory that is read along all axes in some order: some backward, some broadcast, some with missing elements, and with
-// gaps between elements.
+// Reads memory with its axes in random order: some backward, some broadcast, some with missing elements, and with gaps
+// between elements.
 std::uint16_t random_read(Builder& b, DType dtype, Random& random) {
   const Shape& space = b.expression.space;
   const int rank = static_cast<int>(space.rank());
@@ -187,7 +187,7 @@ Builder random_expression(Random& random) {
         break;
       case 4:
       case 5: {
-        // Reduces values that are known to be small: whether x is less than 1.
+        // Reduces values that are surely small: whether x is less than 1.
         const std::uint16_t small = b.cast(b.apply(test_less, x, b.constant(dtype, 1)), random.one_of(kAll));
         const Combiner combiners[] = {Combiner::sum, Combiner::product, Combiner::max,    Combiner::min,
                                       Combiner::any, Combiner::all,     Combiner::argmax, Combiner::argmin};
@@ -244,8 +244,8 @@ Layout transposed(std::int64_t rows) {
   return layout;
 }
 
-// Sums of f32 are almost as accurate as sums in double: up to 32 additions and 5 more across the lanes are in f32, then
-// double follows. The order depends only on the space, so contiguous rows, columns, and parts of a row in several
+// Sums of f32 are almost as accurate as sums in double: up to 32 additions and 5 more across the lanes are in f32, the
+// others in double. The order depends only on the space, so contiguous rows, columns, and parts of a row in several
 // threads give the same bits.
 TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
   for (const std::int64_t n : {1, 31, 33, 1000, 1024, 1025, 5000, 100000}) {
@@ -280,7 +280,7 @@ TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
   }
 }
 
-// In rows, a chain adds its results while they are in registers.
+// Along rows, a chain adds up its results while they are in registers.
 TEST(CpuExpressionTest, SumsOfWhatIsComputedAreInTheSameOrder) {
   for (const std::int64_t n : {100, 128, 129, 300, 1000, 1024, 1025, 5000, 100000}) {
     const std::int64_t rows = 20;
@@ -303,7 +303,7 @@ TEST(CpuExpressionTest, SumsOfWhatIsComputedAreInTheSameOrder) {
   }
 }
 
-// The stores bypass the caches if the memory is aligned for it, and inputs are prefetched.
+// So large that aligned stores bypass the caches, and inputs are prefetched.
 TEST(CpuExpressionTest, LargeArrays) {
   const std::int64_t n = (std::int64_t{5} << 20) + 37;
   for (const std::int64_t begin : {0, 3}) {
@@ -326,7 +326,7 @@ TEST(CpuExpressionTest, LargeArrays) {
   }
 }
 
-// Softmax and LayerNorm along rows that fit one tile, several tiles, or more than is kept, and along columns.
+// Softmax and LayerNorm along columns, and along rows that fit one tile, fit several tiles, or are too long to keep.
 TEST(CpuExpressionTest, SeveralPassesOverARow) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const bool columns : {false, true}) {
@@ -366,7 +366,7 @@ TEST(CpuExpressionTest, SeveralPassesOverARow) {
             const auto wanted = static_cast<double>(std::exp(value - largest) / sum);
             const auto deviation = static_cast<double>(value - mean),
                        scale = static_cast<double>(1 / std::sqrt(square + 0.25L));
-            // The rounding of the exponent, 2 units of exp, 40 of the sum, and a quotient.
+            // The rounding of the exponent, 2 units of exp, 40 of the sum, and the quotient.
             ASSERT_NEAR(softmax->get(at(c)), wanted, unit * wanted * (std::abs(below) + 45)) << r << ' ' << c;
             ASSERT_NEAR(norm->get(at(c)), deviation * scale, unit * scale * (40 + 60 * std::abs(deviation)));
           }

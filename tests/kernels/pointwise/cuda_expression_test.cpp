@@ -27,8 +27,8 @@ class CudaExpressionTest : public ::testing::Test {
     stream_.emplace(discovery.best());
   }
 
-  // Compiles the cases together and runs them one by one. Outputs start as bytes 0x5a, which must stay where nothing is
-  // written.
+  // Compiles the cases together and runs them one by one. Outputs start as bytes 0x5a, which must remain wherever
+  // nothing is written.
   void check(std::vector<ExpressionCase> cases) {
     if (!stream_) return;
     std::vector<std::vector<Buffer>> memory;
@@ -99,8 +99,8 @@ TEST_F(CudaExpressionTest, Rows) { check(test::row_cases()); }
 TEST_F(CudaExpressionTest, Columns) { check(test::column_cases()); }
 TEST_F(CudaExpressionTest, LongRows) { check(test::long_cases()); }
 
-// Casts to 16 bits and back must match runtime/float16.h to the bit. When a GPU reads a signalling NaN of f16, it makes
-// it a quiet one.
+// Casts to 16 bits and back must match runtime/float16.h to the bit. A GPU turns a signalling NaN of f16 into a quiet
+// one when it reads it.
 TEST_F(CudaExpressionTest, RoundsAsTheHostDoes) {
   if (!stream_) return;
   std::vector<float> values;
@@ -196,7 +196,7 @@ TEST_F(CudaExpressionTest, SumsToTheBit) {
   }
 }
 
-// In a recording nothing waits, and the kernels become nodes of the graph.
+// While recording nothing waits, and the kernels become nodes of the graph.
 TEST_F(CudaExpressionTest, Recorded) {
   if (!stream_) return;
   ExpressionCase c("a + a", {1000});

@@ -1,7 +1,7 @@
 #pragma once
 
-// Expressions with inputs, and their expected results from plain loops over doubles. Each value carries the error that
-// the roundings of its computation allow, so tolerances are derived, never chosen.
+// Expressions with inputs, and their expected results from plain loops over doubles. Each value carries a bound on its
+// rounding error, so tolerances are derived, never chosen.
 
 #include <fmt/format.h>
 
@@ -26,7 +26,8 @@ using pointwise::Instruction;
 using pointwise::Layout;
 using pointwise::ScalarFunction;
 
-// A scalar function and the same in double. `error` is that of its last step, in units of 2^-24 of the result.
+// A scalar function and its equivalent in double. `error` is the error of its last step, in units of 2^-24 of the
+// result.
 struct TestFunction {
   ScalarFunction function;
   std::function<double(double, double, double)> value;
@@ -72,7 +73,7 @@ inline Layout bounded(Layout layout, std::size_t axis, std::int64_t begin, std::
   return layout;
 }
 
-// Builds an expression. Memory is given to it later (on_device).
+// Builds an expression; on_device() adds the memory.
 class ExpressionCase {
  public:
   using Value = std::uint16_t;
@@ -197,8 +198,8 @@ inline std::int64_t ExpressionCase::count(std::size_t begin, std::size_t end) co
   return count;
 }
 
-// Adds one more rounding, by `units` of 2^-24 (2^-53 for f64), and then the rounding to 16 bits. A result that is exact
-// up to one rounding of exact operands is known to the bit.
+// Adds one more rounding, by `units` of 2^-24 (2^-53 for f64), and then the rounding to 16 bits. A result of exact
+// operands with a single rounding is known to the bit.
 inline ExpressionCase::Number ExpressionCase::stored(DType dtype, Number x, double units) {
   if (!is_floating(dtype) || !std::isfinite(x.value)) return x;
   const DType computed = dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -272,8 +273,8 @@ inline ExpressionCase::Number ExpressionCase::reduced(const Instruction& i, cons
     if (i.dtype == DType::u8) y.value -= 256 * std::floor(y.value / 256);
     return y;
   }
-  // Seven additions to a unit of 8, a tree of 7 levels to 1024 elements in f32, and double from there. The last
-  // rounding is the one to f32. f64 uses a tree of at most 30 levels.
+  // Seven additions in a unit of 8, a tree of 7 levels up to 1024 elements in f32, and double beyond that. The last
+  // rounding is to f32. f64 uses a tree of at most 30 levels.
   const double roundings = i.dtype == DType::f64 ? 7 + 30 : 7 + 7 + 1;
   const DType computed = i.dtype == DType::f64 ? DType::f64 : DType::f32;
   y.error += 1.01 * roundings * unit_roundoff(computed) * (magnitude + y.error);

@@ -27,7 +27,7 @@ ExpressionCase softmax(DType dtype, const Shape& space, std::size_t reduced, con
   return c;
 }
 
-// Sums, extremes and their places, and each element's share of the sum; in rows or in columns.
+// Sums, extremes and their positions, and each element's share of the sum, along rows or columns.
 ExpressionCase statistics(DType dtype, std::int64_t rows, std::int64_t length, bool in_columns) {
   Random source;
   const Layout layout = in_columns ? strided({1, rows}) : strided({length, 1});
@@ -43,7 +43,8 @@ ExpressionCase statistics(DType dtype, std::int64_t rows, std::int64_t length, b
   return c;
 }
 
-// Sums over columns that lie `stride` elements apart from number `offset` on, and what depends on them of each element.
+// Sums over columns in memory with rows of `stride` elements, from element `offset` on, and elementwise results that
+// use the sums.
 ExpressionCase column_sums(DType dtype, std::int64_t rows, std::int64_t length, std::int64_t stride,
                            std::int64_t offset) {
   Random source;
@@ -254,7 +255,7 @@ std::vector<ExpressionCase> column_cases() {
     cases.push_back(std::move(c));
   }
   {
-    ExpressionCase c("all but the channels", {6, 5, 10}, 2);  // of (5, 10, 6), which is read transposed
+    ExpressionCase c("all but the channels", {6, 5, 10}, 2);  // a (5, 10, 6) array, read transposed
     const Value x = c.read(random(source, {5, 10, 6}, DType::f32), strided({1, 60, 6}));
     const Value mean = c.apply(kDivide, c.reduce(Combiner::sum, x), c.constant(DType::f32, 50));
     const Value centred = c.apply(kSubtract, x, mean);

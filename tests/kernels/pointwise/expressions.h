@@ -1,6 +1,6 @@
 #pragma once
 
-// Expressions for tests: functions, a builder, and the results of an expression by plain loops in double.
+// Expressions for tests: functions, a builder, and a reference by plain loops in double.
 
 #include <algorithm>
 #include <cmath>
@@ -240,7 +240,7 @@ class Builder {
   }
 };
 
-// The contents of each write's memory, as plain loops compute them. Each value is rounded to its dtype.
+// The expected contents of each write's memory, by plain loops. Each value is rounded to its dtype.
 inline std::vector<Memory> computed_plainly(const Builder& b) {
   const Expression& e = b.expression;
   const std::int64_t n = e.space.count();

@@ -15,7 +15,7 @@
 #include "kernels/pointwise/table.h"
 #include "tests/kernels/nn/gradient_test.h"
 
-// This is all that a new function needs. It is tested together with those of the table.
+// This is all that a new function needs. It is tested together with the table's functions.
 GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)),
                      {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}, .domain = {{{0.25, 4}}}})
 
@@ -102,8 +102,8 @@ class FunctionsTest : public GradientTest {
   }
 };
 
-// Tests several functions in one kernel, because on a GPU one kernel per function would take long. It is not all of
-// them, because the emulation takes long to compile a long kernel.
+// Tests several functions in one kernel, because on a GPU one kernel per function would take long. Not all at once,
+// because the emulation takes long to compile a long kernel.
 TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
   for (const DType dtype : test::kAllDTypes) {
     SCOPED_TRACE(name_of(dtype));
@@ -150,7 +150,7 @@ TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
   }
 }
 
-// Compares gradients in f64 with central differences. Gradients consist of the functions themselves on every device.
+// Compares gradients in f64 with central differences. On every device gradients consist of the same functions.
 TEST_P(FunctionsTest, EachHasItsGradient) {
   const std::size_t step = device().is_cpu() ? 1 : table().size() / 3;
   for (std::size_t at_function = 0; at_function < table().size(); at_function += step) {
@@ -185,7 +185,7 @@ TEST_P(FunctionsTest, EachHasItsGradient) {
   }
 }
 
-// The slopes of 16-bit values lose no more than their storage does, even where a square would overflow.
+// The gradients of 16-bit values lose precision only by being stored, even where a square would overflow.
 TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
   using Op = Var (*)(const Operand&);
   for (const auto& each : {std::pair<const char*, Op>{"gelu", &gelu}, {"gelu_erf", &gelu_erf}, {"silu", &silu}}) {
@@ -209,7 +209,7 @@ TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
   }
 }
 
-// Checks the f64 code of the table's lines, which is the reference elsewhere, against other formulas.
+// Checks the f64 code of the table, the reference in other tests, against independent formulas.
 TEST(FunctionsReference, TheCodeIsTheMathematics) {
   using F = double (*)(double, double);
   const std::map<std::string, F> references{

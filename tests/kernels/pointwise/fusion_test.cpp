@@ -29,12 +29,12 @@ class FusionTest : public GradientTest {
  protected:
   using Body = std::function<std::vector<Var>(const Vars& inputs)>;
 
-  // Records the body with parameters of these values and the rules of a setting. Returns the body's results and the
-  // gradients that it computes, and fills in the names of the ops.
+  // Records the body with parameters of these values under a setting of the rules. Returns the body's results and
+  // gradients, and fills in the names of the ops.
   std::vector<test::Bytes> run(const std::vector<Array>& inputs, const Body& body, const char* setting,
                                std::vector<std::string>* names = nullptr) {
     const test::RewriteSetting rewriting(setting);
-    std::vector<Buffer> storage;  // for this run alone, because there are thousands of runs
+    std::vector<Buffer> storage;  // freed after this run, because there are thousands of runs
     const auto copied = [&](const Array& array, const test::Bytes& bytes) {
       storage.push_back(stream().allocate(bytes.size()));
       stream().copy(storage.back().data(), bytes.data(), bytes.size());
@@ -138,7 +138,7 @@ TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
       << "both are stored";
 }
 
-// A product with 1 is not left out if it could flush its operand to zero.
+// A product with 1 is kept if it could flush its operand to zero.
 TEST_P(FusionTest, SubnormalNumbersGiveTheSameBits) {
   const Array x{DType::f32, {6}, {1e-40, -1e-40, 1e-30, 1, 0, -0.0}};
   const Body body = [](const Vars& in) {
@@ -150,7 +150,7 @@ TEST_P(FusionTest, SubnormalNumbersGiveTheSameBits) {
   EXPECT_TRUE(run({x}, body, "1") == run({x}, body, "0"));
 }
 
-// Of values of a row, in f32 and in 16 bits, the place of a row, and rows that are only there in part.
+// One value per row, in f32, in 16 bits, and padded: present only for some rows.
 TEST_P(FusionTest, SumsOverRowsOfValuesThatColumnsShare) {
   const Array x = random_.uniform({70, 48}, -2, 2), row = random_.uniform({70, 1}, 1, 2),
               half = random_.uniform({70, 1}, 1, 2, DType::bf16), part = random_.uniform({66, 1}, 1, 2);
@@ -163,7 +163,7 @@ TEST_P(FusionTest, SumsOverRowsOfValuesThatColumnsShare) {
   EXPECT_TRUE(run({x, row, half, part}, body, "1") == run({x, row, half, part}, body, "0"));
 }
 
-// With so many elements, threads or blocks share a row while its elements are also written.
+// With so many elements, threads or blocks share a row, and also write its elements.
 TEST_P(FusionTest, ALossAndItsGradientOfManyElements) {
   const Array y = random_.uniform({300, 200}, -2, 2);
   const Body body = [](const Vars& in) {

@@ -1,5 +1,5 @@
-// Tests the results of NVRTC for generated kernels. NVRTC needs no GPU. tests/cuda_on_cpu/generated_kernels.py runs
-// ptxas on all of them.
+// Compiles generated kernels with NVRTC, which needs no GPU. tests/cuda_on_cpu/generated_kernels.py runs ptxas on all
+// of them.
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class GeneratedSourceTest : public ::testing::Test {
   const cuda::Nvrtc* nvrtc_ = nullptr;
 };
 
-// Aligned arrays are moved 16 bytes at a time.
+// Aligned arrays are read and written 16 bytes at a time.
 TEST_F(GeneratedSourceTest, MovesPacks) {
   if (nvrtc_ == nullptr) return;
   const auto packs = [&](const ExpressionCase& c, std::uintptr_t address = 4096) {
@@ -88,7 +88,7 @@ TEST_F(GeneratedSourceTest, MovesPacks) {
   EXPECT_EQ(packs(window, 4098), Packs(0, 0));
 }
 
-// One source serves all addresses. If memory is laid out row by row, it also serves all batch sizes.
+// One source serves all addresses. If memory is row-major, it also serves all batch sizes.
 TEST_F(GeneratedSourceTest, IsSharedBetweenAddressesAndBatchSizes) {
   const auto bias = [](std::int64_t rows) {
     ExpressionCase c("x + b", {rows, 64});

@@ -1,4 +1,4 @@
-// Tests how many kernels norms, losses and layers need, forward and backward, after the rules have been applied.
+// Tests how many kernels norms, losses and layers take, forward and backward, with the rules applied.
 
 #include <gtest/gtest.h>
 
@@ -44,11 +44,11 @@ class KernelCountTest : public GradientTest {
 
   struct Kernels {
     std::size_t forward = 0, backward = 0;
-    std::size_t stored = 0;  // arrays that the forward pass writes, without those of one number per row
+    std::size_t stored = 0;  // arrays that the forward pass writes, except those of one number per row
     std::string text;
   };
 
-  // Counts for a function that returns rows of 40, in a model that continues with a dense layer.
+  // Counts for a function that returns rows of 40, in a model where a dense layer follows.
   Kernels within_a_model(const std::vector<Array>& inputs, const Body& f) {
     const Vars vars = parameters(inputs);
     const Var w(upload(random_.uniform({40, 10})), stream()), b(upload(random_.uniform({10})), stream());
@@ -74,7 +74,7 @@ class KernelCountTest : public GradientTest {
     return kernels;
   }
 
-  // Counts for a loss, without gradients and with the gradients by all inputs.
+  // Counts for a loss, without gradients and with the gradients with respect to all inputs.
   Kernels of_a_loss(const std::vector<Array>& inputs, const Body& f) {
     const Vars vars = parameters(inputs);
     Var loss;
@@ -158,8 +158,8 @@ TEST_P(KernelCountTest, Losses) {
   EXPECT_LE(huber.backward, 1u) << huber.text;
 }
 
-// Follows the product that gives the cell's four gates. One kernel stores both the values for the next step and those
-// for the next layer.
+// The product for the cell's four gates comes before. One kernel stores the values for the next step and for the next
+// layer.
 TEST_P(KernelCountTest, AnLstmCellIsOneEachWay) {
   Var kept;
   const Kernels cell =
@@ -197,7 +197,7 @@ TEST_P(KernelCountTest, ReshapingIsNoBorder) {
   EXPECT_EQ(heads.nodes().size(), 1u) << heads.text();
 }
 
-// In the sum's kernel it would be stored again for every row of x.
+// The sum's kernel would store it again for every row of x.
 TEST_P(KernelCountTest, AColumnsValueThatIsKeptStaysOutsideOfASumOverAll) {
   const Vars in = parameters({random_.uniform({2, 33}), random_.uniform({33})});
   Var column, y;

@@ -17,7 +17,7 @@ namespace {
 
 namespace p = giro::pointwise;
 
-// How many units in the last place of `wanted` separate it from `found`. A zero must have the right sign.
+// The distance from `found` to `wanted` in units in the last place of `wanted`. A zero must have the right sign.
 double units_off(float found, double wanted) {
   const auto rounded = static_cast<float>(wanted);
   if (std::isnan(wanted)) return std::isnan(found) ? 0 : HUGE_VAL;
@@ -30,7 +30,8 @@ double units_off(float found, double wanted) {
   return std::abs(static_cast<double>(found) - wanted) / std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
-// Floats of every exponent, more from the ranges that matter most, and those where something begins or ends.
+// Floats of every exponent, more from the ranges that matter most, and the limits of the functions' ranges and
+// branches.
 std::vector<float> samples() {
   std::vector<float> x;
   for (std::uint64_t bits = 0; bits < 1ull << 32; bits += kSanitized ? 1048573 : 16381) {
@@ -79,7 +80,7 @@ void check(const char* name, double (*reference)(double, double), double units, 
     const double wanted = reference(static_cast<double>(a[i]), static_cast<double>(b[i]));
     ASSERT_LE(units_off(first[i], wanted), units) << name << " of " << a[i] << ", " << b[i] << " is " << first[i];
   }
-  // For double the result is that of the C library.
+  // For double the C library's function is used.
   std::vector<double> c(a.begin(), a.end()), d(b.begin(), b.end()), z(a.size());
   const void* const doubles[] = {c.data(), d.data(), d.data()};
   loops.get(DType::f64)(doubles, z.data(), static_cast<std::int64_t>(z.size()));

@@ -1,7 +1,7 @@
 #pragma once
 
-// Programs of up to 60 random ops: elementwise functions, views, broadcasts, reductions, several dtypes, values that
-// are used again, and first and second gradients.
+// Programs of up to 60 random ops: elementwise functions, views, broadcasts, reductions, several dtypes, reused values,
+// and first and second gradients.
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ namespace giro::test {
 
 class RandomProgram {
  public:
-  // The values that the program has computed from some inputs, with the inputs first, and which of them are results.
+  // The inputs, then the values computed from them, and which of all these are results.
   struct Values {
     std::vector<nn::Var> all;
     std::vector<std::size_t> results;
@@ -52,17 +52,17 @@ class RandomProgram {
   }
 
   std::vector<Array> inputs;
-  std::size_t order = 0;  // of the wanted gradients: 0 none, 2 the gradients of the sum of the first gradients
+  std::size_t order = 0;  // of the gradients: 0 for none, 2 for the gradients of the sum of the first gradients
 
   Values operator()(const std::vector<nn::Var>& in) const;
 
   struct Computed {
     Values values;
-    std::vector<nn::Var> results, first_gradients;  // on the way to the second gradients
-    std::size_t order = 0;                          // of the gradients in the parameters
+    std::vector<nn::Var> results, first_gradients;  // needed for the second gradients
+    std::size_t order = 0;                          // of the gradients stored in the parameters
   };
-  // Computes gradients as far as there are any. The last ones go to the parameters. The returned values are not
-  // differentiable.
+  // Computes gradients up to `order`, or as far as values are differentiable. The last ones go to the parameters. The
+  // returned values are not differentiable.
   Computed with_gradients(const std::vector<nn::Var>& parameters) const;
 
  private:
@@ -90,7 +90,7 @@ class RandomProgram::Run {
   using Id = std::size_t;
 
   std::size_t choose(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  // One of the latest values, or any one of all.
+  // Usually one of the latest values, otherwise any value.
   Id any() {
     const std::size_t of = choose(4) == 0 ? operands_.size() : std::min<std::size_t>(operands_.size(), 6);
     return operands_[operands_.size() - 1 - choose(of)];

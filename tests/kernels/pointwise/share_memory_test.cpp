@@ -25,7 +25,7 @@ class ShareMemoryTest : public test::OpTest {
     temporaries_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * 4));
     return {temporaries_.back().data(), DType::f32, shape, device()};
   }
-  // Records the body without rules, and returns how many bytes the temporaries take.
+  // Records the body without rules. Returns the bytes that the temporaries take.
   std::size_t memory_of(const std::function<void()>& body) {
     const test::ArenaSetting arena("1");
     graph_.emplace(Graph::record(stream(), [&] { body(), temporaries_.clear(); }));
@@ -80,7 +80,7 @@ TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
   EXPECT_EQ(replayed(out), std::vector<float>(kCount, 2 * 3 * kCount));
 }
 
-// A whole is written in two steps: each half must stay with the other.
+// An array is written in two halves, which must stay next to each other.
 TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
   const Tensor x = leaf({kCount}, 3), out = leaf({2 * kCount}, 0);
   memory_of([&] {
@@ -95,7 +95,7 @@ TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
   EXPECT_EQ(values.back(), 15);
 }
 
-// One op computes tanh(a), which later ops read, and both halves of a whole: tanh(a), and a itself.
+// One op computes tanh(a), which later ops read, and writes both halves of an array: tanh(a), and a itself.
 TEST_P(ShareMemoryTest, WhatIsCopiedElsewhereIsNotWrittenOver) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({kCount}, 0.5), out = leaf({2 * kCount}, 0), squared = leaf({1}, 0);

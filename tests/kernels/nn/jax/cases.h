@@ -13,7 +13,7 @@ namespace giro::nn {
 
 using Vars = std::vector<Var>;
 
-// Floating inputs are drawn from [low, high) in the dtype that the case is run in, others from [low, high].
+// Floating inputs are drawn from [low, high) in the case's dtype, others from [low, high].
 struct Input {
   std::string name;
   Shape shape;
@@ -21,7 +21,7 @@ struct Input {
   DType dtype = DType::f32;
 };
 
-// What is compared with a JAX function of the same name. A function of values is a layer without parameters.
+// Compared with the JAX function of the same name. A function of values is a layer without parameters.
 struct Case {
   std::string name;
   std::vector<Input> inputs;

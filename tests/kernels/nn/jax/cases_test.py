@@ -4,7 +4,7 @@ import functools
 import sys
 
 import comparison
-import rounding  # before jax: it says how XLA compiles
+import rounding  # before jax, because it sets XLA_FLAGS
 import jax
 import jax.numpy as jnp
 
@@ -17,7 +17,7 @@ FUNCTIONS = {**ops.FUNCTIONS, **losses.FUNCTIONS, **layers.FUNCTIONS}
 
 @functools.cache
 def sampled(name, inputs, leaves, has_written):
-    """The samples of a function's outputs and of what the variables become, and of the gradients by all of `by`."""
+    """Samples of a function's outputs, of its variables' new values, and of the gradients with respect to `by`."""
 
     def results_of(by, given, weights):
         named = {**by, **given}

@@ -18,9 +18,9 @@ def arrays_of(written):
 
 
 class Tally:
-    """Compares, and says how close it was."""
+    """Compares results, and records how close they were."""
 
-    # That a result may be off by. In bf16 most ops compute in f32 and round once.
+    # The tolerance in standard deviations. In bf16 most ops compute in f32 and round once.
     DEVIATIONS = {"f32": 6, "bf16": 3}
 
     def __init__(self):
@@ -39,7 +39,7 @@ class Tally:
         bound = self.DEVIATIONS[dtype] * deviation
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.where(found == wanted, 0, np.abs(found - wanted) / bound)
-        # NaN is wrong, since no case has any, and so is a bound that says nothing.
+        # NaN is wrong, since no case has any, and so is an infinite bound.
         ratio = np.where(np.isnan(ratio) | np.isinf(bound), np.inf, ratio)
         self.elements += found.size
         if found.size == 0:
@@ -55,7 +55,7 @@ class Tally:
 
 
 def compare_all(command, functions, compare):
-    """Calls compare(case, tally) for each case that the command writes; a status."""
+    """Calls compare(case, tally) for each case that the command writes. Returns an exit status."""
     tally, seen = Tally(), set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         for line in writer.stdout:

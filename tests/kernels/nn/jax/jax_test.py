@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What giro computes, against JAX and optax in double with the same weights.
+"""Compares giro with JAX and optax in double, with the same weights.
 
 usage: jax_test.py VENV TEST WRITER DEVICE
 
-TEST is cases_test.py with the WRITER write_cases, or optimizers_test.py with write_optimizers. VENV is a folder for a
-virtual environment with the packages from PyPI, made where it is not there. Exit code 77, and the reason, where it
-cannot be made in two minutes.
+TEST is cases_test.py with the WRITER write_cases, or optimizers_test.py with write_optimizers. VENV is the folder
+of a virtual environment with the packages from PyPI, made if it does not exist. If that fails or takes more than two
+minutes, prints the reason and exits with code 77.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""The functions of layer_cases.cpp, of the inputs in order, and of the parameters and variables p by name."""
+"""The functions of layer_cases.cpp. They take the inputs in order, and the parameters and variables p by name."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The functions of loss_cases.cpp, of the inputs in order."""
+"""The functions of loss_cases.cpp. They take the inputs in order."""
 
 import jax
 import jax.numpy as jnp

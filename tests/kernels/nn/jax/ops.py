@@ -1,4 +1,4 @@
-"""The functions of op_cases.cpp, of the inputs in order."""
+"""The functions of op_cases.cpp. They take the inputs in order."""
 
 import functools
 
@@ -20,7 +20,7 @@ def conv(**options):
 
 
 def conv_transpose(shape, **options):
-    """To images of that shape."""
+    """A transposed convolution to images of that shape."""
 
     def transposed(x, w, b):
         images = jax.ShapeDtypeStruct(shape, x.dtype)
@@ -35,7 +35,7 @@ def conv1d(x, w, b):
 
 
 def windows(x):
-    """The windows of 3 by 2 at every second row and column, in a last axis."""
+    """Windows of 3 by 2 at every second row and column, as a new last axis."""
     height, width = (x.shape[1] - 3) // 2 + 1, (x.shape[2] - 2) // 2 + 1
     parts = [x[:, i : i + 2 * height - 1 : 2, j : j + 2 * width - 1 : 2] for i in range(3) for j in range(2)]
     return jnp.stack(parts, -1)
@@ -92,7 +92,7 @@ FUNCTIONS = {
     "avg_pool": lambda x: windows(x).mean(-1),
     "max_pool": lambda x: windows(x).max(-1),
     "gelu": jax.nn.gelu,
-    "gelu_erf": lambda x: x * (1 + lax.erf(x / 2**0.5)) / 2,  # jax.nn.gelu's has erfc, with other roundings
+    "gelu_erf": lambda x: x * (1 + lax.erf(x / 2**0.5)) / 2,  # jax.nn.gelu uses erfc, which rounds differently
     "silu": jax.nn.silu,
     "softplus": jax.nn.softplus,
     "relu": jax.nn.relu,

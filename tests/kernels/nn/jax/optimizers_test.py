@@ -3,7 +3,7 @@
 import sys
 
 import comparison
-import rounding  # before jax: it says how XLA compiles
+import rounding  # before jax, because it sets XLA_FLAGS
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -15,7 +15,7 @@ OF_MUON = {name: "muon" if name.endswith("kernel") else "adamw" for name in DECA
 
 
 def in_double(schedule):
-    """Of an integer step, of which optax makes f32. In a table, so that no rounding carries a step past the end."""
+    """The schedule as a table of doubles. optax converts the step to f32, which rounding could move past the end."""
     rates = np.array([schedule(jnp.float64(step)) for step in range(STEPS)])
     return lambda step: jnp.asarray(rates)[step]
 
@@ -24,12 +24,12 @@ RATE = in_double(optax.warmup_cosine_decay_schedule(0.01, 0.05, 3, 9, 0.002))
 
 
 def muon(**options):
-    # optax's gives its other leaves Nesterov's momentum, too.
+    # optax's muon also gives the other leaves Nesterov momentum.
     return optax.partition({"muon": contrib.muon(RATE, **options), "adamw": optax.adamw(RATE, weight_decay=0)}, OF_MUON)
 
 
 def lookahead(optimizer, every, alpha):
-    """As optax.lookahead, of parameters that are no pair."""
+    """optax.lookahead for plain parameters instead of pairs."""
     around = optax.lookahead(optimizer, every, alpha)
 
     def update(updates, state, params):

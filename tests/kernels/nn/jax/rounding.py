@@ -1,9 +1,9 @@
-"""What roundings make of a function: how far its results may be from those in exact arithmetic.
+"""The effect of roundings on a function: how far its results may be from exact arithmetic.
 
-The function is evaluated in double, several times, with random signs s and the numbers that a primitive reads and
-writes off by the factor 1 + s unit, where unit is the largest relative error of one rounding. What this does to the
-results, as a root of the mean square, is one standard deviation of their errors, however the terms cancel. Primitives
-that do not round, such as a transposition or a maximum, change nothing.
+The function is evaluated in double several times. Each time, every number that a primitive reads or writes is
+multiplied by 1 + s unit, with a random sign s, where unit is the largest relative error of one rounding. The root mean
+square of the changes in a result is one standard deviation of its error, however the terms cancel. Primitives that do
+not round, such as a transposition or a maximum, are left exact.
 """
 
 import os
@@ -21,7 +21,7 @@ jax.config.update("jax_platforms", "cpu")
 
 UNITS = {"f32": 2.0**-24, "bf16": 2.0**-8}
 SAMPLES = 16
-FACTORS = 10_000  # at least as many as an array has numbers
+FACTORS = 10_000  # at least the size of the largest array
 
 EXACT = set(
     "abs and argmax argmin broadcast_in_dim clamp concatenate convert_element_type copy dynamic_slice eq gather ge gt "
@@ -31,7 +31,7 @@ EXACT = set(
 
 
 class Rounding:
-    """Off by one rounding, each time with the next factors."""
+    """Multiplies an array by the next factors, as one rounding would."""
 
     def __init__(self, factors):
         self.factors, self.used = factors, 0
@@ -45,7 +45,7 @@ class Rounding:
 
 
 def inner_jaxpr(equation):
-    """What a call runs; nothing for a loop or a choice, which is taken as one primitive."""
+    """The jaxpr that a call runs; None for a loop or a conditional, which counts as one primitive."""
     if equation.primitive.name in ("scan", "while", "cond"):
         return None
     for name in ("jaxpr", "call_jaxpr"):
@@ -56,7 +56,7 @@ def inner_jaxpr(equation):
 
 
 def evaluate(closed, arguments, rounded):
-    """The results of a jaxpr, with the roundings of all primitives but the exact ones."""
+    """The results of a jaxpr, with roundings in all primitives except the exact ones."""
     values = dict(zip(closed.jaxpr.constvars, closed.consts))
     values.update(zip(closed.jaxpr.invars, arguments))
 
@@ -81,8 +81,8 @@ def evaluate(closed, arguments, rounded):
 
 
 def sampled(function):
-    """function(*arguments), as a function of a unit, the arguments and a seed. Their leaves have an axis of samples in
-    front, and so have those of the results. The first sample is exact."""
+    """Makes a function of a unit, the arguments and a seed, which samples function(*arguments). The leaves of arguments
+    and results have a leading axis of samples. The first sample is exact."""
 
     @jax.jit
     @jax.vmap
@@ -105,7 +105,7 @@ def repeated(tree):
 
 
 def exact_and_deviation(samples):
-    """The result in exact arithmetic, and one standard deviation of what roundings make of it; none of an integer."""
+    """The exact result, and one standard deviation of its rounding error; 0 for integers."""
     samples = np.asarray(samples)
     if not np.issubdtype(samples.dtype, np.floating):
         return samples[0], np.zeros(samples.shape[1:])

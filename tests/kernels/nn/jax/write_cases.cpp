@@ -1,4 +1,4 @@
-// Writes each case as JSON, on one line, with giro's results on a device with all rules, and their gradients:
+// Writes each case as one line of JSON, with giro's results on a device with all rules, and their gradients:
 // write_cases DEVICE. cases_test.py reads them.
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// The values that the case is run with, by name; the gradients with respect to them.
+// The input values of a case, by name, and the gradients with respect to them.
 struct Leaves {
   const Stream& stream;
   test::Storage storage{stream};

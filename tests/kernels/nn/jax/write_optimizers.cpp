@@ -1,5 +1,5 @@
-// Writes what giro's optimizers and learning rates make of parameters in ten steps with given gradients, each as JSON
-// on one line: write_optimizers DEVICE. optimizers_test.py reads them.
+// Writes the parameters after ten steps of each of giro's optimizers and learning rates with given gradients, one line
+// of JSON each: write_optimizers DEVICE. optimizers_test.py reads them.
 
 #include <fmt/format.h>
 

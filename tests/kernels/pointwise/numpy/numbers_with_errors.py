@@ -1,9 +1,8 @@
-"""Arrays of doubles that stand for what giro computes, with a bound of how far it may be from them.
+"""Arrays of doubles that model giro's results, with error bounds.
 
-A Number has values as exact arithmetic gives them, and for each the largest error that what giro has may have: the
-errors of the operands, as the function takes them on, and the roundings of the function itself. Where a function
-jumps and the errors do not say on which side giro is, as where it overflows, an element is unknown, and so is all that
-follows.
+A Number has the values of exact arithmetic, and for each a bound on giro's error: the propagated errors of the operands
+plus the roundings of the function itself. An element is unknown, and so is everything computed from it, if a function
+is discontinuous and the errors do not tell which side giro is on, or if it may overflow.
 """
 
 import math
@@ -12,7 +11,7 @@ import numpy as np
 
 np.seterr(all="ignore")
 
-# Of each floating dtype: half the distance from 1 to the next number, the least number above 0, the largest number.
+# For each floating dtype: half the distance from 1 to the next number, the least number above 0, the largest number.
 FORMATS = {
     "f64": (2.0**-53, 2.0**-1074, float(np.finfo(np.float64).max)),
     "f32": (2.0**-24, 2.0**-149, float(np.finfo(np.float32).max)),
@@ -21,7 +20,7 @@ FORMATS = {
 }
 INTEGERS = {"i32": 2.0**31, "i64": 2.0**53, "u8": 256.0}
 WIDTHS = ["bool", "u8", "i32", "i64", "bf16", "f16", "f32", "f64"]
-MOST_ADDITIONS = 40  # one after the other, on the way of an element into a sum, however long
+MOST_ADDITIONS = 40  # in sequence for one element, in a sum of any length
 ERF = np.vectorize(math.erf, otypes=[float])
 
 
@@ -36,7 +35,7 @@ def computed_in(dtype):
 
 
 def is_of(dtype, value):
-    """Whether the dtype holds the value as it is. Of f64 nobody knows: the value itself was rounded."""
+    """Whether the dtype represents the value exactly. Unknown for f64, because the value itself was rounded."""
     if dtype == "f64":
         return False
     if dtype == "bf16":
@@ -61,14 +60,14 @@ class Number:
         return Number(self.dtype, function(self.value), function(self.error), function(self.known))
 
     def rounded(self, dtype, roundings=1):
-        """As a value of the dtype, which takes so many roundings in what it is computed in, and a last to 16 bits."""
+        """The value after `roundings` roundings in the dtype it is computed in, and a last one to a 16-bit dtype."""
         value, error, known = self.value, self.error, self.known
         for each, times in ((computed_in(dtype), roundings), (dtype, dtype != computed_in(dtype))):
             if not times or each not in FORMATS:
                 continue
             unit, least, largest = FORMATS[each]
             if each == "f64":
-                times *= 2  # what stands here for exact arithmetic is rounded as often
+                times *= 2  # the reference itself rounds as often
             kept = (error == 0) & is_of(each, value) if times == 1 else False  # nothing to round
             error = np.where(kept, 0, error + times * (unit * (np.abs(value) + error) * (1 + 2.0**-6) + least))
             known = known & (np.abs(value) + error < largest)
@@ -85,7 +84,7 @@ def both(a, b):
 
 def add(a, b, sign=1):
     value = a.value + sign * b.value
-    # What is added is rounded, not the sum of the exact values, in whichever order.
+    # giro rounds the sum of its inexact operands, not of the exact values.
     result = Number(a.dtype, value, a.error + b.error, both(a, b))
     return result.rounded(a.dtype)
 
@@ -102,10 +101,10 @@ def divide(a, b):
 
 
 def monotone(function, a, ulps, low=-np.inf):
-    """Of a function that only rises or only falls, from `low` on, within so many units in the last place."""
+    """Applies a function that is monotone above `low`, with an error of `ulps` units in the last place."""
     value = function(a.value)
     error = np.maximum(np.abs(function(a.value - a.error) - value), np.abs(function(a.value + a.error) - value))
-    # The differences are of doubles, which round, too.
+    # The differences above are also rounded, in double.
     error = np.where(a.error > 0, error + 2.0**-51 * np.abs(value), error)
     return Number(a.dtype, value, error, a.known & (a.value - a.error > low)).rounded(a.dtype, 2 * ulps)
 
@@ -137,7 +136,7 @@ def sqrt(a):
 def sine(function, slope):
     def apply(a):
         error = np.minimum(2, np.abs(slope(a.value)) * a.error + a.error**2 / 2)
-        # Beyond that the argument's reduction is another.
+        # Larger arguments are reduced in another way.
         return Number(a.dtype, function(a.value), error, a.known & (np.abs(a.value) < 1e5)).rounded(a.dtype, 4)
 
     return apply
@@ -155,7 +154,7 @@ def absolute(a):
 
 
 def is_apart(a, b):
-    """Whether both are in the order of their values, or are exact."""
+    """Whether the errors cannot change the order of the two, or both are exact."""
     return (np.abs(a.value - b.value) > a.error + b.error) | ((a.error == 0) & (b.error == 0))
 
 
@@ -214,7 +213,7 @@ def product(a, axes, dtype):
     most = (np.abs(a.value) + a.error).prod(axes, keepdims=True)
     count = math.prod(a.shape[k] for k in axes)
     unit, least, _ = FORMATS[computed_in(dtype)]
-    # A product that falls below the least number stays there.
+    # Each step may underflow and lose up to the least number, which factors of at most 1 do not amplify.
     error = most - np.abs(value) + 1.01 * count * unit * most + 2.0**-52 * count * most + count * least
     steady = (np.abs(a.value) + a.error <= 1).all(axes, keepdims=True) | (count == 1)
     return Number(dtype, value, error, a.known.all(axes, keepdims=True) & steady)
@@ -232,7 +231,7 @@ def chosen(a, axes, largest):
     top = extreme(a, axes, largest)
     is_top = a.value == top.value
     direction = 1 if largest else -1
-    # The others are below what the first may be at least; several are exact, or one cannot tell.
+    # All others must be below the lower bound of the largest; if several are equal, they must be exact.
     least = np.where(is_top, direction * a.value - a.error, np.inf).min(axes, keepdims=True)
     below = (direction * a.value + a.error < least) | is_top
     several = is_top.sum(axes, keepdims=True) > 1

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What giro computes of random programs, and their gradients, against NumPy in double.
+"""Compares giro's results of random programs, and their gradients, with NumPy in double.
 
 usage: programs_test.py WRITE_PROGRAMS [FIRST_SEED [COUNT [DEVICE]]]
 
-GIRO_EXPRESSIONS is the number of programs, too. An element is compared where its bound follows from the arithmetic
-(numbers_with_errors.py); at least half of all must be.
+GIRO_EXPRESSIONS also sets the number of programs. Only elements with a derived error bound are compared
+(numbers_with_errors.py); fewer than half is a failure.
 """
 
 import json
@@ -33,7 +33,7 @@ def array_of(written):
 
 
 def evaluated(program):
-    """Pairs of a name, what must come out, and what giro has."""
+    """Tuples of a name, the expected result, and giro's result."""
     xs = [v.parameter(n.Number(each["dtype"], array_of(each))) for each in program["inputs"]]
     values = list(xs)
     for op, inputs, attributes in program["ops"]:

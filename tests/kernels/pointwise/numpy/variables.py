@@ -1,4 +1,4 @@
-"""Giro's functions of Vars and their gradients, once more, on numbers with errors: same formulas, same dtypes."""
+"""Giro's functions of Vars and their gradients, on numbers with errors: the same formulas and dtypes."""
 
 import math
 
@@ -82,7 +82,7 @@ def spread(x, shape, axes):
 
 
 def unary(function, gradient):
-    """A function whose operations on the way are rounded to what it is computed in, and the last to the dtype."""
+    """A function with intermediate results rounded in the dtype it is computed in, and the result to its own dtype."""
 
     def apply(a):
         number = function(n.Number(n.computed_in(a.dtype), a.number.value, a.number.error, a.number.known))
@@ -175,7 +175,7 @@ sign, tanh_slope, sigmoid_slope, silu_slope, gelu_slope = (
 
 
 def widened(a, b):
-    """Both in the dtype that they have together; a number beside a Var is of its dtype."""
+    """Both in their common dtype; a plain number takes the dtype of the Var."""
     if not isinstance(a, Var):
         return filled(b.dtype, (), a), b
     if not isinstance(b, Var):
@@ -185,7 +185,7 @@ def widened(a, b):
 
 
 def cast_of_operand(x, dtype):
-    """Within the op: the gradient by x is rounded to x's dtype where gradients are added."""
+    """A cast within an op: the gradient is rounded to x's dtype only where gradients are added."""
     if x.dtype == dtype:
         return x
     return Var(n.cast(x.number, dtype), (x,), lambda y, dy: [dy])
@@ -277,7 +277,7 @@ def extreme(x, axes, largest):
 
 
 def product(x, axes):
-    """Of numbers that are not 0."""
+    """For nonzero numbers."""
     axes = tuple(axes)
 
     def gradient(y, dy):
@@ -311,7 +311,7 @@ def sum_of_all(values):
 
 
 def gradients(y, xs):
-    """Of y by each of xs, which can be differentiated again."""
+    """The gradients of y with respect to each of xs, which can be differentiated again."""
     order, seen, stack = [], {id(y)}, [(y, 0)]
     while stack:
         var, k = stack.pop()

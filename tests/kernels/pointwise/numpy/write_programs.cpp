@@ -1,4 +1,4 @@
-// Writes random programs as JSON, one per line, with giro's results on a device with all rules, and the gradients:
+// Writes random programs as JSON, one per line, with giro's results and gradients on a device with all rules:
 // write_programs FIRST_SEED COUNT DEVICE. programs_test.py reads them.
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-# Finds oneDNN: the target DNNL::dnnl, DNNL_FOUND and DNNL_VERSION. The package's own configuration is not used: Debian's
-# demands OpenCL's headers, which giro has no use for.
+# Finds oneDNN: the target DNNL::dnnl, DNNL_FOUND and DNNL_VERSION. The package's own configuration is not used:
+# Debian's requires the OpenCL headers, which giro does not need.
 include(FindPackageHandleStandardArgs)
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)

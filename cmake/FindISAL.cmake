@@ -1,4 +1,4 @@
-# Finds Intel's ISA-L: the target ISAL::isal and ISAL_FOUND. It has no configuration for CMake of its own.
+# Finds Intel's ISA-L: the target ISAL::isal and ISAL_FOUND. ISA-L ships no CMake configuration.
 include(FindPackageHandleStandardArgs)
 find_path(ISAL_INCLUDE_DIR isa-l/crc.h)
 find_library(ISAL_LIBRARY isal)

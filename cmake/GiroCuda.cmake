@@ -1,11 +1,11 @@
 # Finds the CUDA toolkit, cuDNN and its frontend, and decides whether the CUDA backend is built. Sets
 #   GIRO_WITH_CUDA        whether it is
 #   giro_cuda_link        the libraries it links
-#   giro_thrust_include   where Thrust's headers lie: the toolkit's, else the system's
+#   giro_thrust_include   the folder of Thrust's headers: the toolkit's, else the system's
 set(GIRO_WITH_CUDA OFF)
 set(giro_cuda_link)
 
-# giro_version_of(VARIABLE HEADER MAJOR MINOR): the version that a header's macros give, "" if it does not exist.
+# giro_version_of(VARIABLE HEADER MAJOR MINOR): the version in a header's macros, "" if there is no such header.
 function(giro_version_of variable header)
   set(version "")
   if(EXISTS "${header}")
@@ -31,7 +31,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that giro itself links
     enable_language(CUDA)
-    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc can
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know nvcc's option
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
       list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
@@ -39,7 +39,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     find_package(CUDAToolkit 13 QUIET)
-    # cuDNN and cuBLASLt lie in the toolkit, in the system, or in Python's packages of them.
+    # cuDNN and cuBLASLt come with the toolkit, the system, or Python packages.
     file(GLOB giro_python_nvidia /usr/lib/python3*/site-packages/nvidia /usr/local/lib/python3*/*-packages/nvidia)
     execute_process(COMMAND python3 -c "import nvidia; print(*nvidia.__path__, sep=';', end='')"
       OUTPUT_VARIABLE giro_imported_nvidia ERROR_QUIET)
@@ -51,7 +51,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       PATH_SUFFIXES include)
     find_library(GIRO_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
       PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
-    # Headers alone (cmake/install_cudnn_frontend.sh).
+    # Header-only (cmake/install_cudnn_frontend.sh).
     set(giro_frontend_places ${PROJECT_SOURCE_DIR}/.deps/cudnn-frontend)
     foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
       list(APPEND giro_frontend_places ${folder}/..)
@@ -61,7 +61,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       PATH_SUFFIXES include)
     find_library(GIRO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR}
       PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
-    # Opened by name when a program needs it, and linked by nothing.
+    # NVRTC is not linked: a program that needs it loads it at run time.
     find_path(GIRO_NVRTC_INCLUDE nvrtc.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
       PATH_SUFFIXES include)
     find_library(GIRO_NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${CUDAToolkit_LIBRARY_DIR}
@@ -71,10 +71,10 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   giro_version_of(giro_frontend_version "${GIRO_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h"
     CUDNN_FRONTEND_MAJOR_VERSION CUDNN_FRONTEND_MINOR_VERSION)
   set(giro_missing)
-  # Plans for a device that is described: since 9.8.
   if(NOT CUDAToolkit_FOUND)
     set(CUDAToolkit_VERSION "")
   endif()
+  # cuDNN can build plans for a described device since 9.8.
   foreach(needed "the CUDA toolkit|13|${CUDAToolkit_VERSION}" "nvrtc.h||${GIRO_NVRTC_INCLUDE}"
                  "cuBLASLt||${GIRO_CUBLASLT_LIBRARY}" "cublasLt.h||${GIRO_CUBLASLT_INCLUDE}" "cuDNN||${GIRO_CUDNN_LIBRARY}"
                  "cudnn.h|9.8|${giro_cudnn_version}" "cuDNN's frontend|1.32|${giro_frontend_version}")
@@ -90,7 +90,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER AND NOT giro_missing)
     set(GIRO_WITH_CUDA ON)
     set(giro_cuda_link CUDA::cudart ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
-    # Never another Thrust than the one nvcc compiles with.
+    # Must be the Thrust that nvcc compiles with.
     find_path(GIRO_THRUST_INCLUDE thrust/version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl
       NO_DEFAULT_PATH REQUIRED)
     add_library(giro_cuda_libraries INTERFACE)
@@ -105,7 +105,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     set_source_files_properties(runtime/cuda/nvrtc.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_NVRTC_PLACES="${places}")
     # It includes cuDNN's frontend, which takes half a minute to compile with -O3.
     set_source_files_properties(kernels/cuda/graph_plan.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
-    # Discovery passes over GPUs older than what the build holds code for.
+    # Device discovery skips GPUs older than the oldest architecture in the build.
     string(REGEX MATCHALL "[0-9]+" giro_architectures "${CMAKE_CUDA_ARCHITECTURES}")
     if(giro_architectures)
       list(SORT giro_architectures COMPARE NATURAL)

@@ -1,9 +1,9 @@
-# Finds MPI, and NCCL beside the CUDA backend. Sets
+# Finds MPI and, with the CUDA backend, NCCL. Sets
 #   GIRO_WITH_MPI, GIRO_WITH_NCCL     whether giro is built with them
-#   giro_mpi_home, giro_nccl_home     the folders of distributed/ that are compiled: those, or what stands in for them
+#   giro_mpi_home, giro_nccl_home     the folders of distributed/ to compile: the implementations or their stubs
 set(GIRO_WITH_MPI OFF)
 if(NOT GIRO_MPI STREQUAL "OFF")
-  find_package(MPI COMPONENTS CXX QUIET)  # what a user's project finds, which need not know C
+  find_package(MPI COMPONENTS CXX QUIET)  # C++ alone: a user's project, which finds it too, need not enable C
   if(MPI_CXX_FOUND)
     set(GIRO_WITH_MPI ON)
     message(STATUS "giro: MPI on (${MPI_CXX_LIBRARIES})")
@@ -16,7 +16,7 @@ endif()
 
 set(GIRO_WITH_NCCL OFF)
 if(GIRO_WITH_CUDA AND NOT GIRO_NCCL STREQUAL "OFF")
-  # It lies with the toolkit, in the system, or in Python's package of it.
+  # NCCL comes with the toolkit, the system, or a Python package.
   set(nccl_places)
   foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
     list(APPEND nccl_places ${folder}/nccl)

@@ -1,4 +1,4 @@
-# The public headers as a header set, and what find_package(giro) reads.
+# Installs the library, its public headers, and the package configuration for find_package(giro).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -8,7 +8,7 @@ foreach(header IN LISTS giro_umbrella_headers)
   list(REMOVE_ITEM giro_public_headers callbacks/${header})  # installed as giro/giro.h
 endforeach()
 list(APPEND giro_public_headers ${giro_umbrella_headers})
-# A private header is known by its folder.
+# Private headers are recognized by their folder.
 list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|program|rules|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|pointwise|tools)/")
 list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
 
@@ -25,7 +25,7 @@ install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroC
   cmake/FindISAL.cmake
   DESTINATION ${giro_config_dir})
 
-# For the test of the include edges.
+# For the tests of the headers.
 string(REPLACE "${giro_forest}/giro/" "" giro_public_headers "${giro_public_headers}")
 list(JOIN giro_public_headers "\n" giro_public_headers)
 file(WRITE ${PROJECT_BINARY_DIR}/public_headers.txt "${giro_public_headers}\n")

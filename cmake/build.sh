@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=$root/$1 target=$2
 shift 2
 mkdir -p "$folder"
-# A folder keeps the generator that it has been configured with.
+# A configured folder keeps its generator.
 [ -e "$folder/CMakeCache.txt" ] || ! command -v ninja >/dev/null || export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 echo "giro: building $target in ${folder#"$PWD"/}"
 if ! { cmake -S "$root" -B "$folder" "$@" &&

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cmake/install_cudnn_frontend.sh: puts the headers of cuDNN's frontend into .deps/cudnn-frontend, where CMake looks for
-# them: no distribution has a package of them, but PyPI has. Does nothing if they are there.
+# them: no distribution packages them, but PyPI does. Does nothing if they are there already.
 set -euo pipefail
 
 version=1.32.0
@@ -21,6 +21,6 @@ trap 'rm -rf "$new"' EXIT
 python3 -m pip --disable-pip-version-check download --quiet --no-deps --only-binary :all: --retries 1 --timeout 15 \
   --dest "$new" "nvidia-cudnn-frontend==$version"
 python3 -m zipfile -e "$new"/*.whl "$new/all"
-# Whole or not at all, also if this is interrupted, or if another does the same.
+# The headers appear all at once, even if this is interrupted or runs twice at the same time.
 [ ! -e "$folder/include" ] || mv "$folder/include" "$new/old"
 mv -T "$new/all/include" "$folder/include" || is_there

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# cmake/install_dependencies.sh [PACKAGE...]: installs with apt what giro is built with, and the packages named, where
-# they are missing. Calls apt only if something is. Exit code 3: the distribution has no such package. Where there is a
-# CUDA toolkit, it also gets the headers of cuDNN's frontend from PyPI; if that fails, giro is built without CUDA.
+# cmake/install_dependencies.sh [PACKAGE...]: installs giro's build dependencies and the given packages with apt. Calls
+# apt only if some are missing. Exit code 3: the distribution lacks a package. If there is a CUDA toolkit, it also gets
+# the headers of cuDNN's frontend from PyPI; if that fails, giro is built without CUDA.
 set -euo pipefail
 
 if [ -e /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null; then
@@ -10,7 +10,7 @@ fi
 
 packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev
   libisal-dev libpng-dev "$@")
-# A CUDA toolkit brings Thrust of its own.
+# A CUDA toolkit includes Thrust.
 [ -e /usr/local/cuda/include/cccl/thrust/version.h ] || packages+=(libthrust-dev)
 
 missing=()

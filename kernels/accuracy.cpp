@@ -58,7 +58,7 @@ void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, cons
   checks::has_shape("correct", {"out", out}, labels.shape());
   if (logits.shape()[1] == 0) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("correct: logits is {}, expected one class or more", to_string(logits)));
+                fmt::format("correct: logits is {}, expected at least one class", to_string(logits)));
   }
   queue("correct", correct_rows(out, logits, labels), stream);
 }

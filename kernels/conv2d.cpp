@@ -88,14 +88,14 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
     const int i = static_cast<int>(axis) + 1;
     if (more[axis] < 0 || more[axis] >= options.stride[axis]) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("conv2d_transpose: {} more rows or columns for a stride of {}, expected 0 to {}",
+                  fmt::format("conv2d_transpose: {} extra rows or columns with a stride of {}, expected 0 to {}",
                               more[axis], options.stride[axis], options.stride[axis] - 1));
     }
     const std::int64_t pads = options.pad_before[axis] + options.pad_after[axis];
     size[axis] = (dz[i] - 1) * options.stride[axis] + reach(w[i], options.dilation[axis]) - pads + more[axis];
     if (w[i] < 1 || dz[i] < 1 || size[axis] < 1) {
       throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("conv2d_transpose: a window of {} and padding of {} and {} leave nothing of dz {}", w[i],
+                  fmt::format("conv2d_transpose: a window of {} with padding {} and {} leaves nothing of dz {}", w[i],
                               options.pad_before[axis], options.pad_after[axis], to_string(dz)));
     }
   }

@@ -15,7 +15,7 @@ void cumulative(const Tensor& y, const Tensor& x, Cumulative of, bool reversed, 
   checks::same_dtype("cumulative", {"y", y}, {"x", x});
   checks::same_shape("cumulative", {"y", y}, {"x", x});
   if (x.dtype() == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("cumulative: x is {}, expected numbers", to_string(x)));
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("cumulative: x is {}, expected a numeric dtype", to_string(x)));
   }
   queue(ops::Cumulative{y, x, of, reversed}, stream);
 }

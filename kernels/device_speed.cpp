@@ -65,8 +65,7 @@ double once(const Stream& stream, const std::string& kind, Measure&& measure) {
   static std::mutex mutex;
   static std::map<std::string, double> known;
   if (stream.is_recording()) {
-    throw Error(ErrorCode::invalid_argument,
-                "device_speed: a recording runs nothing, so nothing can be measured in it");
+    throw Error(ErrorCode::invalid_argument, "device_speed: cannot measure in a recording, which runs nothing");
   }
   const std::lock_guard lock(mutex);
   const std::string key = to_string(stream.device()) + kind;

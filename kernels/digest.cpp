@@ -17,8 +17,9 @@ void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
   checks::has_shape("digest", {"digest", digest}, {});
   checks::has_dtype("digest", {"bytes", bytes}, DType::u8);
   if (bytes.count() % 8 != 0 || reinterpret_cast<std::uintptr_t>(bytes.raw()) % 8 != 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("digest: bytes is {} at {}, expected whole words of 8 bytes",
-                                                         to_string(bytes), bytes.raw()));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("digest: bytes is {} at {}, expected whole, aligned 8-byte words", to_string(bytes), bytes.raw()));
   }
   queue(ops::Digest{digest, bytes}, stream);
 }

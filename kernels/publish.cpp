@@ -29,7 +29,7 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
                 fmt::format("publish_row: a ring of {} rows, expected a power of two", ring.capacity));
   }
   if (static_cast<std::int64_t>(scalars.size()) != ring.columns) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("publish_row: {} scalars, expected the {} of the ring's rows",
+    throw Error(ErrorCode::invalid_argument, fmt::format("publish_row: {} scalars, expected {}, as in the ring's rows",
                                                          scalars.size(), ring.columns));
   }
   for (const Tensor& scalar : scalars) {

@@ -28,7 +28,8 @@ void scatter_add(const Tensor& sums, const Tensor& updates, const Tensor& indice
   checks::is_integer(op, {"indices", indices});
   checks::has_rank(op, {"indices", indices}, 1);
   if (sums.shape().rank() == 0) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: sums is {}, expected rows", op, to_string(sums)));
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: sums is {}, expected at least one axis", op, to_string(sums)));
   }
   checks::has_shape(op, {"updates", updates}, sums.shape().drop_front().with_front(indices.count()));
   const std::int64_t count = indices.count();

@@ -17,7 +17,7 @@ void check(std::string_view op, const SlotRing& ring, std::int64_t offset, const
   const auto bytes = static_cast<std::int64_t>(content.tensor.bytes());
   if (offset < 0 || offset % SlotRing::kAlignment != 0 || offset + bytes > ring.bytes()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: bytes [{}, {}) of slots of {} bytes, expected them to lie in a slot and to begin at a "
+                fmt::format("{}: bytes [{}, {}) of slots of {} bytes, expected a range within a slot that begins at a "
                             "multiple of {}",
                             op, offset, offset + bytes, ring.bytes(), static_cast<int>(SlotRing::kAlignment)));
   }

@@ -18,7 +18,7 @@ void argsort(const Tensor& indices, const Tensor& x, bool descending, const Stre
   checks::has_rank("argsort", {"indices", indices}, 2);
   if (indices.shape()[0] != x.shape()[0] || indices.shape()[1] > x.shape()[1]) {
     throw Error(ErrorCode::shape_mismatch,
-                fmt::format("argsort: indices is {}, x is {}; expected as many rows, and no longer ones",
+                fmt::format("argsort: indices is {}, x is {}; expected equally many rows, none longer than those of x",
                             to_string(indices), to_string(x)));
   }
   if (x.shape()[1] > std::numeric_limits<std::uint32_t>::max()) {

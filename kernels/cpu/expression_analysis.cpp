@@ -43,7 +43,7 @@ int Analysis::inputs_of(const Instruction& i) const {
 void Analysis::find_needed() {
   needed_.resize(e_.code.size());
   for (const auto& write : e_.writes) {
-    if (write.value >= e_.code.size()) refuse(ErrorCode::invalid_argument, "a write of no value");
+    if (write.value >= e_.code.size()) refuse(ErrorCode::invalid_argument, "a write of a missing value");
     if (write.to.memory.dtype() != at(write.value).dtype) {
       refuse(ErrorCode::dtype_mismatch,
              "a write of " + std::string(name_of(at(write.value).dtype)) + " to " + to_string(write.to.memory));
@@ -54,7 +54,7 @@ void Analysis::find_needed() {
     if (!needed_[i]) continue;
     for (int k = 0; k < inputs_of(at(i)); ++k) {
       const std::size_t operand = at(i).operands[static_cast<std::size_t>(k)];
-      if (operand >= i) refuse(ErrorCode::invalid_argument, "an operand after its use");
+      if (operand >= i) refuse(ErrorCode::invalid_argument, "an operand defined after its use");
       needed_[operand] = true;
     }
     if (at(i).kind == Kind::reduce) has_reductions_ = true;

@@ -207,7 +207,7 @@ class Planner : Analysis {
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     const Instruction& code = at(i);
     const bool is_place = code.combiner == Combiner::argmax || code.combiner == Combiner::argmin;
-    if (is_place && p_.length == 0) refuse(ErrorCode::invalid_argument, "argmax or argmin of nothing");
+    if (is_place && p_.length == 0) refuse(ErrorCode::invalid_argument, "argmax or argmin of no elements");
     Plan::Reduction r;
     DType dtype = computed_in(at(code.operands[0]).dtype);
     r.operand = element_value(code.operands[0]);

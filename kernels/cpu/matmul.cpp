@@ -102,7 +102,7 @@ void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Ten
             dnnl_sgemm(a_is_transposed ? 'T' : 'N', b_is_transposed ? 'T' : 'N', count, width, k, 1,
                        from_a + row * a_strides[1], a_is_transposed ? m : k, from_b + column * b_strides[2],
                        b_is_transposed ? k : n, from_bias != nullptr ? 1 : 0, first, n);
-        if (status != dnnl_success) throw dnnl::error(status, "it could not multiply");
+        if (status != dnnl_success) throw dnnl::error(status, "the multiplication failed");
       });
     });
   });

@@ -41,13 +41,13 @@ std::string what_is_missing(Precision precision) {
     case Precision::f32:
       return "";
     case Precision::tf32:
-      return "that takes a GPU of compute capability 8.0 or later";
+      return "it requires a GPU of compute capability 8.0 or later";
     case Precision::bf16:
-      return has_bf16() && convolves(DType::bf16) ? "" : "that takes a processor with AVX512_BF16 or AMX";
+      return has_bf16() && convolves(DType::bf16) ? "" : "it requires a processor with AVX512_BF16 or AMX";
     case Precision::f16:
       if (convolves(DType::f16)) return "";
       const dnnl_version_t* const version = dnnl_version();
-      return fmt::format("that takes a processor with AVX512_FP16 and oneDNN 3 or later, found oneDNN {}.{}",
+      return fmt::format("it requires a processor with AVX512_FP16 and oneDNN 3 or later, found oneDNN {}.{}",
                          version->major, version->minor);
   }
   return "";

@@ -37,7 +37,7 @@ bool run_best(const Convolution& convolution, const GraphArrays& arrays, const S
     own();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    throw Error(ErrorCode::unsupported, fmt::format("conv2d: nothing computes {}. cuDNN: {}. giro's own kernel: {}",
+    throw Error(ErrorCode::unsupported, fmt::format("conv2d: no kernel computes {}. cuDNN: {}. giro's own kernel: {}",
                                                     text_of(convolution), *why_not, error.what()));
   }
   return false;

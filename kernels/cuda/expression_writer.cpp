@@ -61,7 +61,7 @@ int ExpressionWriter::pass_of_write(std::size_t write) const {
 
 ExpressionSource ExpressionWriter::write() {
   if (tail_ != nullptr && !plan_.is_pointwise) {
-    throw Error(ErrorCode::unsupported, "a row is published after expressions that reduce nothing");
+    throw Error(ErrorCode::unsupported, "cannot publish a row after expressions that reduce nothing");
   }
   if (plan_.is_pointwise) {
     write_pointwise();

@@ -61,7 +61,8 @@ std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) 
   auto device = std::make_shared<fe::DeviceProperties>();
   auto status = device->deserialize({description.begin(), description.end()});
   if (status.is_bad()) {
-    throw Error(ErrorCode::device, fmt::format("cuDNN takes no description of a device: {}", status.get_message()));
+    throw Error(ErrorCode::device,
+                fmt::format("cuDNN does not accept the device description: {}", status.get_message()));
   }
   return device;
 }
@@ -308,7 +309,7 @@ void GraphPlan::refuse() {
 std::size_t GraphPlan::workspace_bytes() const {
   std::int64_t bytes = 0;
   if (const auto status = graph_->graph.get_workspace_size(bytes); status.is_bad()) {
-    throw Error(ErrorCode::device, "cuDNN: a plan does not tell the size of its workspace");
+    throw Error(ErrorCode::device, "cuDNN: cannot get a plan's workspace size");
   }
   return static_cast<std::size_t>(bytes);
 }

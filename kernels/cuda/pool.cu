@@ -26,7 +26,7 @@ void pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Te
       const std::int64_t most = std::numeric_limits<std::int32_t>::max() / packs;
       if (most == 0) {
         throw Error(ErrorCode::unsupported,
-                    "the gradient of a pooling: images of " + to_string(dx.shape()) + " exceed 32-bit indices");
+                    "pooling gradient: images of " + to_string(dx.shape()) + " exceed 32-bit indices");
       }
       for (std::int64_t begin = 0; begin < images; begin += most) {
         const auto part = [&](const Tensor& t) { return t ? t.rows(begin, std::min(begin + most, images)) : t; };

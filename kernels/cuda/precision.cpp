@@ -13,7 +13,7 @@ std::string what_is_missing(Precision precision, Device device) {
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()), "cudaDeviceGetAttribute");
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index()), "cudaDeviceGetAttribute");
   if (major >= needed) return "";
-  return fmt::format("that takes compute capability {}.0 or later, found {}.{}", needed, major, minor);
+  return fmt::format("it requires compute capability {}.0 or later, found {}.{}", needed, major, minor);
 }
 
 }  // namespace giro::cuda

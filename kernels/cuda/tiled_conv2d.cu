@@ -13,7 +13,7 @@ namespace {
 // counts must fit, too.
 int to_size(std::int64_t value) {
   if (value >= std::int64_t{1} << 30) {
-    throw Error(ErrorCode::unsupported, "it takes sizes below 2^30, found " + std::to_string(value));
+    throw Error(ErrorCode::unsupported, "expected sizes below 2^30, found " + std::to_string(value));
   }
   return static_cast<int>(value);
 }
@@ -49,7 +49,7 @@ struct Geometry {
         dilation{to_size(options.dilation[0]), to_size(options.dilation[1])} {
     to_size(w[1] * w[2] * std::max(x[3], y[3]));
     if (options.groups > 65535) {
-      throw Error(ErrorCode::unsupported, "it takes at most 65535 groups, found " + std::to_string(options.groups));
+      throw Error(ErrorCode::unsupported, "expected at most 65535 groups, found " + std::to_string(options.groups));
     }
     const std::int64_t down = (w[1] - 1) * options.dilation[0], right = (w[2] - 1) * options.dilation[1];
     to_size((y[1] - 1) * options.stride[0] + down + 1);

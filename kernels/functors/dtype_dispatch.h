@@ -25,7 +25,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::f16:
       return f(Type<Float16>{});
     default:
-      throw Error(ErrorCode::dtype_mismatch, "a floating dtype is needed, found " + std::string(name_of(dtype)));
+      throw Error(ErrorCode::dtype_mismatch, "expected a floating dtype, found " + std::string(name_of(dtype)));
   }
 }
 
@@ -56,7 +56,7 @@ void with_integer(DType dtype, F&& f) {
     case DType::u8:
       return f(Type<std::uint8_t>{});
     default:
-      throw Error(ErrorCode::dtype_mismatch, "u8, i32 or i64 is needed, found " + std::string(name_of(dtype)));
+      throw Error(ErrorCode::dtype_mismatch, "expected u8, i32 or i64, found " + std::string(name_of(dtype)));
   }
 }
 

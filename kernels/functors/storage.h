@@ -24,7 +24,7 @@ void with_storage(DType dtype, F&& f) {
     case DType::f16:
       return f(Type<Float16>{});
     default:
-      throw Error(ErrorCode::dtype_mismatch, "f32, bf16 or f16 is needed, found " + std::string(name_of(dtype)));
+      throw Error(ErrorCode::dtype_mismatch, "expected f32, bf16 or f16, found " + std::string(name_of(dtype)));
   }
 }
 

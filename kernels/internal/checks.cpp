@@ -99,7 +99,7 @@ void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& strea
   if (!ring.slots.device().is_cpu()) on_device(op, {{"slots", ring.slots}}, stream);
   if (ring.count() < 1 || ring.bytes() % SlotRing::kAlignment != 0) {
     throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: slots is {}, expected one or more slots of a multiple of {} bytes", op,
+                fmt::format("{}: slots is {}, expected one or more slots, each a multiple of {} bytes", op,
                             to_string(ring.slots), static_cast<int>(SlotRing::kAlignment)));
   }
   on_device(op, {{"call", ring.call}}, stream);

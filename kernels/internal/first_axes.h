@@ -15,8 +15,8 @@ namespace giro::nn {
 inline Var with_first_axes(const char* what, const Var& x, const Shape& shape) {
   const Shape& first = x.shape();
   if (first.rank() > shape.rank() || !std::equal(first.begin(), first.end(), shape.begin())) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("{} is {}, values is {}; expected their first axes", what,
-                                                       to_string(first), to_string(shape)));
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{} is {}, values is {}; expected the first axes of values",
+                                                       what, to_string(first), to_string(shape)));
   }
   std::vector<std::int64_t> sizes(first.begin(), first.end());
   sizes.resize(shape.rank(), 1);

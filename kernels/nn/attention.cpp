@@ -30,11 +30,12 @@ constexpr std::int64_t kMostWidth = 256;
 void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   if (k[2] == 0 ? q[2] != 0 : q[2] % k[2] != 0) {
     throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: query has {} heads, key has {}, expected a multiple of these", kName, q[2], k[2]));
+                fmt::format("{}: query has {} heads, key has {}; expected query's to be a multiple of key's", kName,
+                            q[2], k[2]));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (q[3] > kMostWidth || std::max(q[1], k[1]) > kMost / 2 || std::max(q[2], k[2]) > kMost / 256 / kMostWidth) {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: query is {}, key is {}, expected heads of at most {} numbers",
+    throw Error(ErrorCode::unsupported, fmt::format("{}: query is {}, key is {}, expected heads of size at most {}",
                                                     kName, to_string(q), to_string(k), kMostWidth));
   }
   const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
@@ -123,7 +124,7 @@ Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, con
                      {"value", value.value()},
                      {"mask", given.mask.value()},
                      {"key_lengths", given.key_lengths.value()},
-                     {"the key of dropout", in[kDropoutKey].value()}},
+                     {"the dropout key", in[kDropoutKey].value()}},
                     out.stream());
   queue(ops::Attention{out.value(), logsumexp.value(), query.value(), key.value(), value.value(),
                        with_tensors(options, in)},
@@ -158,9 +159,8 @@ Var dot_product_attention(const Var& qkv, std::int64_t heads, const AttentionOpt
   const Shape& all = qkv.shape();
   const std::int64_t keys = (all[2] - heads) / 2;
   if (heads < 1 || keys < 1 || heads + 2 * keys != all[2]) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: qkv is {}, expected (B, T, H + 2 K, D) with {} heads of queries", kName,
-                            to_string(qkv.value()), heads));
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: qkv is {}, expected (B, T, H + 2 K, D) with {} query heads",
+                                                       kName, to_string(qkv.value()), heads));
   }
   return attend({all[0], all[1], heads, all[3]}, {all[0], all[1], keys, all[3]}, qkv, Var(), Var(), options);
 }

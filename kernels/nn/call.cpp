@@ -18,14 +18,14 @@ std::string quoted(const std::string& name) { return fmt::format("nn::call '{}'"
 void check_terms(const std::string& name, const std::vector<Var>& inputs, const std::vector<Var>& terms) {
   if (terms.size() != inputs.size()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: its vjp gives {} gradients, expected {}, one for each input", quoted(name),
+                fmt::format("{}: its vjp returns {} gradients, expected {}, one for each input", quoted(name),
                             terms.size(), inputs.size()));
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad()) continue;
     const Tensor &term = terms[i].value(), &like = inputs[i].value();
     const auto fail = [&](ErrorCode code) {
-      throw Error(code, fmt::format("{}: its vjp gives {} as the gradient of input {}, expected {}", quoted(name),
+      throw Error(code, fmt::format("{}: its vjp returns {} as the gradient of input {}, expected {}", quoted(name),
                                     term || term.count() == 0 ? to_string(term) : "none", i, to_string(like)));
     };
     if (!term && like) fail(ErrorCode::invalid_argument);
@@ -39,7 +39,7 @@ Gradient gradient_of(const std::string& name, const Gradient& vjp) {
   return [name, vjp](const Var& y, const Var& dy, const std::vector<Var>& in) {
     if (!vjp) {
       throw Error(ErrorCode::unsupported,
-                  fmt::format("{}: a gradient through it is wanted, but it has no vjp", quoted(name)));
+                  fmt::format("{}: a gradient through it is requested, but it has no vjp", quoted(name)));
     }
     Gradients gradients = vjp(y, dy, in);
     check_terms(name, in, gradients.terms());
@@ -76,7 +76,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
   const bool on_cuda = stream.device().is_cuda();
   if (on_cuda ? !functions.cuda : !functions.cpu) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("{}: its inputs lie on {}, and it has no function for {}", quoted(name),
+                fmt::format("{}: its inputs are on {}, but it has no function for {}", quoted(name),
                             to_string(stream.device()), on_cuda ? "CUDA (.cuda)" : "the CPU (.cpu)"));
   }
   UsersCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu)};

@@ -174,7 +174,7 @@ class Equation {
         fail(ErrorCode::invalid_argument,
              fmt::format("found '{}' in the axes of {}, expected letters and one \"...\"", names[i], whose));
       } else if (contains(labels, names[i])) {
-        fail(ErrorCode::invalid_argument, fmt::format("the axis {} is twice in {}", names[i], whose));
+        fail(ErrorCode::invalid_argument, fmt::format("the axis {} appears twice in {}", names[i], whose));
       } else {
         labels += names[i];
       }
@@ -200,7 +200,7 @@ class Equation {
       if (is_new || known->second == size) continue;
       if (!is_digit || (known->second != 1 && size != 1)) {
         fail(ErrorCode::shape_mismatch,
-             fmt::format("the axis {} is {} in {} and {} before",
+             fmt::format("the axis {} has size {} in {}, but {} before",
                          is_digit ? fmt::format("{} of \"...\" from the end", label - '0' + 1) : std::string(1, label),
                          size, whose, known->second));
       }
@@ -239,7 +239,7 @@ Var einsum(std::string_view text, const std::vector<Var>& operands, Where where)
   for (const Var& operand : operands) dtype = pointwise::promoted(dtype, operand.dtype());
   if (dtype != DType::f32 && !is_16_bit(dtype)) {
     equation.fail(ErrorCode::dtype_mismatch,
-                  fmt::format("the operands give {}, expected dtype f32, bf16 or f16", name_of(dtype)));
+                  fmt::format("the operands promote to {}, expected dtype f32, bf16 or f16", name_of(dtype)));
   }
   for (Named& term : terms) {
     if (on_stream != operands.end()) term.value = term.value.on(on_stream->stream());

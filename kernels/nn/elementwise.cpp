@@ -175,7 +175,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
                             operands.front().is_number ? "a number" : name_of(operands.front().var.dtype())));
   }
   if (function.rules.takes == Takes::integers && operands.back().is_number && operands.back().number == 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: integers are divided by the number 0", function.name));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: integer division by the number 0", function.name));
   }
   const DType dtype = common_dtype(function, operands);
   const DType result = function.rules.result(dtype);

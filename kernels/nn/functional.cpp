@@ -69,8 +69,8 @@ Var losses_of_rows(const Var& logits, const Var& labels, const Fault& fault) {
 void has_floats(const char* op, const Var& x) {
   if (is_floating(x.dtype())) return;
   throw Error(ErrorCode::dtype_mismatch,
-              fmt::format("{}: x is {}, expected a floating dtype: nn::scale(1 / 255.f) before it makes one of bytes",
-                          op, to_string(x.value())));
+              fmt::format("{}: x is {}, expected a floating dtype; for bytes, put nn::scale(1 / 255.f) before it", op,
+                          to_string(x.value())));
 }
 
 // x converted to the dtype of w, for the layer `op`.

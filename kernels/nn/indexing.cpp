@@ -167,7 +167,7 @@ Var take_along_axis(const Operand& x, const Var& given, int axis) {
   for (std::size_t i = 0; fits && i < to.rank(); ++i) fits = i == along || to.begin()[i] == from.begin()[i];
   if (!fits) {
     throw Error(ErrorCode::shape_mismatch,
-                fmt::format("take_along_axis: indices is {}, x is {}; expected equal sizes but for axis {}",
+                fmt::format("take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}",
                             to_string(to), to_string(from), along));
   }
   return take_along(x.var, beside(given, x.var), along, false);
@@ -179,7 +179,7 @@ Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
   expect_indices("scatter_add", given);
   const DType dtype = x.var.dtype();
   if (dtype == DType::boolean || updates.dtype() == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("scatter_add: x is {}, updates is {}; expected numbers",
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("scatter_add: x is {}, updates is {}; expected numeric dtypes",
                                                        to_string(x.var.value()), to_string(updates.value())));
   }
   const Shape& shape = x.var.shape();

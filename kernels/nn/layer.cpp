@@ -33,7 +33,7 @@ Var Layer::only(std::vector<Var> results) const {
   if (results.size() == 1) return std::move(results.front());
   throw Error(
       ErrorCode::invalid_argument,
-      fmt::format("the layer '{}' gives {} values, expected one: call it with a vector", name(), results.size()));
+      fmt::format("the layer '{}' returns {} values, expected one; call it with a vector", name(), results.size()));
 }
 
 std::vector<Var> Layer::operator()(const Params& params, const std::vector<Var>& inputs,

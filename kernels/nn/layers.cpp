@@ -24,8 +24,9 @@ struct Parallel {
   std::vector<Layer> layers;
   std::vector<Var> operator()(Scope& s, const std::vector<Var>& x) const {
     if (x.size() != 1 && x.size() != layers.size()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("parallel: {} inputs for {} layers, expected one or as many", x.size(), layers.size()));
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("parallel: {} inputs for {} layers, expected one, or one per layer", x.size(), layers.size()));
     }
     std::vector<Var> results;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -41,7 +42,7 @@ struct Residual {
   Var operator()(Scope& s, const Var& x) const {
     const Var y = layer(s, x);
     if (y.shape() != x.shape()) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("residual: the input is {}, the layer's output {}",
+      throw Error(ErrorCode::shape_mismatch, fmt::format("residual: the input is {}, but the layer's output is {}",
                                                          to_string(x.shape()), to_string(y.shape())));
     }
     return x + y;

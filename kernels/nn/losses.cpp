@@ -68,7 +68,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
     return has_weights ? options.class_weights * all : all;
   };
   if (has_targets) {
-    if (options.ignored_label) refuse(op, "an ignored label beside targets", "labels");
+    if (options.ignored_label) refuse(op, "an ignored label together with targets", "labels");
     checks::same_shape(op, {"targets", labels.value()}, {"logits", logits.value()});
     const Var targets = smoothing == 0 ? labels : (1 - smoothing) * labels + smoothing / static_cast<double>(classes);
     return sum(targets * terms(), kLast);

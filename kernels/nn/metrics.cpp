@@ -75,7 +75,7 @@ Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const
   const std::int64_t classes = given.shape().begin()[rank - 1];
   if (k < 1 || k > classes) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("top_k_accuracy: k is {}, expected 1 to {}, the classes", k, classes));
+                fmt::format("top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k, classes));
   }
   const Var logits = stop_gradient(given);
   std::vector<std::int64_t> column(given.shape().begin(), given.shape().end());
@@ -96,8 +96,8 @@ namespace {
 
 void expect_classes(const char* op, const Var& predictions, const Var& labels) {
   if (is_floating(predictions.dtype()) || is_floating(labels.dtype())) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: predictions is {}, labels is {}; expected classes", op,
-                                                       to_string(predictions.value()), to_string(labels.value())));
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: predictions is {}, labels is {}; expected class indices",
+                                                       op, to_string(predictions.value()), to_string(labels.value())));
   }
   checks::same_shape(op, {"predictions", predictions.value()}, {"labels", labels.value()});
 }

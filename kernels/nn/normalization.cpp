@@ -83,8 +83,9 @@ struct GroupNorm {
     const Shape& shape = whole.shape();
     const std::int64_t channels = shape[-1];
     if (channels % groups != 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("group_norm: {} groups of {} channels, expected groups of equal size", groups, channels));
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("group_norm: {} groups for {} channels, expected groups of equal size", groups, channels));
     }
     const std::int64_t others = channels == 0 ? 0 : shape.drop_front().count() / channels;
     const Var x = whole.reshape({shape[0], others, groups, channels / groups});
@@ -113,10 +114,11 @@ struct BatchNorm {
     // A short batch may leave this rank no rows. It then computes on a placeholder row with a weight of 0.
     const bool counts = BatchShare::weight() > 0;
     if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("batch_norm: the input is {}, one value a channel, which has no variance; expected more "
-                              "rows, or evaluation",
-                              to_string(x.shape())));
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("batch_norm: the input is {}, one value per channel, which has no variance; expected more "
+                      "rows, or evaluation",
+                      to_string(x.shape())));
     }
     std::vector<int> axes(x.shape().rank() - 1);
     for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<int>(axis);

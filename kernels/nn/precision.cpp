@@ -26,7 +26,7 @@ void expect_supported(Precision precision, Device device) {
 #endif
   if (needed.empty()) return;
   throw Error(ErrorCode::unsupported,
-              fmt::format("{} does not compute in {}: {}", to_string(device), name_of(precision), needed));
+              fmt::format("{} does not support {}: {}", to_string(device), name_of(precision), needed));
 }
 
 }  // namespace giro

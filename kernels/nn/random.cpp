@@ -86,7 +86,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
   expect_key("random_uniform", key.base);
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
-    refuse("random_uniform", fmt::format("found [{}, {})", low, high), "a low end below the high one");
+    refuse("random_uniform", fmt::format("found [{}, {})", low, high), "low < high");
   }
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);

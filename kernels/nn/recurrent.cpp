@@ -63,7 +63,7 @@ template <class Cell>
 Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
   if (x.shape().rank() != 2 || carry.size() != Cell::kCarried) {
     throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: the input is {} with {} values carried, expected (B, I) with {}", Cell::kName,
+                fmt::format("{}: the input is {} with {} carried values, expected (B, I) with {}", Cell::kName,
                             to_string(x.shape()), carry.size(), Cell::kCarried));
   }
   const Scope part = s.same();
@@ -97,8 +97,8 @@ struct OverTime {
     const std::vector<Var> parts = split(z.reshape({steps * rows, width}), static_cast<int>(steps), 0);
     if (cell.options.carry && s.ranks() > 1) {
       throw Error(ErrorCode::unsupported,
-                  fmt::format("{}: a carry on {} ranks, which each have other rows; a state holds the same on all of "
-                              "them",
+                  fmt::format("{}: a carry on {} ranks, which have different rows; a state holds the same values on "
+                              "all of them",
                               Cell::kName, s.ranks()));
     }
     std::vector<Variable> kept;

@@ -95,7 +95,8 @@ Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes
   expect_value(op, x);
   const DType dtype = x.var.dtype();
   if (dtype == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: found bool, expected a number; see any and all", op));
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: found bool, expected a numeric dtype; see any and all", op));
   }
   // Equal elements share the gradient.
   const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {

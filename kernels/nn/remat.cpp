@@ -37,7 +37,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
       throw Error(
           ErrorCode::invalid_argument,
           fmt::format("remat: called again by the backward pass, the function's result depends on {} parameters "
-                      "and values that want a gradient; expected the same {} as when it was first called",
+                      "and values that require a gradient; expected the same {} as in its first call",
                       inputs.size(), in.size()));
     }
     std::vector<Var> terms(in.size());
@@ -71,8 +71,8 @@ Layer remat(Layer layer) {
           Scope scope = std::exchange(calls->second, false) ? s : calls->first.again();
           std::vector<Var> results = layer.apply(scope, {h}, std::source_location());
           if (results.size() == 1) return std::move(results.front());
-          throw Error(ErrorCode::unsupported,
-                      fmt::format("remat: the layer '{}' gives {} values, expected one", layer.name(), results.size()));
+          throw Error(ErrorCode::unsupported, fmt::format("remat: the layer '{}' returns {} values, expected one",
+                                                          layer.name(), results.size()));
         },
         x);
   });

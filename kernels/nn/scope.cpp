@@ -21,7 +21,7 @@ constexpr const char* kParams = "params";
 [[noreturn]] void refuse_shape(const std::string& path, const Tensor& found, DType dtype, const Shape& shape) {
   throw Error(
       found.shape() == shape ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
-      fmt::format("'{}' is {}, the layer asks for {}{}", path, to_string(found), name_of(dtype), to_string(shape)));
+      fmt::format("'{}' is {}, but the layer requests {}{}", path, to_string(found), name_of(dtype), to_string(shape)));
 }
 
 // The fans of a matrix (in, out). Axes before it are a window, which multiplies both fans.
@@ -77,7 +77,7 @@ void Variable::set(const Var& given, Where where) const {
   if (tree_->values->mode == Mode::eval) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("variable '{}' is set by a model that is called for evaluation, expected a check of "
-                            "training() before",
+                            "training() first",
                             path_));
   }
   if (given.shape() != old.shape() || given.dtype() != old.dtype()) {
@@ -115,8 +115,8 @@ Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
 void Scope::expect_new(const std::string& collection, const std::string& name) const {
   if (frame_->leaves.insert(collection + "/" + name).second) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("'{}' of {} is asked for twice in one scope; expected a child for each layer, "
-                          "s.call(\"name\", layer, x), or s.same() for the same leaves again",
+              fmt::format("'{}' of {} is requested twice in one scope; expected a child for each layer, "
+                          "s.call(\"name\", layer, x), or s.same() to use the same leaves again",
                           below(name), collection));
 }
 
@@ -157,7 +157,7 @@ Variable Scope::variable(const std::string& collection, const std::string& name,
 Key Scope::key(const std::string& purpose) const {
   if (!tree_->values->key) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("a key for '{}' is asked for, but the parameters were given without one", purpose));
+                fmt::format("a key for '{}' is requested, but the parameters were given without one", purpose));
   }
   detail::Checksum checksum;
   std::string place = fmt::format("{}\n{}", path_, purpose);

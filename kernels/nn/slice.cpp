@@ -172,8 +172,7 @@ Var slice(const Operand& x, const Slice& of) {
   };
   const std::int64_t begin = place("begin", of.begin, step > 0 ? lowest : highest);
   const std::int64_t end = place("end", of.end, step > 0 ? highest : lowest);
-  if (step > 0 ? end < begin : end > begin)
-    fail(fmt::format("end {} before begin {} in steps of {}", end, begin, step));
+  if (step > 0 ? end < begin : end > begin) fail(fmt::format("end {} before begin {} with step {}", end, begin, step));
   const std::int64_t count = (end - begin + step - (step > 0 ? 1 : -1)) / step;
   if (begin == 0 && step == 1 && count == size) return x.var;
   const Shape shape = with_size(from, axis, count);
@@ -233,7 +232,7 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
     const Shape& shape = part.shape();
     if (shape.rank() != first.rank() || with_size(shape, along, first.begin()[along]) != first) {
       throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("concatenate: {} beside {}, expected equal sizes but for axis {}", to_string(shape),
+                  fmt::format("concatenate: {} and {}, expected equal sizes except along axis {}", to_string(shape),
                               to_string(first), along));
     }
     dtype = pointwise::promoted(dtype, part.dtype());
@@ -262,7 +261,7 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
   for (const Var& part : parts) {
     if (part.shape() != first) {
       throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("stack: {} beside {}, expected equal shapes", to_string(part.shape()), to_string(first)));
+                  fmt::format("stack: {} and {}, expected equal shapes", to_string(part.shape()), to_string(first)));
     }
     flat.push_back(part.reshape(Shape(sizes)));
   }
@@ -282,7 +281,7 @@ Var pad(const Operand& x, const PadOptions& with) {
   pointwise::expect_fits("pad", with.value, from.dtype());
   if (!is_floating(from.dtype()) && with.value != std::trunc(with.value)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("pad: {} beside {}, expected a whole number", with.value, name_of(from.dtype())));
+                fmt::format("pad: value {} for {}, expected a whole number", with.value, name_of(from.dtype())));
   }
   if (with.before == 0 && with.after == 0) return from;
   return padded(from, axis, with.before, with.after, with.value);

@@ -146,7 +146,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
 
 void TrainState::refuse_inputs(std::size_t found, std::size_t expected) {
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("the model takes {} inputs, the state is created with {}", expected, found));
+              fmt::format("the model takes {} inputs, but the state is created with {}", expected, found));
 }
 
 TrainState::TrainState(State leaves, const TrainState& other)
@@ -162,7 +162,7 @@ TrainState::TrainState(State leaves, const TrainState& other)
 const nn::Layer& TrainState::model() const {
   if (model_) return *model_;
   throw Error(ErrorCode::invalid_argument,
-              "the state was created for a function, not for an nn::Layer, and keeps none");
+              "the state was created for a function, not for an nn::Layer, so it has no layer");
 }
 
 nn::Params TrainState::params() const { return differentiated_ != nullptr ? *differentiated_ : params(nn::Mode::eval); }

@@ -135,8 +135,8 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   const std::int64_t width = x.shape()[2], heads = options.heads;
   const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
-    refuse(fmt::format("attention: {} heads of queries, {} of keys and values, which do not divide them evenly", heads,
-                       kv_heads));
+    refuse(
+        fmt::format("attention: {} query heads, expected a multiple of the {} key and value heads", heads, kv_heads));
   }
   if (options.head_features == 0 && width % heads != 0) {
     refuse(fmt::format("attention: {} heads do not divide {} features", heads, width));

@@ -154,7 +154,7 @@ Var Var::on(const Stream& stream) const {
 void Var::check_on_host() const {
   if (value().device().is_cpu()) return;
   throw Error(ErrorCode::device_mismatch, fmt::format("data: the value is {}, expected one in host memory; to_host "
-                                                      "brings it there",
+                                                      "copies it there",
                                                       to_string(value())));
 }
 
@@ -197,12 +197,12 @@ void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs,
   if (terms.size() != inputs.size()) {
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("a gradient gives {} terms, expected one for each of {} inputs", terms.size(), inputs.size()));
+        fmt::format("a gradient returns {} terms, expected one for each of {} inputs", terms.size(), inputs.size()));
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (!inputs[i].requires_grad() || !is_there(terms[i])) continue;
     if (part ? lies_in(terms[i].shape(), *part, inputs[i].shape()) : terms[i].shape() == inputs[i].shape()) continue;
-    throw Error(ErrorCode::shape_mismatch, fmt::format("a gradient gives {} for input {}, expected the shape of {}",
+    throw Error(ErrorCode::shape_mismatch, fmt::format("a gradient returns {} for input {}, expected the shape of {}",
                                                        to_string(terms[i].value()), i, to_string(inputs[i].value())));
   }
 }
@@ -230,7 +230,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     const Var input = var.node_->inputs[next++];
     if (!input.requires_grad()) continue;
     if (input.node_->is_used_up) {
-      throw Error(ErrorCode::invalid_argument, "the loss depends on a value that was differentiated already");
+      throw Error(ErrorCode::invalid_argument, "the loss depends on a value that was already differentiated");
     }
     if (ends(*input.node_)) {
       ++uses[input.node_.get()];
@@ -328,7 +328,7 @@ Var filled(DType dtype, const Shape& shape, const Var& like, double value) {
 
 void Var::expect_not_used_up() const {
   // Without its inputs it would count as a parameter.
-  if (node_->is_used_up) throw Error(ErrorCode::invalid_argument, "the loss was differentiated already");
+  if (node_->is_used_up) throw Error(ErrorCode::invalid_argument, "the loss was already differentiated");
 }
 
 void backward(const Var& loss, const BackwardOptions& options) {
@@ -358,8 +358,8 @@ std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
   for (std::size_t i = 0; i < xs.size(); ++i) {
     if (!xs[i].requires_grad()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("gradients: value {} of {} wants no gradient, expected a parameter or what is computed "
-                              "from one",
+                  fmt::format("gradients: value {} of {} requires no gradient, expected a parameter or a value "
+                              "computed from one",
                               i, xs.size()));
     }
     how.only.insert(xs[i].node_.get());

@@ -55,7 +55,7 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   for (auto& [pattern, optimizer] : optimizers) {
     if (optimizer.accumulated_steps > 1) {
       throw Error(ErrorCode::unsupported,
-                  fmt::format("by_path: '{}' accumulates gradients of some leaves alone, expected accumulate around "
+                  fmt::format("by_path: '{}' accumulates the gradients of only some leaves, expected accumulate around "
                               "by_path",
                               pattern));
     }

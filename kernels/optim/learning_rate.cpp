@@ -70,9 +70,9 @@ namespace {
 
 void check_rises(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
   if (boundary > previous) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("learning rate: boundary {} follows {}, expected them to rise from {}", boundary, previous, first));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary,
+                          previous, first));
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ LearningRate inverse_sqrt(double peak, std::int64_t warmup_steps) {
 LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<std::int64_t>& boundaries) {
   if (schedules.size() != boundaries.size() + 1) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("learning rate: {} schedules and {} boundaries, expected one schedule more than boundaries",
+                fmt::format("learning rate: {} schedules and {} boundaries, expected one more schedule than boundaries",
                             schedules.size(), boundaries.size()));
   }
   std::int64_t previous = 0;

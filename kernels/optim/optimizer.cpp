@@ -151,7 +151,7 @@ namespace {
 void expect_no_other(const char* kind, const Optimizer& optimizer) {
   if (optimizer.name.find(kind) == std::string::npos) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("optimizer: {}around {}, which has one already", kind, optimizer.name));
+              fmt::format("optimizer: {}around {}, which already has one", kind, optimizer.name));
 }
 
 }  // namespace

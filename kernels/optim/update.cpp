@@ -158,7 +158,7 @@ void Update::set_moment(const std::string& name, const Value& value) const {
     return;
   }
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("optimizer: the moment '{}' is set, expected a call of moment() before", name));
+              fmt::format("optimizer: the moment '{}' is set, expected a call to moment() first", name));
 }
 
 Value Update::step() const { return frame_->updates() + 1; }
@@ -185,8 +185,8 @@ Value Update::gradient_norm() const {
   UpdateFrame& frame = *frame_;
   if (frame.gradient_is_changed) {
     throw Error(ErrorCode::unsupported,
-                "optimizer: the gradients' norm is needed after they were changed, expected clip_by_global_norm to "
-                "stand outside of what changes them");
+                "optimizer: the gradients' norm is needed after they were changed, expected clip_by_global_norm "
+                "around what changes them");
   }
   if (frame.needs != nullptr) frame.needs->norm = true;
   checks::has_dtype("update", {"squared_norm", frame.t.squared_norm}, DType::f32);
@@ -289,8 +289,9 @@ void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Strea
 
 void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& stream) {
   if (optimizer.of_leaves || optimizer.is_per_leaf) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("update: {} treats leaves apart, expected an optimizer of flat buffers", optimizer.name));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("update: {} updates each leaf separately, expected an optimizer of flat buffers", optimizer.name));
   }
   const auto check_on_device = [&](const checks::Argument& argument) {
     checks::on_device("update", {argument}, stream);
@@ -301,7 +302,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
     checks::has_shape("update", argument, t.params.shape());
     if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("update: {} lies at {}, expected a multiple of {} bytes", argument.name,
+                  fmt::format("update: {} is at {}, expected a multiple of {} bytes", argument.name,
                               argument.tensor.raw(), UpdateTensors::kAlignment));
     }
   };

@@ -36,10 +36,11 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
     is_frozen_.push_back(!own->update);
     has_decay_mask_ = has_decay_mask_ || (own->decay_mask && !own->is_per_leaf);
     if (own->is_per_leaf && shard.count > 1) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("the optimizer {} updates whole leaves, but each of {} ranks has a part of the params; "
-                              "expected data_parallel",
-                              own->name, shard.count));
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("the optimizer {} updates whole leaves, but each of {} ranks holds only a part of the params; "
+                      "expected data_parallel",
+                      own->name, shard.count));
     }
     if (i == 0 || optimizers[i - 1] != own || own->is_per_leaf) {
       const auto with_steps = std::make_shared<Optimizer>(*own);
@@ -59,8 +60,8 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
         if (first.initial == moment.initial && first.copies_param == moment.copies_param) continue;
         throw Error(
             ErrorCode::unsupported,
-            fmt::format("the optimizers of some leaves begin with another '{}' than those of others, which have "
-                        "one collection on {} ranks; expected data_parallel",
+            fmt::format("the optimizers of some leaves initialize '{}' differently than those of others, but all "
+                        "leaves share one collection on {} ranks; expected data_parallel",
                         moment.name, shard.count));
       }
       for (std::size_t i = all ? 0 : group.first; i < (all ? params.size() : group.last); ++i) {
@@ -223,7 +224,7 @@ std::string UpdatePlan::description() const {
           names += " " + params_[i].name;
       }
     }
-    lines += fmt::format("no weight decay of{}\n", names);
+    lines += fmt::format("no weight decay for{}\n", names);
   }
   return lines;
 }

@@ -61,7 +61,8 @@ Bytes computed(const ScalarFunction& function, std::span<const Bytes> operands, 
 
 const nn::Var& Value::var() const {
   if (var_) return *var_;
-  throw Error(ErrorCode::invalid_argument, "optimizer: found a number or a flat value, expected one of a single leaf");
+  throw Error(ErrorCode::invalid_argument,
+              "optimizer: found a number or a flat value, expected the value of a single leaf");
 }
 
 DType Value::dtype() const { return var_ ? var_->dtype() : builder_->dtype(value_); }
@@ -73,7 +74,8 @@ Value Value::cast(DType dtype) const {
 std::uint16_t Value::in(Builder& builder, DType dtype) const {
   if (builder_ == &builder) return value_;
   if (!is_number()) {
-    throw Error(ErrorCode::invalid_argument, "optimizer: found a value of another update, expected one of this update");
+    throw Error(ErrorCode::invalid_argument,
+                "optimizer: found a value from another update, expected one from this update");
   }
   return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
 }
@@ -90,7 +92,7 @@ Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> 
   if (function.rules.takes == Takes::integers && !is_whole) {
     throw Error(
         ErrorCode::dtype_mismatch,
-        fmt::format("optimizer: {} of values that are not whole, expected a step and whole numbers", function.name));
+        fmt::format("optimizer: {} of values that are not integers, expected a step and whole numbers", function.name));
   }
   const DType dtype = is_whole ? DType::i64 : function.rules.takes == Takes::boolean ? DType::boolean : DType::f32;
   if (typed == operands.end()) {

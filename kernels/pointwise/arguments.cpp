@@ -49,7 +49,7 @@ void expect_value(const char* op, const nn::Operand& x) {
 void expect_fits(const char* op, double number, DType dtype) {
   const auto check = [&]<class T>(T lowest, T highest) {
     if (number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) return;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the number {} beside {}, expected one from {} to {}", op,
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the number {} for {}, expected one from {} to {}", op,
                                                          number, name_of(dtype), lowest, highest));
   };
   if (dtype == DType::u8) check(0, 255);
@@ -96,7 +96,7 @@ std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const 
     }
     if (std::find(result.begin(), result.end(), static_cast<std::size_t>(from_front)) != result.end()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: axis {} of {} is named twice", op, axis, to_string(shape)));
+                  fmt::format("{}: axis {} of {} appears twice", op, axis, to_string(shape)));
     }
     result.push_back(static_cast<std::size_t>(from_front));
   }

@@ -30,7 +30,7 @@ std::vector<Rule> chosen_rules(Device device) {
     const auto is_meant = [&](std::string_view name) { return word.starts_with('-') && name == word.substr(1); };
     if (std::none_of(names.begin(), names.end(), is_meant)) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, with commas between them", variable,
+                  fmt::format("GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, separated by commas", variable,
                               fmt::join(names, ", -")));
     }
     std::erase_if(rules, [&](const Rule& rule) { return is_meant(rule.name); });

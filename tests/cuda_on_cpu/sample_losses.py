@@ -31,12 +31,12 @@ TOLERANCES = {"gpt2": (5e-7, 2**-11), "resnet": (5e-7, 2**-7), "rnnlm": (5e-7, 2
 
 
 def losses(sample, logdir, launcher=(), preload=None, **options):
-    """The training losses, then the validation losses. None if the device does not compute in the dtype."""
+    """The training losses, then the validation losses. None if the device does not support the dtype."""
     command = command_of(sample, {**DEFAULTS[pathlib.Path(sample).name], "logdir": logdir}, options)
     if preload:
         command = ["env", f"LD_PRELOAD={preload}", *command]  # not for mpirun, which uses no GPU
     result = subprocess.run([*launcher, *command], capture_output=True, text=True, errors="replace", check=False)
-    if "cpu does not compute in" in result.stderr:
+    if "cpu does not support" in result.stderr:
         return None
     if result.returncode != 0:
         raise SystemExit(f"{logdir.name}: exit status {result.returncode}\n{result.stdout}{result.stderr}")
@@ -70,7 +70,7 @@ def main(preload, sample, *mpirun):
         for dtype, tolerance in tolerances.items():
             expected[dtype] = train(f"cpu_{dtype}", device="cpu", dtype=dtype)
             if expected[dtype] is None:
-                print(f"this CPU does not compute in {dtype}: compared with f32")
+                print(f"this CPU does not support {dtype}: compared with f32")
                 expected[dtype] = expected["f32"]
             compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected[dtype], tolerance)
         for partition, dtype in (("data", "f32"), ("zero", "f32"), ("data", "bf16")) if mpirun else ():

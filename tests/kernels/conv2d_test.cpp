@@ -499,10 +499,10 @@ TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
   expect_error(ErrorCode::shape_mismatch, {"window of 9", "7"}, [&] { conv2d_shape(x, w, {.dilation = {4, 1}}); });
   expect_error(ErrorCode::shape_mismatch, {"conv2d_transpose", to_string(x)},
                [&] { conv2d_transpose_shape(x, w, {}); });
-  expect_error(ErrorCode::shape_mismatch, {"conv2d_transpose", "window of 1", "leave nothing"}, [&] {
+  expect_error(ErrorCode::shape_mismatch, {"conv2d_transpose", "window of 1", "leaves nothing"}, [&] {
     conv2d_transpose_shape({1, 2, 2, 5}, {5, 1, 1, 3}, {.pad_before = {1, 0}, .pad_after = {1, 0}});
   });
-  expect_error(ErrorCode::invalid_argument, {"conv2d_transpose", "2 more", "stride of 2", "0 to 1"}, [&] {
+  expect_error(ErrorCode::invalid_argument, {"conv2d_transpose", "2 extra", "stride of 2", "0 to 1"}, [&] {
     conv2d_transpose_shape({1, 2, 2, 5}, w, {.stride = {2, 2}}, {0, 2});
   });
   expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [] { same_padding(7, 9, {3, 3}, {1, 0}); });

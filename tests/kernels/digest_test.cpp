@@ -76,8 +76,8 @@ TEST_P(DigestTest, Errors) {
   expect_error(ErrorCode::dtype_mismatch, {"bytes", "i64"}, [&] { digest(out, tensor({8}, DType::i64), stream()); });
   expect_error(ErrorCode::shape_mismatch, {"digest", "(2,)"},
                [&] { digest(tensor({2}, DType::i64), bytes, stream()); });
-  expect_error(ErrorCode::invalid_argument, {"words of 8"}, [&] { digest(out, bytes.rows(0, 12), stream()); });
-  expect_error(ErrorCode::invalid_argument, {"words of 8"}, [&] { digest(out, bytes.rows(4, 12), stream()); });
+  expect_error(ErrorCode::invalid_argument, {"8-byte words"}, [&] { digest(out, bytes.rows(0, 12), stream()); });
+  expect_error(ErrorCode::invalid_argument, {"8-byte words"}, [&] { digest(out, bytes.rows(4, 12), stream()); });
 }
 
 }  // namespace

@@ -104,9 +104,9 @@ class Runs(unittest.TestCase):
         self.refuses([logdir], "--data", self.data, "--logdir", logdir, "--resume", **more)
 
     def test_a_precision_that_the_device_does_not_have(self):
-        self.refuses(["cpu does not compute in tf32", "GPU"], "--dtype", "tf32", "--data", self.data, "--logdir",
+        self.refuses(["cpu does not support tf32", "GPU"], "--dtype", "tf32", "--data", self.data, "--logdir",
                      self.folder / "log")
-        self.refuses(["cpu does not compute in bf16", "AVX512_BF16"], "--dtype", "bf16", "--data", self.data, "--logdir",
+        self.refuses(["cpu does not support bf16", "AVX512_BF16"], "--dtype", "bf16", "--data", self.data, "--logdir",
                      self.folder / "log", env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"})
 
     def test_an_unknown_device(self):

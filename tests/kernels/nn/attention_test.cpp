@@ -438,7 +438,7 @@ TEST_P(AttentionTest, RefusesWhatDoesNotFit) {
   expect_error(ErrorCode::unsupported, {"at most 256"},
                attend(var({1, 2, 1, 264}), var({1, 2, 1, 264}), var({1, 2, 1, 264})));
   for (const std::int64_t heads : {0, 1, 4}) {
-    expect_error(ErrorCode::shape_mismatch, {"qkv", to_string(q.shape()), fmt::format("{} heads", heads)},
+    expect_error(ErrorCode::shape_mismatch, {"qkv", to_string(q.shape()), fmt::format("{} query heads", heads)},
                  [&] { dot_product_attention(q, heads); });
   }
   expect_device_error(attend(Var(elsewhere(q.value())), k, k));

@@ -169,14 +169,14 @@ TEST_P(EinsumTest, BadArguments) {
     expect_error(code, {"einsum", '"' + equation + '"'}, [&] { (void)einsum(equation, operands); });
     expect_error(code, words, [&] { (void)einsum(equation, operands); });
   };
-  expect(ErrorCode::shape_mismatch, "ij,jk->ik", {a, a}, {"axis j is 2 in operand 1", "3 before"});
+  expect(ErrorCode::shape_mismatch, "ij,jk->ik", {a, a}, {"axis j has size 2 in operand 1", "3 before"});
   expect(ErrorCode::shape_mismatch, "ijk->i", {a}, {"operand 0", "(2, 3)", "3 axes"});
   expect(ErrorCode::shape_mismatch, "i...jk->i", {a}, {"operand 0", "3 axes or more"});
   expect(ErrorCode::shape_mismatch, "i...,...->i...", {a, value(DType::f32, {2}, {1, 2})},
-         {"axis 1 of \"...\" from the end is 2", "3 before"});
+         {"axis 1 of \"...\" from the end has size 2", "3 before"});
   expect(ErrorCode::invalid_argument, "ij->i", {a, a}, {"expected 1 operands, found 2"});
-  expect(ErrorCode::invalid_argument, "ii->i", {a}, {"axis i is twice in operand 0"});
-  expect(ErrorCode::invalid_argument, "ij->ii", {a}, {"axis i is twice in the result"});
+  expect(ErrorCode::invalid_argument, "ii->i", {a}, {"axis i appears twice in operand 0"});
+  expect(ErrorCode::invalid_argument, "ij->ii", {a}, {"axis i appears twice in the result"});
   expect(ErrorCode::invalid_argument, "ij->ik", {a}, {"no operand has the axis k"});
   expect(ErrorCode::invalid_argument, "i1->i", {a}, {"'1'", "letters"});
   expect(ErrorCode::invalid_argument, "i..->i", {a}, {"'.'"});

@@ -143,7 +143,7 @@ TEST(Transformer, BadInput) {
   expect_error(ErrorCode::invalid_argument, {"layer 'attention0'", "3 heads", "8 features"}, [&] {
     leaves(sequential(multi_head_attention({.heads = 3})), {1, 2, 8});
   });
-  expect_error(ErrorCode::invalid_argument, {"4 heads", "3 of keys"}, [&] {
+  expect_error(ErrorCode::invalid_argument, {"4 query heads", "3 key and value heads"}, [&] {
     leaves(multi_head_attention({.heads = 4, .kv_heads = 3}), {1, 2, 8});
   });
   expect_error(ErrorCode::shape_mismatch, {"attention", "(B, T, C)"}, [&] {

@@ -95,11 +95,10 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
     }
   });
   if (later == all.rend()) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that goes on from "
-                  "it (resume), another directory, or overwrite",
-                  store.dir(), later->record.steps, steps));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that continues "
+                          "from it (resume), another directory, or overwrite",
+                          store.dir(), later->record.steps, steps));
 }
 
 // Retries, because a network file system may show another machine's files late.
@@ -112,8 +111,8 @@ void check_same_directory(const CheckpointStore& store, const Partitioner& ranks
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     found = store.writer();
   }
-  ranks.expect_same(fmt::format("checkpoint '{}', a directory that all ranks have to see", store.dir()),
-                    found.empty() ? "nobody who writes there" : found);
+  ranks.expect_same(fmt::format("checkpoint '{}', a directory that all ranks must see", store.dir()),
+                    found.empty() ? "no writer there" : found);
 }
 
 // Whether the directory has a checkpoint of a finite state.
@@ -141,7 +140,7 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
   check_choice(dir_, "on_failure", options_.on_failure, {"fail", "retry", "pause"});
   if (options_.asynchronous && options_.on_failure != "fail") {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': on_failure is '{}' of an asynchronous one, expected 'fail'", dir_,
+                fmt::format("checkpoint '{}': on_failure of an asynchronous one is '{}', expected 'fail'", dir_,
                             options_.on_failure));
   }
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
@@ -202,7 +201,7 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
     } else if (resumes || elapsed.steps > 0) {
       const std::vector<std::string> aside = store().set_aside(steps);
       if (!aside.empty()) {
-        *report_ = fmt::format("what is later than step {}, which the run goes on from, is set aside: '{}'", steps,
+        *report_ = fmt::format("what is later than step {}, from which the run continues, was set aside: '{}'", steps,
                                fmt::join(aside, "', '"));
       }
     } else {
@@ -290,8 +289,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
     *report_ = fmt::format("step {} is not saved: {} is not finite", saving.record.steps, not_finite);
     ++skipped_;
     if (options_.not_finite == "error" || skipped_ == kMostSkipped) {
-      const std::string before =
-          skipped_ < 2 ? "" : fmt::format(", nor are the {} that were due before it", skipped_ - 1);
+      const std::string before = skipped_ < 2 ? "" : fmt::format(", nor are the {} due before it", skipped_ - 1);
       throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}{}", dir_, *report_, before));
     }
     saving.snapshot.reset();

@@ -92,7 +92,7 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_claim(LoopState<S, B>& loop) {
-    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint can only save a State");
     loop.state.expect_one_tree(&loop.state, sizeof(S));
     claim(loop.saves, partitioner_of(loop.state));
   }
@@ -102,7 +102,7 @@ class Checkpoint : public GenericCallback {
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint can only save a State");
     if (!takes_part(loop.partitioner())) return;
     if (!store_) open_store(partitioner_of(loop.state));  // this is itself an on_start or on_end callback
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);

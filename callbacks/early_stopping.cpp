@@ -89,7 +89,7 @@ void EarlyStopping::take_read(const State& state) {
   try {
     load_into(best, read);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("early_stopping: the best state that was saved: {}", error.what()));
+    throw Error(error.code(), fmt::format("early_stopping: the saved best state: {}", error.what()));
   }
   memory_->read_owner.reset();
   memory_->best_state = std::make_shared<Snapshot>(best);
@@ -106,8 +106,8 @@ void EarlyStopping::copy_saved(const State& state, Saved& saved) {
 
 void EarlyStopping::refuse_other_state() {
   throw Error(ErrorCode::invalid_argument,
-              "early_stopping: the best state is that of a loop over another type or structure of states, expected "
-              "an early_stopping of this loop's own");
+              "early_stopping: the best state belongs to a loop over another type or structure of states, expected "
+              "a separate early_stopping for this loop");
 }
 
 }  // namespace giro

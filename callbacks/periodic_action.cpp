@@ -32,8 +32,8 @@ void PeriodicAction::see(std::int64_t step, double t) {
     ran(step, t);
   } else if (interval_.every_steps && !follows(step)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: step {} comes after step {}, but with every_steps = {} it has to be called after "
-                            "every step, once",
+                fmt::format("{}: step {} comes after step {}, but with every_steps = {} it must be called once after "
+                            "every step",
                             name_, step, last_step_, *interval_.every_steps));
   }
   last_step_ = step;

@@ -57,7 +57,7 @@ class PeriodicCallback {
       return [f = std::move(f)](std::int64_t step, double t, const Logs&) mutable { f(step, t); };
     } else {
       static_assert(std::is_invocable_v<F&>,
-                    "giro: the function of a PeriodicCallback takes (step, t, logs), (step, t) or nothing");
+                    "giro: a PeriodicCallback's function must take (step, t, logs), (step, t) or nothing");
       return [f = std::move(f)](std::int64_t, double, const Logs&) mutable { f(); };
     }
   }

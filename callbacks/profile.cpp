@@ -56,7 +56,7 @@ Profile::Profile(const ProfileOptions& options)
   if (!(options.profile_duration_ms >= 0)) refuse("profile_duration_ms", options.profile_duration_ms);
   if (options.num_profile_steps == 0 && options.profile_duration_ms == 0) {
     throw Error(ErrorCode::invalid_argument,
-                "profile: num_profile_steps and profile_duration_ms are 0, expected one of them to be more");
+                "profile: num_profile_steps and profile_duration_ms are 0, expected at least one above 0");
   }
 }
 
@@ -89,8 +89,8 @@ void Profile::operator()(const Elapsed& elapsed, const Logs&) {
   const std::int64_t step = elapsed.steps + 1;
   if (!memory_->action.follows(step)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("profile: step {} comes after step {}, expected every step: a task of every(1)", step,
-                            memory_->action.last_step()));
+                fmt::format("profile: step {} comes after step {}, expected every step, as in a task with every(1)",
+                            step, memory_->action.last_step()));
   }
   update(step, elapsed.date);
 }

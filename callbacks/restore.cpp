@@ -57,7 +57,7 @@ std::optional<LoadedCheckpoint> load_same(
     if (error) std::rethrow_exception(error);
     if (most_steps == kFailed) {
       throw Error(ErrorCode::communication,
-                  fmt::format("checkpoint '{}': another rank can load none, because of its error", path));
+                  fmt::format("checkpoint '{}': another rank failed and cannot load any", path));
     }
     if (most_steps == kNone || static_cast<std::int64_t>(range[0]) == most_steps) break;
     if (steps > most_steps) newer = loaded->path;
@@ -165,8 +165,8 @@ void Resume::check_same_step(const Partitioner& partitioner) const {
   if (range[0] == -range[1]) return;
   const auto text = [](double step) { return step < 0 ? "no checkpoint" : fmt::format("step {}", step); };
   throw Error(ErrorCode::communication,
-              fmt::format("checkpoint '{}': rank {} goes on from {}, others from {} to {}; expected a directory that "
-                          "all ranks see",
+              fmt::format("checkpoint '{}': rank {} continues from {}, others from {} to {}; expected a directory that "
+                          "all ranks can see",
                           dir_, partitioner.rank(), text(steps), text(-range[1]), text(range[0])));
 }
 

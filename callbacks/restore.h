@@ -66,7 +66,7 @@ class Resume : public GenericCallback {
 
   template <class S, class B>
   void on_resume(LoopState<S, B>& loop) {
-    static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
+    static_assert(std::is_base_of_v<State, S>, "giro: only a run over a State can be resumed");
     loop.resumes = true;
     loop.state.expect_one_tree(&loop.state, sizeof(S));
     resume(loop.state, loop.partitioner(), loop.elapsed, [&loop](Archive& archive) { loop.persist(archive); });

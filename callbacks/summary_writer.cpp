@@ -128,7 +128,7 @@ SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions&
   if (options.purge_step && *options.purge_step < 0) {
     refuse(fmt::format("purge_step is {}, expected at least 0", *options.purge_step));
   }
-  if (options.resume && !options.purge_step) refuse("resume without purge_step, the step at which the run goes on");
+  if (options.resume && !options.purge_step) refuse("resume without purge_step, the step from which the run continues");
   impl_ = std::make_shared<Impl>(dir, options);
   if (options.purge_step) purge(*options.purge_step, options.resume);
 }

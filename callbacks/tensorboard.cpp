@@ -117,7 +117,7 @@ TensorBoardHistograms TensorBoard::histograms(std::vector<std::string> collectio
 MetricWriter& TensorBoard::writer() const {
   if (!impl_->writer) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("tensorboard '{}': there is no writer before a loop begins, nor on other ranks than 0",
+                fmt::format("tensorboard '{}': there is no writer before a loop begins, nor on ranks other than 0",
                             impl_->dir));
   }
   return *impl_->writer;

@@ -57,14 +57,14 @@ struct BoundCallback {
     if constexpr (requires { callable.on_start(loop); }) {
       return callable.on_start(loop);
     } else {
-      static_assert(!names_on_start<F>(), "giro: the on_start of a GenericCallback takes a LoopState<S, B>&");
+      static_assert(!names_on_start<F>(), "giro: a GenericCallback's on_start must take a LoopState<S, B>&");
     }
   }
   decltype(auto) on_end(LoopState<S, B>& loop) {
     if constexpr (requires { callable.on_end(loop); }) {
       return callable.on_end(loop);
     } else {
-      static_assert(!names_on_end<F>(), "giro: the on_end of a GenericCallback takes a LoopState<S, B>&");
+      static_assert(!names_on_end<F>(), "giro: a GenericCallback's on_end must take a LoopState<S, B>&");
     }
   }
 
@@ -89,12 +89,12 @@ constexpr CallbackKind kind_of() {
     return CallbackKind::device_step;
   } else {
     static_assert(std::is_copy_constructible_v<F>,
-                  "giro: a callback is a value that the loop copies: it captures nothing that can only be moved");
+                  "giro: a loop copies its callbacks, so they cannot capture anything that is move-only");
     static_assert(!IsReference<F>::value,
-                  "giro: a callback is a value that the loop copies: instead of std::ref, give a lambda that captures "
-                  "the object by reference");
+                  "giro: a loop copies its callbacks: instead of std::ref, pass a lambda that captures the object by "
+                  "reference");
     static_assert(IsReference<F>::value || Signature<F>::known,
-                  "giro: a callback has one signature, without auto parameters");
+                  "giro: a callback must have a single signature, without auto parameters");
     constexpr bool observes = []<class... Args>(std::tuple<Args...>*) {
       return sizeof...(Args) > 0 && (is_observed<Args> && ...);
     }(static_cast<typename Signature<F>::Arguments*>(nullptr));
@@ -331,7 +331,7 @@ class Callback {
                           static_cast<typename detail::MemberSignature<decltype(&F::on_start)>::Arguments*>(nullptr));
       } else {
         static_assert(!detail::names_on_start<F>(),
-                      "giro: a callback's on_start has one public signature, and is no template");
+                      "giro: a callback's on_start must be public, and neither overloaded nor a template");
       }
     }
     void on_end(LoopState<S, B>& loop) override {
@@ -341,7 +341,7 @@ class Callback {
                           static_cast<typename detail::MemberSignature<decltype(&F::on_end)>::Arguments*>(nullptr));
       } else {
         static_assert(!detail::names_on_end<F>(),
-                      "giro: a callback's on_end has one public signature, and is no template");
+                      "giro: a callback's on_end must be public, and neither overloaded nor a template");
       }
     }
 

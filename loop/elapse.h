@@ -115,7 +115,7 @@ class Elapse {
 template <std::ranges::input_range R>
 Elapse<std::remove_reference_t<R>> elapse(
     R&& dataset, ElapseOptions<std::type_identity_t<std::ranges::range_value_t<R>>> options = {}) {
-  static_assert(std::is_lvalue_reference_v<R>, "giro: elapse needs a dataset with a name, which outlives the loop");
+  static_assert(std::is_lvalue_reference_v<R>, "giro: elapse needs a named dataset that outlives the loop");
   return {dataset, std::move(options)};
 }
 

@@ -41,8 +41,8 @@ class Named final : public ScheduleNode {
 
 void refuse_without(LoopEvent step) {
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("there is no {0}, so nothing would run in the steps: expected a task {{\"{0}\", ...}}, or a "
-                          "member of that name in the state or in one of the callbacks",
+              fmt::format("there is no {0}, so the steps would run nothing: expected a task {{\"{0}\", ...}}, or a "
+                          "member of that name in the state or a callback",
                           to_string(step)));
 }
 

@@ -100,15 +100,15 @@ GIRO_FOR_EACH_EVENT(GIRO_EVENT)
 // has.
 template <class T, class F>
 constexpr void for_each_event_of(F&& visit) {
-#define GIRO_EVENT(name)                                                        \
-  if constexpr (requires { &T::name; }) {                                       \
-    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) {      \
-      visit.template operator()<&T::name>(LoopEvent::name);                     \
-    }                                                                           \
-  } else if constexpr (std::is_class_v<T> && !std::is_final_v<T>) {             \
-    static_assert(                                                              \
-        requires { &WithName<T, Named_##name>::name; },                         \
-        "giro: an event has one public signature, and is no template: " #name); \
+#define GIRO_EVENT(name)                                                                 \
+  if constexpr (requires { &T::name; }) {                                                \
+    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) {               \
+      visit.template operator()<&T::name>(LoopEvent::name);                              \
+    }                                                                                    \
+  } else if constexpr (std::is_class_v<T> && !std::is_final_v<T>) {                      \
+    static_assert(                                                                       \
+        requires { &WithName<T, Named_##name>::name; },                                  \
+        "giro: an event must be public, and neither overloaded nor a template: " #name); \
   }
   GIRO_FOR_EACH_EVENT(GIRO_EVENT)
 #undef GIRO_EVENT
@@ -177,13 +177,13 @@ class EventCallback {
   EventCallback(F callback) {
     if constexpr (detail::has_events<F>()) {
       static_assert(!detail::Signature<F>::known,
-                    "giro: a class whose members are events is called by these alone: it has no operator()");
+                    "giro: a class with event members is called only through them and cannot have an operator()");
       static_assert(
           requires { &F::on_start; } || !detail::names_on_start<F>(),
-          "giro: a callback's on_start has one public signature, and is no template");
+          "giro: a callback's on_start must be public, and neither overloaded nor a template");
       static_assert(
           requires { &F::on_end; } || !detail::names_on_end<F>(),
-          "giro: a callback's on_end has one public signature, and is no template");
+          "giro: a callback's on_end must be public, and neither overloaded nor a template");
       add_ = [callback = std::move(callback)](Table& table) {
         const auto object = std::make_shared<F>(callback);
         detail::for_each_event_of<F>(
@@ -192,7 +192,8 @@ class EventCallback {
         if constexpr (requires { &F::on_end; }) table.on_end.push_back(member<&F::on_end>(object));
       };
     } else if constexpr (requires { F::kEvent; }) {
-      static_assert(std::is_convertible_v<decltype(F::kEvent), LoopEvent>, "giro: a callback's kEvent is a LoopEvent");
+      static_assert(std::is_convertible_v<decltype(F::kEvent), LoopEvent>,
+                    "giro: a callback's kEvent must be a LoopEvent");
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table[F::kEvent].push_back(callback); };
     } else {
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table.each_step.push_back(callback); };

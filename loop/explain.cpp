@@ -26,7 +26,7 @@ const char* words(const CallbackOutline& callback) {
     case CallbackKind::barrier:
       break;
   }
-  return "barrier, the device is brought to that step first";
+  return "barrier, the device catches up to that step first";
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_s
     const auto traits = task.schedule.traits();
     if (traits.reads_clock && task.has_barrier()) {
       whole = false;
-      text += "   needs the host by the clock, too\n";
+      text += "   also needs the host by the clock\n";
     }
     if (traits.asks_user) text += "   asks the program at every step\n";
     std::string steps;

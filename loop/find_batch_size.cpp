@@ -20,7 +20,7 @@ std::size_t budget_on(Device device, const FindBatchSizeOptions& options) {
   const std::optional<std::size_t> free = device.is_cuda() ? cuda::free_memory(device) : cpu::free_memory();
   if (free) return *free / 10 * 9;
   throw Error(ErrorCode::unsupported,
-              fmt::format("find_batch_size: the free memory of {} is not known, expected a budget", to_string(device)));
+              fmt::format("find_batch_size: the free memory of {} is unknown, expected a budget", to_string(device)));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
   }
   if (options.min < 1 || last < first) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("find_batch_size: min is {}, max is {}, expected min >= 1 and between them a {}{}",
+                fmt::format("find_batch_size: min is {}, max is {}, expected min >= 1 and a {} between them{}",
                             options.min, options.max, options.power_of_two ? "power of two" : "number",
                             each == 1 ? std::string() : fmt::format(", times {} ranks", each)));
   }
@@ -51,7 +51,7 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
     try {
       const std::size_t bytes = bytes_of(number * each);
       fails = bytes > budget ? 1 : 0;
-      if (fails != 0) why = fmt::format("it needs {} bytes, and there are {}", bytes, budget);
+      if (fails != 0) why = fmt::format("it needs {} bytes, but {} are available", bytes, budget);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::out_of_memory) throw;
       why = error.what();
@@ -63,7 +63,7 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
   if (!fits(first)) {
     throw Error(ErrorCode::out_of_memory,
                 fmt::format("find_batch_size: a batch of {} does not fit on {}: {}", first * each, to_string(device),
-                            why.empty() ? "on another rank there is too little memory" : why));
+                            why.empty() ? "another rank has too little memory" : why));
   }
   std::int64_t good = first, bad = last + 1;
   while (good < last && bad > last) {

@@ -36,7 +36,7 @@ GroupArbiter::~GroupArbiter() {
 }
 
 GroupArbiter::Values GroupArbiter::agree(Question question, const Values& values) {
-  constexpr const char* kNames[] = {"what time it is", "whether a signal has come", "whether to stop",
+  constexpr const char* kNames[] = {"what time it is", "whether a signal has arrived", "whether to stop",
                                     "to leave the loop"};
   constexpr int kQuestions = std::size(kNames);
   // One number for the question and the step count. With its negative, the maxima give the ranks' largest and smallest.
@@ -52,7 +52,7 @@ GroupArbiter::Values GroupArbiter::agree(Question question, const Values& values
     };
     throw Error(
         ErrorCode::communication,
-        fmt::format("the ranks are not in the same place: rank {} of {} asks {}, another {}", partitioner_->rank(),
+        fmt::format("the ranks are not at the same point: rank {} of {} asks {}, another {}", partitioner_->rank(),
                     partitioner_->size(), describe(asked_now), describe(asked[0] != asked_now ? asked[0] : -asked[1])));
   }
   latest_ = asked[2];

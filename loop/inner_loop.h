@@ -34,9 +34,10 @@ Logs renamed(const Logs& logs, const std::string& name);
 template <class F>
 class InnerLoop {
   using Signature = detail::Signature<F>;
-  static_assert(Signature::known, "giro: an inner loop's function has one signature, without auto parameters");
+  static_assert(Signature::known,
+                "giro: an inner loop's function must have a single signature, without auto parameters");
   static_assert(std::tuple_size_v<typename Signature::Arguments> == 1,
-                "giro: an inner loop's function takes the state, and nothing else");
+                "giro: an inner loop's function must take the state and nothing else");
   using Argument = std::tuple_element_t<0, typename Signature::Arguments>;
 
  public:
@@ -45,8 +46,9 @@ class InnerLoop {
   InnerLoop(std::string name, F function, InnerLoopOptions options)
       : name_(std::move(name)), function_(std::move(function)), options_(std::move(options)) {
     if (!kIsConst && !kIsRestorable && !options_.output_state) {
-      throw Error(ErrorCode::invalid_argument,
-                  "inner_loop: this state cannot be copied, expected a function of const State& or output_state");
+      throw Error(
+          ErrorCode::invalid_argument,
+          "inner_loop: this state cannot be copied, expected a function that takes const State&, or output_state");
     }
   }
 

@@ -19,7 +19,7 @@ template <class Given>
 struct StateOf {
   using type = std::remove_cvref_t<Given>;
   static_assert(std::is_constructible_v<type, Given>,
-                "giro: a state that cannot be copied is moved into a loop: loop(std::move(state), ...)");
+                "giro: a state that cannot be copied must be moved into a loop: loop(std::move(state), ...)");
 };
 template <class Given>
 using state_of = typename StateOf<Given>::type;

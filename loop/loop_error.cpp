@@ -26,7 +26,7 @@ std::pair<ErrorCode, std::string> explain_exception(const std::exception_ptr& ca
   } catch (const Error& error) {
     return {error.code(), error.what()};
   } catch (const std::bad_alloc&) {
-    return {ErrorCode::out_of_memory, "the host has no memory left"};
+    return {ErrorCode::out_of_memory, "the host is out of memory"};
   } catch (const std::exception& error) {
     return {ErrorCode::callback, error.what()};
   } catch (...) {

@@ -45,7 +45,8 @@ class LoopState {
   // dataset, and with a run that is finished while paused.
   const B& batch() const {
     if (batch_ == nullptr)
-      throw Error(ErrorCode::invalid_argument, "there is no batch here: the last step is over, and its batch is gone");
+      throw Error(ErrorCode::invalid_argument,
+                  "there is no batch here: the last step is over and its batch was released");
     return *batch_;
   }
   void set_batch(const B* batch) noexcept { batch_ = batch; }
@@ -85,7 +86,8 @@ class LoopState {
   friend class detail::RunCore;
 
   detail::RunMemory& run() const {
-    if (run_ == nullptr) throw Error(ErrorCode::invalid_argument, "there is no run here, but a LoopState alone");
+    if (run_ == nullptr)
+      throw Error(ErrorCode::invalid_argument, "there is no run here: this LoopState does not belong to one");
     return *run_;
   }
 

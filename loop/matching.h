@@ -42,9 +42,10 @@ template <class Arg, class S, class B>
 decltype(auto) loop_argument(LoopState<S, B>& loop) {
   using T = std::remove_cvref_t<Arg>;
   constexpr bool mutable_reference = std::is_lvalue_reference_v<Arg> && !std::is_const_v<std::remove_reference_t<Arg>>;
-  static_assert(!mutable_reference || is_or_bases<T, S> ||
-                    !(std::is_same_v<T, Elapsed> || std::is_same_v<T, Logs> || is_or_bases<T, B>),
-                "giro: a callback takes its batch, elapsed and logs as const Batch&, const Elapsed& and const Logs&");
+  static_assert(
+      !mutable_reference || is_or_bases<T, S> ||
+          !(std::is_same_v<T, Elapsed> || std::is_same_v<T, Logs> || is_or_bases<T, B>),
+      "giro: a callback must take its batch, elapsed and logs as const Batch&, const Elapsed& and const Logs&");
   if constexpr (std::is_same_v<T, Elapsed>) {
     return static_cast<const Elapsed&>(loop.elapsed);
   } else if constexpr (std::is_same_v<T, Logs>) {
@@ -53,14 +54,14 @@ decltype(auto) loop_argument(LoopState<S, B>& loop) {
     return (loop);
   } else if constexpr (is_or_bases<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
     static_assert(std::is_reference_v<Arg> || std::is_copy_constructible_v<T>,
-                  "giro: a callback takes its state by reference: this one cannot be copied");
+                  "giro: a callback must take this state by reference: it cannot be copied");
     return static_cast<T&>(loop.state);
   } else if constexpr (is_or_bases<T, B>) {
     return static_cast<const T&>(loop.batch());
   } else {
     static_assert(std::is_void_v<Arg>,
-                  "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "
-                  "const Logs& and LoopState&, and nothing else");
+                  "giro: a callback can take only State&, const Batch&, const Elapsed&, const Logs& and "
+                  "LoopState&");
   }
 }
 
@@ -88,13 +89,15 @@ void take_result(LoopState<S, B>& loop, R&& result) {
   } else if constexpr (IsOptional<T>::value) {
     if (result) take_result(loop, *std::forward<R>(result));
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
-    static_assert(std::tuple_size_v<T> == 2 || std::tuple_size_v<T> == 3,
-                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
+    static_assert(
+        std::tuple_size_v<T> == 2 || std::tuple_size_v<T> == 3,
+        "giro: a callback must return nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
     std::apply([&](auto&&... parts) { (take_result(loop, std::forward<decltype(parts)>(parts)), ...); },
                std::forward<R>(result));
   } else {
-    static_assert(std::is_void_v<R>,
-                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
+    static_assert(
+        std::is_void_v<R>,
+        "giro: a callback must return nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
   }
 }
 

@@ -52,7 +52,7 @@ class Run {
   Advanced advance(const Period& until = {}) {
     if (core_.has_ended()) {
       throw Error(ErrorCode::invalid_argument,
-                  "advance: the run has ended, at step " + std::to_string(elapsed().steps));
+                  "advance: the run has already ended at step " + std::to_string(elapsed().steps));
     }
     const detail::InterruptScope signals(core_.options().catch_signals, core_.saves());
     try {

@@ -13,7 +13,7 @@ namespace giro::detail {
 template <class S, class B>
 LoopResult<S> RunCore<S, B>::finish() {
   if (std::exchange(finished_, true)) {
-    throw Error(ErrorCode::invalid_argument, "finish: the run has been finished, and has handed over its state");
+    throw Error(ErrorCode::invalid_argument, "finish: the run is already finished and has handed over its state");
   }
   const InterruptScope signals(run().options.catch_signals, saves());
   try {
@@ -48,7 +48,7 @@ void RunCore<S, B>::fail(const std::exception_ptr& cause) {
       run().journal.end_step(run().elapsed, run().loop.logs);
       tasks_.run_after_step();
     } catch (...) {
-      also = "; what was due at the end of the step before has failed as well: " +
+      also = "; what was due at the end of the previous step also failed: " +
              explain_exception(std::current_exception()).second;
       whole = false;
       tasks_.drop_step();

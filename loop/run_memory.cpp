@@ -22,7 +22,7 @@ void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given) {
   }
   if (elapsed.steps > 0 && elapsed.tokens_per_sample > 0 && elapsed.tokens_per_sample != given) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("LoopOptions::tokens_per_sample is {}, expected {}, as in the {} steps before", given,
+                fmt::format("LoopOptions::tokens_per_sample is {}, expected {}, as in the {} previous steps", given,
                             elapsed.tokens_per_sample, elapsed.steps));
   }
   elapsed.tokens_per_sample = given;
@@ -31,8 +31,8 @@ void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given) {
 void expect_counts(const Elapsed& elapsed, std::int64_t batches) {
   if (elapsed.steps >= 0 && elapsed.samples >= 0 && batches >= 0) return;
   throw Error(ErrorCode::corrupt_data,
-              fmt::format("a run of {} steps, {} samples and {} batches was saved, expected none below 0",
-                          elapsed.steps, elapsed.samples, batches));
+              fmt::format("the saved run has {} steps, {} samples and {} batches, expected none below 0", elapsed.steps,
+                          elapsed.samples, batches));
 }
 
 }  // namespace giro::detail

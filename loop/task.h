@@ -21,9 +21,10 @@ namespace detail {
 
 template <class When, class... Rest>
 Schedule expect_task() {
-  static_assert(std::is_convertible_v<When, Schedule>,
-                "giro: a task begins with a schedule, giro::every(1), or in a predefined loop with an event's name");
-  static_assert(sizeof...(Rest) == 0, "giro: a task with several callbacks has a list of them: {schedule, {a, b}}");
+  static_assert(
+      std::is_convertible_v<When, Schedule>,
+      "giro: a task must begin with a schedule like giro::every(1), or in a predefined loop with an event's name");
+  static_assert(sizeof...(Rest) == 0, "giro: a task with several callbacks needs a list of them: {schedule, {a, b}}");
   return never();
 }
 

@@ -145,12 +145,12 @@ int main(int argc, char** argv) {
   app.add_option("--model", args.model, "linear or cnn")
       ->check(CLI::IsMember({"linear", "cnn"}))
       ->capture_default_str();
-  app.add_option("--batch", args.batch, "samples a step, of all ranks together")->capture_default_str();
-  app.add_option("--log-every", args.log_every, "steps between two with loss and accuracy in the history; 0: never")
+  app.add_option("--batch", args.batch, "samples per step, over all ranks")->capture_default_str();
+  app.add_option("--log-every", args.log_every, "steps between records of loss and accuracy in the history; 0: never")
       ->check(sample::kAtLeast0)
       ->capture_default_str();
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
-  app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
+  app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
   return sample::run(app, argc, argv, [&] { return train(args); });
 }

@@ -1,4 +1,4 @@
-// Learns to predict a column of a CSV file from others. Run it with samples/regression.sh.
+// Learns to predict a column of a CSV file from other columns. Run it with samples/regression.sh.
 
 #include <giro/giro.h>
 
@@ -105,18 +105,18 @@ int train(Arguments args) {
     args.target = "price";
     if (world.is_primary()) {
       giro::replace_file(*giro::posix_file_system(), args.data[0], houses());
-      std::printf("made-up prices of houses, in %s: name other tables with --data\n", args.data[0].c_str());
+      std::printf("made-up house prices in %s: choose other tables with --data\n", args.data[0].c_str());
     }
     if (partitioner) partitioner->expect_same("the table", args.data[0]);  // once the first rank has written it
   } else if (args.features.empty() || args.target.empty()) {
-    throw giro::Error(giro::ErrorCode::invalid_argument, "--data needs --features and --target, names of columns");
+    throw giro::Error(giro::ErrorCode::invalid_argument, "--data needs --features and --target, the names of columns");
   }
   const auto all = giro::data::csv(
       args.data, {.features = {{"x", args.features}, {"y", {args.target}}}, .delimiter = args.delimiter});
   if (all.num_rows() < 5) {
     throw giro::Error(
         giro::ErrorCode::invalid_argument, args.data[0] + ": " + std::to_string(all.num_rows()) +
-                                               " rows, expected at least 5: each fifth is for validation");
+                                               " rows, expected at least 5: every fifth is for validation");
   }
   const giro::Dataset train_rows = part(all, false), valid_rows = part(all, true);
   const Moments x(train_rows.rows()[0].second), y(train_rows.rows()[1].second);
@@ -209,26 +209,24 @@ int train(Arguments args) {
 int main(int argc, char** argv) {
   Arguments args;
   CLI::App app(
-      "Learns to predict a column of a CSV file from others. Every fifth row is for validation.", "regression");
+      "Learns to predict a column of a CSV file from other columns. Every fifth row is for validation.", "regression");
   args.add_to(app);
-  app.add_option("--data", args.data, "CSV files with the same header; without them, made-up prices of houses");
+  app.add_option("--data", args.data, "CSV files with the same header; without them, made-up house prices");
   app.add_option("--features", args.features, "columns to predict from, such as area,rooms")->delimiter(',');
   app.add_option("--target", args.target, "column to predict");
-  app.add_option("--delimiter", args.delimiter, "between two fields")->capture_default_str();
+  app.add_option("--delimiter", args.delimiter, "field separator")->capture_default_str();
   app.add_option("--hidden", args.hidden, "width of the two hidden layers")
       ->check(sample::kCount)
       ->capture_default_str();
   app.add_option("--delta", args.delta, "the loss is squared below this error, in standard deviations of the target")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--batch", args.batch, "rows a step, of all ranks together")
-      ->check(sample::kCount)
-      ->capture_default_str();
+  app.add_option("--batch", args.batch, "rows per step, over all ranks")->check(sample::kCount)->capture_default_str();
   app.add_option("--learning-rate", args.learning_rate, "of adamw")->capture_default_str();
-  app.add_option("--evaluate-every", args.evaluate_every, "steps between two validations")
+  app.add_option("--evaluate-every", args.evaluate_every, "steps between validations")
       ->check(sample::kCount)
       ->capture_default_str();
-  app.add_option("--patience", args.patience, "validations in a row that are not better before it stops")
+  app.add_option("--patience", args.patience, "validations in a row without improvement before it stops")
       ->check(sample::kCount)
       ->capture_default_str();
   return sample::run(app, argc, argv, [&] { return train(args); });

@@ -60,7 +60,7 @@ class ContinuedText final : public giro::RowSource {
     if (windows_ >= 1) return;
     throw giro::Error(giro::ErrorCode::invalid_argument, "--carry: " + std::to_string(text_.size()) +
                                                              " bytes to train on, expected more than " +
-                                                             std::to_string(batch * length) + ", those of a batch");
+                                                             std::to_string(batch * length) + ", the bytes of a batch");
   }
 
   std::int64_t num_rows() const override { return batch_ * batch_ * windows_; }
@@ -113,7 +113,7 @@ int train(const Arguments& args) {
   const auto& [world, context, partitioner] = place;
   if (args.carry && partitioner) refuse("--carry: the ranks of a partition cannot carry, expected --partition single");
   if (args.checkpoint_every == 0)
-    refuse("--checkpoint-every: it is 0, expected 1 or more: the checkpoints are the loop");
+    refuse("--checkpoint-every: it is 0, expected 1 or more: the loop runs over checkpoints");
 
   const auto tokens = [&](double begin, double end) {
     return giro::data::tokens(
@@ -125,7 +125,7 @@ int train(const Arguments& args) {
   const auto train_data = rows.repeat().batch(args.batch).partition(partitioner).prefetch(2);
   const giro::Dataset held_out = tokens(kTrained, 1);
   const std::int64_t eval_batch = std::min(args.batch, held_out.num_rows() / world.size() * world.size());
-  if (eval_batch == 0) refuse("too little text to evaluate on");
+  if (eval_batch == 0) refuse("too little text for evaluation");
   const auto eval_data = held_out.repeat().batch(eval_batch).partition(partitioner);
   Rnnlm model{args.width, args.layers, args.dropout, args.carry, args.carry};
   const auto cross_entropy = [&](const nn::Var& outputs, const giro::Batch& batch) {
@@ -196,14 +196,12 @@ int main(int argc, char** argv) {
   Arguments args;
   CLI::App app("Trains a recurrent language model as a stream of checkpoints.", "rnnlm");
   args.add_to(app);
-  app.add_option("--data", args.data, "files of text")->required();
-  app.add_option("--batch", args.batch, "texts a step, of all ranks together")
-      ->check(sample::kCount)
-      ->capture_default_str();
-  app.add_option("--length", args.length, "bytes of a text")->check(CLI::Range(2, 1'000'000))->capture_default_str();
-  app.add_flag("--carry", args.carry, "each text goes on where the one in its place in the batch before ended");
-  app.add_option("--width", args.width, "features of a byte")->check(sample::kCount)->capture_default_str();
-  app.add_option("--layers", args.layers, "LSTMs")->check(sample::kCount)->capture_default_str();
+  app.add_option("--data", args.data, "text files")->required();
+  app.add_option("--batch", args.batch, "texts per step, over all ranks")->check(sample::kCount)->capture_default_str();
+  app.add_option("--length", args.length, "bytes per text")->check(CLI::Range(2, 1'000'000))->capture_default_str();
+  app.add_flag("--carry", args.carry, "each text continues the one at its place in the previous batch");
+  app.add_option("--width", args.width, "features per byte")->check(sample::kCount)->capture_default_str();
+  app.add_option("--layers", args.layers, "LSTM layers")->check(sample::kCount)->capture_default_str();
   app.add_option("--dropout", args.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
   app.add_option("--learning-rate", args.learning_rate, "of sgd with momentum")->capture_default_str();
   return sample::run(app, argc, argv, [&] { return train(args); });

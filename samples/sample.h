@@ -27,22 +27,22 @@ struct Options {
   void add_to(CLI::App& app, const CLI::Range& range_of_steps = kCount) {
     app.add_option("--steps", steps, "steps to train")->check(range_of_steps)->capture_default_str();
     app.add_option("--dtype", dtype,
-           "what the model is computed in, with f32 parameters: f32; tf32 on a GPU; bf16 and f16, also on a CPU that "
-           "has it")
+           "compute type of the model, whose parameters stay f32: f32; tf32 on a GPU; bf16 and f16, also on a CPU "
+           "that supports it")
         ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
         ->capture_default_str();
     app.add_option("--device", device, "auto, cpu or cuda")->capture_default_str();
     app.add_option("--partition", partition,
-           "data: each rank has an even part of each batch; zero: and of the optimizer's moments; single; auto")
+           "data: each rank gets an equal part of each batch; zero: also of the optimizer's moments; single; auto")
         ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
         ->capture_default_str();
-    app.add_option("--checkpoint-every", checkpoint_every, "steps between two checkpoints; 0: none")
+    app.add_option("--checkpoint-every", checkpoint_every, "steps between checkpoints; 0: none")
         ->check(kAtLeast0)
         ->capture_default_str();
-    app.add_option("--seed", seed, "of all that is random: initial parameters, batch order, dropout, augmentation")
+    app.add_option("--seed", seed, "seed of initial parameters, batch order, dropout and augmentation")
         ->capture_default_str();
     app.add_option("--logdir", logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
-    app.add_flag("--resume", resume, "go on with the run in --logdir, or the newest");
+    app.add_flag("--resume", resume, "resume the run in --logdir, or the newest");
   }
 
   giro::Schedule saving() const {
@@ -60,8 +60,9 @@ struct Place {
 
   explicit Place(const Options& options) : context(choose(options.device, world)) {
     if (options.partition == "single" && world.size() > 1) {
-      throw giro::Error(giro::ErrorCode::invalid_argument,
-          "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
+      throw giro::Error(
+          giro::ErrorCode::invalid_argument, "--partition single: " + std::to_string(world.size()) +
+                                                 " processes were started, expected one, or --partition data");
     }
     if (options.partition == "single" || (options.partition == "auto" && world.size() == 1)) return;
     partitioner = options.partition == "zero" ? giro::zero_data_parallel(world, context.device())
@@ -125,7 +126,7 @@ inline int stopped(
     int signal, std::int64_t steps, const Place& place, const std::string& logdir, bool has_checkpoints) {
   if (place.world.is_primary()) {
     std::printf("stopped after %lld steps", static_cast<long long>(steps));
-    if (has_checkpoints) std::printf(": go on with --resume --logdir %s", logdir.c_str());
+    if (has_checkpoints) std::printf(": continue with --resume --logdir %s", logdir.c_str());
     std::printf("\n");
   }
   return 128 + signal;

@@ -38,104 +38,110 @@ CASES = {
     ),
     "state that is not moved": (
         "void run(giro::TrainState& state, std::vector<int>& data) { auto result = giro::loop(state, data, {}); }",
-        "giro: a state that cannot be copied is moved into a loop",
+        "giro: a state that cannot be copied must be moved into a loop",
     ),
     "task without a schedule": (
         "void run(std::vector<int>& data) { auto result = giro::loop(Count(), data, {{1, [](Count&) {}}}); }",
-        "giro: a task begins with a schedule",
+        "giro: a task must begin with a schedule",
     ),
     "task with callbacks that are no list": (
         "void run(std::vector<int>& data) {"
         "  auto result = giro::loop(Count(), data, {{giro::every(1), [](Count&) {}, [](Count&) {}}});"
         "}",
-        "giro: a task with several callbacks has a list of them",
+        "giro: a task with several callbacks needs a list of them",
     ),
     "batch without const": (
         "giro::Callback<Count, giro::Batch> c([](Count&, giro::Batch&) {});",
-        "giro: a callback takes its batch, elapsed and logs as const Batch&",
+        "giro: a callback must take its batch, elapsed and logs as const Batch&",
     ),
     "batch of a step without const": (
         "auto s = giro::jit([](giro::TrainState&, giro::Batch&) { return giro::Logs(); });",
-        "giro: after its state a step takes const references",
+        "giro: after its state a step must take const references",
     ),
-    "unknown parameter": ("Callback c([](Count&, const double&, char*) {});", "giro: a loop can give a callback its State&"),
-    "unknown result": ("Callback c([](Count&) { return 1.5f; });", "giro: a callback returns nothing, Logs, the state"),
+    "unknown parameter": ("Callback c([](Count&, const double&, char*) {});", "giro: a callback can take only State&"),
+    "unknown result": (
+        "Callback c([](Count&) { return 1.5f; });",
+        "giro: a callback must return nothing, Logs, the state",
+    ),
     "too many results": (
         "Callback c([](Count& s) { return std::tuple{giro::Logs(), giro::Logs(), giro::Logs(), s}; });",
-        "giro: a callback returns nothing, Logs, the state",
+        "giro: a callback must return nothing, Logs, the state",
     ),
-    "auto parameters": ("Callback c([](auto&) {});", "giro: a callback has one signature, without auto parameters"),
+    "auto parameters": (
+        "Callback c([](auto&) {});",
+        "giro: a callback must have a single signature, without auto parameters",
+    ),
     "step without state": (
         "auto s = giro::jit([](const giro::Batch&) { return giro::Logs(); });",
-        "giro: the first parameter of a step is a reference to State",
+        "giro: the first parameter of a step must be a reference to State",
     ),
     "step with auto": (
         "auto s = giro::jit([](auto& state, const giro::Batch&) { return giro::Logs(); });",
-        "giro: a step is a function of (State&, const Batch&, ...) with one signature",
+        "giro: a step must be a function of (State&, const Batch&, ...) with a single signature",
     ),
     "noexcept function": ("void count(Count&) noexcept; Callback c(count);", None),
     "reference": (
         "void run(Callback); struct F { void operator()(Count&) {} } f; void g() { run(std::ref(f)); }",
-        "giro: a callback is a value that the loop copies",
+        "giro: a loop copies its callbacks",
     ),
     "template hook": (
         "struct F { void operator()(Count&) {} template <class T> void on_start(T&) {} }; Callback c{F()};",
-        "giro: a callback's on_start has one public signature",
+        "giro: a callback's on_start must be public",
     ),
     "overloaded hook": (
         "struct F { void operator()(Count&) {} void on_end(Count&) {} void on_end(const int&) {} }; Callback c{F()};",
-        "giro: a callback's on_end has one public signature",
+        "giro: a callback's on_end must be public",
     ),
     "overloaded event": (
         "struct F { void on_train_begin(Count&) {} void on_train_step(Count&) {} void on_train_step(const int&) {} };"
         "giro::EventCallback<Count, int> c{F()};",
-        "giro: an event has one public signature",
+        "giro: an event must be public",
     ),
     "class whose only event is misspelt": (
         "struct F { void on_train_begins(Count&) {} }; giro::EventCallback<Count, int> c{F()};",
-        "giro: a callback has one signature",
+        "giro: a callback must have a single signature",
     ),
     "event that is named by a string": (
         "struct F { static constexpr auto kEvent = \"on_epochs_end\"; void operator()(Count&) {} };"
         "giro::EventCallback<Count, int> c{F()};",
-        "giro: a callback's kEvent is a LoopEvent",
+        "giro: a callback's kEvent must be a LoopEvent",
     ),
     "event class that can be called": (
         "struct F { void on_train_begin(Count&) {} void operator()(Count&) {} };"
         "giro::EventCallback<Count, int> c{F()};",
-        "giro: a class whose members are events",
+        "giro: a class with event members",
     ),
     "callback that cannot be copied": (
         "void run(Callback); void g() { run([p = std::unique_ptr<int>()](Count&) {}); }",
-        "giro: a callback is a value that the loop copies",
+        "giro: a loop copies its callbacks",
     ),
     "state by value that cannot be copied": (
         "giro::Callback<giro::State, int> c([](giro::State) {});",
-        "giro: a callback takes its state by reference",
+        "giro: a callback must take this state by reference",
     ),
     "managed step that returns a value": (
         "auto s = giro::managed::train_step([](const giro::nn::Params&, const giro::Batch& b) { return b[\"x\"]; });",
-        "giro: a managed step returns giro::Logs",
+        "giro: a managed step must return giro::Logs",
     ),
     "hook of another state": (
         "struct F { void operator()(Count&) {} void on_start(double&) {} }; Callback c{F()};",
-        "giro: a loop can give a callback its State&",
+        "giro: a callback can take only State&",
     ),
     "step that returns a value": (
         "auto s = giro::jit([](giro::TrainState& s, const giro::Batch& b) { return b[\"x\"]; });",
-        "giro: a step returns giro::Logs",
+        "giro: a step must return giro::Logs",
     ),
     "step that returns nothing": (
         "auto s = giro::jit([](giro::TrainState&, const giro::Batch&) {});",
-        "giro: a step returns giro::Logs",
+        "giro: a step must return giro::Logs",
     ),
     "step with a state by value": (
         "auto s = giro::jit([](giro::State, const giro::Batch&) { return giro::Logs(); });",
-        "giro: the first parameter of a step is a reference to State",
+        "giro: the first parameter of a step must be a reference to State",
     ),
     "step with two statics": (
         "auto s = giro::jit([](giro::State&, const int&, const char&) { return giro::Logs(); });",
-        "giro: after its state a step takes const Batch&",
+        "giro: after its state a step can take only const Batch&",
     ),
 }
 

@@ -13,8 +13,8 @@ TrainState& Checkpoint::mutable_state() const {
   if (source_ && source_->of_run != nullptr) return *source_->of_run;
   if (source_ && source_->own) return *source_->own;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("the checkpoint of step {} has no state: expected one that a train loop has yielded and that "
-                          "has not failed since",
+              fmt::format("the checkpoint of step {} has no state: expected one from a train loop that has not failed "
+                          "since",
                           step));
 }
 

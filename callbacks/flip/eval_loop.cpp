@@ -69,20 +69,20 @@ EvalLoop::EvalLoop(EvalLoopOptions options) {
   if (options.n_steps && *options.n_steps < 1)
     refuse_evaluation(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
   if (options.group == "train")
-    refuse_evaluation("the group 'train' is that of the training's own metrics, expected another");
-  if (!options.task.data) refuse_evaluation("there are no data");
+    refuse_evaluation("the group 'train' is reserved for the training metrics, expected another");
+  if (!options.task.data) refuse_evaluation("there is no data");
   constexpr std::int64_t kForever = AnyDataset<Batch>::kForever;
   const std::optional<std::int64_t> batches = options.task.data.num_batches();
-  if (batches == 0) refuse_evaluation("the data are empty, expected at least one batch");
-  if (!options.n_steps && batches == kForever) refuse_evaluation("the data repeat without end, expected n_steps");
+  if (batches == 0) refuse_evaluation("the data is empty, expected at least one batch");
+  if (!options.n_steps && batches == kForever) refuse_evaluation("the data repeats endlessly, expected n_steps");
   if (options.n_steps && batches && batches != kForever && *options.n_steps > *batches) {
-    refuse_evaluation(fmt::format("n_steps is {}, but the data have {} batches", *options.n_steps, *batches));
+    refuse_evaluation(fmt::format("n_steps is {}, but the data has {} batches", *options.n_steps, *batches));
   }
   if (options.task.metrics.empty()) refuse_evaluation("there is no metric");
   std::vector<std::string> labels;
   for (const auto& [label, metric] : options.task.metrics) {
     if (std::find(labels.begin(), labels.end(), label) != labels.end()) {
-      refuse_evaluation(fmt::format("there are two metrics '{}'", label));
+      refuse_evaluation(fmt::format("two metrics are named '{}'", label));
     }
     labels.push_back(label);
   }

@@ -39,9 +39,9 @@ struct TrainLoop::Impl {
       refuse(fmt::format("n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint));
     }
     if (!options.task.loss) refuse("there is no loss");
-    if (!options.task.data) refuse("there are no data");
+    if (!options.task.data) refuse("there is no data");
     const auto first = options.task.data.begin();
-    if (first == options.task.data.end()) refuse("the data are empty, expected at least one batch");
+    if (first == options.task.data.end()) refuse("the data is empty, expected at least one batch");
 
     const double begin = Elapsed::now();
     TrainState state = TrainState::create(options.task.model, options.task.optimizer,
@@ -125,11 +125,11 @@ struct TrainLoop::Impl {
     if (signal != 0) why = Advanced::interrupted;
   }
   [[noreturn]] void refuse_to_go_on(const char* function) const {
-    const char* reason = "an error has ended it";
-    if (why == Advanced::dataset_ended) reason = "the data have ended";
-    if (why == Advanced::interrupted) reason = "a signal has ended it";
+    const char* reason = "an error ended it";
+    if (why == Advanced::dataset_ended) reason = "the data ended";
+    if (why == Advanced::interrupted) reason = "a signal ended it";
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: the stream has ended at step {}: {}", function, steps(), reason));
+                fmt::format("{}: the stream ended at step {}: {}", function, steps(), reason));
   }
 
   TrainLoopOptions options;

@@ -46,7 +46,7 @@ std::vector<std::string> LogFile::read_lines() const {
   }
   if (text.find('\n', begin) != text.npos) {
     throw Error(ErrorCode::corrupt_data,
-                fmt::format("logger: '{}' has a quote after line {} that nothing closes", path_, lines.size()));
+                fmt::format("logger: '{}' has an unclosed quote after line {}", path_, lines.size()));
   }
   return lines;
 }

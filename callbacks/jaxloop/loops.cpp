@@ -122,8 +122,8 @@ LoopResult EvalLoop::operator()(TrainState state, const AnyDataset<Batch>& datas
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("eval loop: the evaluation has changed the state's {}; expected a step that leaves the "
-                            "state as it is, or a train loop",
+                fmt::format("eval loop: the evaluation changed the state's {}; expected a step that leaves the state "
+                            "unchanged, or a train loop",
                             before[i].first));
   }
   return {chunks.finish(), std::move(outputs)};

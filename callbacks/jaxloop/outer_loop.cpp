@@ -76,7 +76,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
     const std::int64_t now = step_of(chunks.state());
     if (now == step) {
       log(
-          fmt::format("outer loop: the train loop has made no step at step {} of {}: the train dataset has ended, or "
+          fmt::format("outer loop: the train loop made no step at step {} of {}: the train dataset has ended, or "
                       "the step applies no gradients",
                       step, total));
       break;
@@ -121,10 +121,9 @@ bool OuterLoop::evaluate(TrainState& state, const OuterLoopArguments& arguments,
 }
 
 LoopResult OuterLoop::evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments) {
-  if (!options_.checkpoint_spec)
-    refuse("there is no train loop, and no checkpoint_spec to evaluate the checkpoints of");
+  if (!options_.checkpoint_spec) refuse("there is no train loop, and no checkpoint_spec with checkpoints to evaluate");
   if (state.partitioner() && state.partitioner()->size() > 1) {
-    throw Error(ErrorCode::unsupported, "outer loop: evaluation without training is for one process");
+    throw Error(ErrorCode::unsupported, "outer loop: evaluation without training supports one process only");
   }
   const CheckpointSpec& spec = *options_.checkpoint_spec;
   const auto is_over = [&] {

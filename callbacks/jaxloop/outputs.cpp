@@ -21,7 +21,7 @@ const std::vector<double>& LoopOutputs::operator[](const std::string& name) cons
 double LoopOutputs::mean(const std::string& name) const {
   const std::vector<double>& values = (*this)[name];
   if (values.empty()) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("the mean of '{}', of which there are no values", name));
+    throw Error(ErrorCode::invalid_argument, fmt::format("'{}' has no values to average", name));
   }
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }

@@ -143,7 +143,7 @@ class AnyDataset {
   };
 
   const Source& source() const {
-    if (!source_) throw Error(ErrorCode::invalid_argument, "AnyDataset: it is empty, expected one made of a range");
+    if (!source_) throw Error(ErrorCode::invalid_argument, "AnyDataset: it is empty, expected one made from a range");
     return *source_;
   }
 

@@ -31,7 +31,7 @@ nn::Var Batch::operator[](const std::string& name) const {
   for (const LeafSpec& feature : spec()) known.push_back(feature.name);
   if (residence_ && std::find(known.begin(), known.end(), name) != known.end()) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("feature '{}' lies on {} and was not gathered: only a step made by jit or eager reads it",
+                fmt::format("feature '{}' is on {} and was not gathered: only a step made by jit or eager can read it",
                             name, to_string(residence_->device())));
   }
   throw Error(ErrorCode::not_found, fmt::format("no feature '{}' in the batch{}", name, suggestion(name, known)));
@@ -46,13 +46,13 @@ BatchSpec Batch::spec() const {
 
 Batch Batch::slice(int part, int parts) const {
   if (parts < 1 || part < 0 || part >= parts || size() % parts != 0) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("slice: part {} of {} of a batch of {}, expected parts that divide it", part, parts, size()));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("slice: part {} of {} of a batch of {}, expected a number of parts that divides it", part,
+                            parts, size()));
   }
   if (residence_) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("slice: the batch lies on {} and was not gathered", to_string(residence_->device())));
+                fmt::format("slice: the batch is on {} and was not gathered", to_string(residence_->device())));
   }
   Batch slice = *this;
   for (auto& [name, tensor] : slice.features_) {

@@ -32,8 +32,9 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
     const std::vector<char> content = options.files->read(path);
     const std::size_t count = content.size() / kRecord;
     if (count == 0 || content.size() % kRecord != 0) {
-      throw Error(ErrorCode::corrupt_data, fmt::format("{}: {} bytes, expected images of {} bytes each, with the label",
-                                                       path, content.size(), kRecord));
+      throw Error(ErrorCode::corrupt_data,
+                  fmt::format("{}: {} bytes, expected images of {} bytes each, including the label", path,
+                              content.size(), kRecord));
     }
     const std::size_t before = images.size();
     images.resize(before + count * kPixels * kChannels);

@@ -33,7 +33,7 @@ std::ranges::iterator_t<R> begin_at(R& range, std::int64_t first, std::int64_t b
     if (batch != first) return range.begin_at(batch);
   }
   if (batch < first) {
-    throw Error(ErrorCode::invalid_argument, "the dataset is to begin at batch " + std::to_string(batch) +
+    throw Error(ErrorCode::invalid_argument, "the dataset should begin at batch " + std::to_string(batch) +
                                                  ", but it begins at batch " + std::to_string(first) +
                                                  " and has no begin_at");
   }

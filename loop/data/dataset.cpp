@@ -88,7 +88,7 @@ Dataset::Dataset(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
 Dataset Dataset::shuffle(std::uint64_t seed) const {
   require_unbatched(plan_->batch_size, "shuffle");
-  if (plan_->sampler) throw Error(ErrorCode::invalid_argument, "shuffle: sample draws the rows already");
+  if (plan_->sampler) throw Error(ErrorCode::invalid_argument, "shuffle: sample already draws the rows");
   auto plan = std::make_shared<Plan>(*plan_);
   plan->order.seed = seed;
   plan->order.shuffled = true;
@@ -99,7 +99,7 @@ Dataset Dataset::sample(const std::vector<double>& weights, std::uint64_t seed) 
   require_unbatched(plan_->batch_size, "sample");
   if (plan_->order.shuffled || plan_->sampler) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("sample: the dataset is {} already", plan_->sampler ? "sampled" : "shuffled"));
+                fmt::format("sample: the dataset is already {}", plan_->sampler ? "sampled" : "shuffled"));
   }
   if (static_cast<std::int64_t>(weights.size()) != num_rows()) {
     throw Error(ErrorCode::invalid_argument,
@@ -113,7 +113,7 @@ Dataset Dataset::sample(const std::vector<double>& weights, std::uint64_t seed) 
 
 Dataset Dataset::repeat(std::int64_t epochs) const {
   require_unbatched(plan_->batch_size, "repeat");
-  if (plan_->epochs) throw Error(ErrorCode::invalid_argument, "repeat: the dataset is repeated already");
+  if (plan_->epochs) throw Error(ErrorCode::invalid_argument, "repeat: the dataset is already repeated");
   if (epochs != kForever && (epochs < 1 || epochs > Plan::kMaxRows / num_rows())) {
     throw Error(ErrorCode::invalid_argument, fmt::format("repeat: {} epochs of {} rows, expected 1 to {}, or kForever",
                                                          epochs, num_rows(), Plan::kMaxRows / num_rows()));
@@ -126,7 +126,7 @@ Dataset Dataset::repeat(std::int64_t epochs) const {
 Dataset Dataset::batch(std::int64_t size, bool drop_remainder) const {
   if (plan_->batch_size) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("batch: the dataset has batches of {} already", *plan_->batch_size));
+                fmt::format("batch: the dataset already has batches of {}", *plan_->batch_size));
   }
   if (size < 1 || size > num_rows()) {
     throw Error(ErrorCode::invalid_argument,
@@ -142,7 +142,7 @@ Dataset Dataset::map(std::function<Batch(const Batch&)> f) const {
   require_batched(plan_->batch_size, "map");
   if (!f) throw Error(ErrorCode::invalid_argument, "map: the function is empty");
   if (plan_->residence) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("map: the rows lie on {}, but map runs on the host",
+    throw Error(ErrorCode::invalid_argument, fmt::format("map: the rows are on {}, but map runs on the host",
                                                          to_string(plan_->residence->device())));
   }
   auto plan = std::make_shared<Plan>(*plan_);
@@ -185,7 +185,7 @@ Dataset Dataset::to(Device device) const {
   try {
     plan->residence = std::make_shared<Residence>(rows(), plan->order, device);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("to: the rows cannot go to {}: {}", to_string(device), error.what()));
+    throw Error(error.code(), fmt::format("to: the rows cannot be copied to {}: {}", to_string(device), error.what()));
   }
   return Dataset(std::move(plan));
 }
@@ -193,7 +193,7 @@ Dataset Dataset::to(Device device) const {
 Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner) const {
   require_batched(plan_->batch_size, "partition");
   if (!partitioner) return *this;
-  if (plan_->ranks != 1) throw Error(ErrorCode::invalid_argument, "partition: the dataset is partitioned already");
+  if (plan_->ranks != 1) throw Error(ErrorCode::invalid_argument, "partition: the dataset is already partitioned");
   const int ranks = partitioner->size();
   if (*plan_->batch_size % ranks != 0) {
     const LeafSpec first = plan_->features.front().spec(*plan_->batch_size);
@@ -210,8 +210,9 @@ Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner
 
 const Batch::Features& Dataset::rows() const {
   if (plan_->in_memory.empty()) {
-    throw Error(ErrorCode::unsupported, fmt::format("the rows of '{}' are not in memory, but read when a batch is made",
-                                                    plan_->features.front().name));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the rows of '{}' are not in memory: they are read when a batch is made",
+                            plan_->features.front().name));
   }
   return plan_->in_memory;
 }
@@ -264,8 +265,9 @@ void Dataset::persist(Archive& archive) const {
   const auto expect = [&](const char* name, const auto& value, auto saved) {
     archive(name, saved);
     if (saved == value) return;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the dataset is not that of the saved run: {}: found {}, expected {}", name, value, saved));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("the dataset differs from that of the saved run: {}: found {}, expected {}", name, value, saved));
   };
   const auto same = [&](const char* name, const auto& value) { expect(name, value, value); };
   same("num_rows", num_rows());

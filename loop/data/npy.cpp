@@ -36,7 +36,7 @@ class NpyRows final : public RowSource {
       if (file.dtype != dtype_ || file.shape.drop_front() != row_shape_) {
         throw Error(
             ErrorCode::shape_mismatch,
-            fmt::format("{}: its rows are {}{}, expected {}{}, as those of {}", *path, name_of(file.dtype),
+            fmt::format("{}: its rows are {}{}, expected {}{}, like those of {}", *path, name_of(file.dtype),
                         to_string(file.shape.drop_front()), name_of(dtype_), to_string(row_shape_), paths.front()));
       }
       rows_.add(*path++, file.elements, file.shape[0]);
@@ -48,7 +48,7 @@ class NpyRows final : public RowSource {
     for (const std::string& path : paths) {
       headers.push_back(detail::read_npy_header(path, files));
       if (headers.back().shape.rank() > 0) continue;
-      throw Error(ErrorCode::shape_mismatch, fmt::format("{}: one number of shape (), expected rows", path));
+      throw Error(ErrorCode::shape_mismatch, fmt::format("{}: a scalar of shape (), expected rows", path));
     }
     return headers;
   }

@@ -44,7 +44,7 @@ class Windows final : public RowSource {
       refuse(fmt::format("{} {} fewer than {} tokens{}", paths.front(),
                          paths.size() == 1 ? "has" : fmt::format("and {} more have each", paths.size() - 1),
                          static_cast<std::uint64_t>(context_) + 1,
-                         options.begin > 0 || options.end < 1 ? " in the part asked for" : ""));
+                         options.begin > 0 || options.end < 1 ? " in the requested part" : ""));
     }
   }
 
@@ -68,7 +68,7 @@ class Windows final : public RowSource {
     const auto bytes = static_cast<std::int64_t>(options.files->open(path)->size());
     if (bytes % width_ != 0) {
       throw Error(ErrorCode::corrupt_data,
-                  fmt::format("{}: {} bytes, expected a multiple of {}, the bytes of a token", path, bytes, width_));
+                  fmt::format("{}: {} bytes, expected a multiple of {}, the size of a token", path, bytes, width_));
     }
     const auto share = [&](double part) {
       return static_cast<std::int64_t>(std::floor(part * static_cast<double>(bytes / width_)));

@@ -232,13 +232,13 @@ History::Iterator History::end() const { return Iterator(records(), size()); }
 History::Record History::operator[](std::size_t record) const {
   if (record >= size()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("record {} of a history of {}, expected one from 0 on", record, size()));
+                fmt::format("record {} is out of range, the history has {} records", record, size()));
   }
   return *Iterator(records(), record);
 }
 
 History::Record History::back() const {
-  if (size() == 0) throw Error(ErrorCode::invalid_argument, "the last record of a history of 0");
+  if (size() == 0) throw Error(ErrorCode::invalid_argument, "the history has no records, so there is no last one");
   const Records& all = records();
   const Records::Layout& layout = all.layouts[all.runs.back().layout];
   std::vector<LogValue> values;

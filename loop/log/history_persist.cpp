@@ -63,9 +63,9 @@ void History::Records::read_lines(std::string_view text, const std::vector<Logs>
     const std::string_view record = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(record.size() + 1, text.size()));
     const auto json = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_array() || json.size() < kFields) refuse(line, record, fmt::format("a list of {} or more", kFields));
+    if (!json.is_array() || json.size() < kFields) refuse(line, record, fmt::format("a list of at least {}", kFields));
     for (const std::size_t field : {0, 1, 2, 5}) {
-      if (!json[field].is_number_integer()) refuse(line, record, fmt::format("an integer in place {}", field));
+      if (!json[field].is_number_integer()) refuse(line, record, fmt::format("an integer at index {}", field));
     }
     if (!json[0].is_number_unsigned() || json[0].get<std::uint64_t>() >= records.size()) {
       refuse(line, record, fmt::format("one of {} layouts", records.size()));
@@ -75,7 +75,7 @@ void History::Records::read_lines(std::string_view text, const std::vector<Logs>
       refuse(line, record, fmt::format("{} values", logs.values().size()));
     }
     for (std::size_t i = 3; i < json.size(); ++i) {
-      if (!is_number(json[i])) refuse(line, record, fmt::format("a number in place {}", i));
+      if (!is_number(json[i])) refuse(line, record, fmt::format("a number at index {}", i));
     }
     for (std::size_t i = 0; i < logs.values().size(); ++i) logs.values()[i] = number_of(json[kFields + i]);
     Elapsed elapsed;
@@ -106,7 +106,7 @@ void History::persist(Archive& archive) {
         for (const Name& column : columns) {
           if (column.collection == "elapsed") {
             throw Error(ErrorCode::corrupt_data,
-                        fmt::format("a column of the history is {:?} of the collection 'elapsed', which has none",
+                        fmt::format("a column of the history is {:?} in the collection 'elapsed', which has no columns",
                                     column.name.substr(0, 80)));
           }
           read->column_of({column.collection, column.name});
@@ -117,7 +117,7 @@ void History::persist(Archive& archive) {
           for (const std::uint32_t column : layout) {
             if (column >= columns.size()) {
               throw Error(ErrorCode::corrupt_data,
-                          fmt::format("a layout of the history has column {} of {}", column, columns.size()));
+                          fmt::format("a layout of the history refers to column {} of {}", column, columns.size()));
             }
             logs.add_entry(columns[column].collection, columns[column].name, 0.0);
           }

@@ -83,7 +83,7 @@ double LogValue::fetch() const {
 Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(schema)), values_(std::move(values)) {
   if (values_.size() != schema_.size()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("logs of {} names are given {} values", schema_.size(), values_.size()));
+                fmt::format("logs with {} names were given {} values", schema_.size(), values_.size()));
   }
 }
 
@@ -91,9 +91,10 @@ std::span<LogValue> Logs::values() noexcept { return values_; }
 
 Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
   if (const std::string* digits = value.inexact()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the log entry '{}.{}' is {}, expected an integer that a double can hold, as all to 2^53",
-                            collection, name, *digits));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("the log entry '{}.{}' is {}, expected an integer that a double can hold, such as any up to 2^53",
+                    collection, name, *digits));
   }
   // Reserved first, so that each name has a value even if an allocation throws.
   if (values_.size() == values_.capacity()) values_.reserve(std::max<std::size_t>(4, 2 * values_.size()));

@@ -56,9 +56,8 @@ nn::Var detail::total_loss(const Logs& logs, std::source_location where) {
     if (entry.collection != "losses") continue;
     const nn::Var* const loss = entry.value.scalar();
     if (loss == nullptr) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("managed::train_step: the loss '{}' is a number of the host, expected a Var", entry.name));
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("managed::train_step: the loss '{}' is a host number, expected a Var", entry.name));
     }
     if (loss->shape() != Shape{}) {
       throw Error(ErrorCode::shape_mismatch, fmt::format("managed::train_step: the loss '{}' is {}, expected a scalar",

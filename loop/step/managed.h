@@ -64,11 +64,12 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
   using S = typename StateOf<std::remove_cvref_t<Args>...>::type;
   using Statics = typename StaticsOf<std::remove_cvref_t<Args>...>::type;
   static_assert((false || ... || (is_params<std::remove_cvref_t<Args>> || is_state<std::remove_cvref_t<Args>>)),
-                "giro: a managed step takes const nn::Params& or the TrainState&");
-  static_assert((0 + ... +
-                 static_cast<int>(giro::detail::is_statics<std::remove_cvref_t<Args>> &&
-                                  !is_params<std::remove_cvref_t<Args>> && !is_state<std::remove_cvref_t<Args>>)) <= 1,
-                "giro: a managed step takes params, state, const Batch&, const Broadcasts& and one type of statics");
+                "giro: a managed step must take const nn::Params& or the TrainState&");
+  static_assert(
+      (0 + ... +
+       static_cast<int>(giro::detail::is_statics<std::remove_cvref_t<Args>> && !is_params<std::remove_cvref_t<Args>> &&
+                        !is_state<std::remove_cvref_t<Args>>)) <= 1,
+      "giro: a managed step can take only params, state, const Batch&, const Broadcasts& and one type of statics");
   constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Args>, Broadcasts>);
   constexpr bool writes = (false || ... ||
                            (is_state<std::remove_cvref_t<Args>> && std::is_lvalue_reference_v<Args> &&
@@ -120,9 +121,10 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
 template <class F>
 auto make_step(F f, const Strategy& strategy, bool train, std::source_location where) {
   using Signature = giro::detail::Signature<F>;
-  static_assert(Signature::known, "giro: a managed step is a function with one signature, without auto parameters");
+  static_assert(Signature::known,
+                "giro: a managed step must be a function with a single signature, without auto parameters");
   static_assert(std::is_same_v<std::remove_cvref_t<typename Signature::Return>, Logs>,
-                "giro: a managed step returns giro::Logs: giro::logs().add_loss(\"loss\", loss)");
+                "giro: a managed step must return giro::Logs: giro::logs().add_loss(\"loss\", loss)");
   return make_step(std::move(f), strategy, train, where, static_cast<typename Signature::Arguments*>(nullptr));
 }
 

@@ -174,17 +174,18 @@ template <class R, class F, class First, class... Rest>
 auto make_step(F function, StepRecording::Mode mode, std::source_location where, std::tuple<First, Rest...>*) {
   using S = std::remove_cvref_t<First>;
   static_assert(std::is_base_of_v<State, S> && std::is_reference_v<First>,
-                "giro: the first parameter of a step is a reference to State or to a class derived from it");
-  static_assert(std::is_same_v<std::remove_cvref_t<R>, Logs>,
-                "giro: a step returns giro::Logs: giro::logs().add_metric(\"loss\", loss), or giro::Logs() for none");
+                "giro: the first parameter of a step must be a reference to State or to a class derived from it");
+  static_assert(
+      std::is_same_v<std::remove_cvref_t<R>, Logs>,
+      "giro: a step must return giro::Logs: giro::logs().add_metric(\"loss\", loss), or giro::Logs() for none");
   static_assert((0 + ... + static_cast<int>(is_statics<std::remove_cvref_t<Rest>>)) <= 1,
-                "giro: after its state a step takes const Batch&, const Broadcasts& and one type of statics");
+                "giro: after its state a step can take only const Batch&, const Broadcasts& and one type of statics");
   static_assert(
       (true && ... && (!std::is_lvalue_reference_v<Rest> || std::is_const_v<std::remove_reference_t<Rest>>)),
-      "giro: after its state a step takes const references: const Batch&, const Broadcasts&, const T& of statics");
+      "giro: after its state a step must take const references: const Batch&, const Broadcasts&, const T& of statics");
   using Statics = typename StaticsOf<Rest...>::type;
   static_assert(std::equality_comparable<Statics> && std::default_initializable<Statics> && std::copyable<Statics>,
-                "giro: a step's statics can be default-constructed, copied and compared by ==");
+                "giro: a step's statics must be default-constructible, copyable and comparable with ==");
   constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Rest>, Broadcasts>);
   return Step<S, Statics>(
       [function = std::move(function)](S& state, const Batch& batch, const Broadcasts& broadcasts,
@@ -206,7 +207,7 @@ template <class F>
 auto make_step(F function, StepRecording::Mode mode, std::source_location where) {
   using Traits = Signature<F>;
   static_assert(Traits::known,
-                "giro: a step is a function of (State&, const Batch&, ...) with one signature, without auto");
+                "giro: a step must be a function of (State&, const Batch&, ...) with a single signature, without auto");
   if constexpr (Traits::known) {
     return make_step<typename Traits::Return>(std::move(function), mode, where,
                                               static_cast<typename Traits::Arguments*>(nullptr));

@@ -31,7 +31,7 @@ bool same_features(const Batch::Features& a, const Batch::Features& b) {
 void check_device(const StepCall& call) {
   const auto check = [&](Device device) {
     if (device != call.state.device()) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("the batch lies on {}, the state on {}", to_string(device),
+      throw Error(ErrorCode::device_mismatch, fmt::format("the batch is on {}, the state on {}", to_string(device),
                                                           to_string(call.state.device())));
     }
   };
@@ -48,10 +48,10 @@ void check_part(const StepCall& call) {
   const bool is_empty = call.batch.features().empty() && !call.batch.residence();
   if ((part ? part->ranks : 1) == ranks || is_empty) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} rank{} on the state, but the batch is {}; expected batches of Dataset::partition, or "
+              fmt::format("{} rank{} on the state, but the batch is {}; expected batches from Dataset::partition, or "
                           "Batch::set_part",
                           ranks, ranks == 1 ? " works" : "s work",
-                          part ? fmt::format("one of {} parts", part->ranks) : "a whole one"));
+                          part ? fmt::format("one of {} parts", part->ranks) : "whole"));
 }
 
 Buffer zero(const Stream& stream) {
@@ -83,8 +83,8 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
     if (collection != "losses" && collection != "metrics") continue;
     if (!is_floating(scalar->dtype())) {
       throw Error(ErrorCode::dtype_mismatch,
-                  fmt::format("the metric '{}' is {}, expected floating-point: it becomes its mean over the ranks",
-                              name, to_string(scalar->value())));
+                  fmt::format("the metric '{}' is {}, expected floating-point: it is averaged over the ranks", name,
+                              to_string(scalar->value())));
     }
     entries.push_back(i);
   }

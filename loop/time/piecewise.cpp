@@ -139,7 +139,7 @@ void check(const Boundaries& boundaries) {
           out_of_order(earlier.tokens, later.tokens) || out_of_order(earlier.time, later.time) ||
           out_of_order(earlier.date, later.date)) {
         throw Error(ErrorCode::invalid_argument,
-                    fmt::format("piecewise: expected boundaries in rising order, found at({}) after at({})",
+                    fmt::format("piecewise: expected boundaries in increasing order, found at({}) after at({})",
                                 to_string(later), to_string(earlier)));
       }
     }

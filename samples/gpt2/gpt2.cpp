@@ -36,7 +36,7 @@ struct Arguments : sample::Options {
 std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
   const bool is_text = args.prompt_ids.empty();
   if (is_text && !args.are_bytes()) {
-    refuse("--prompt: a text is no prompt for a vocabulary of " + std::to_string(args.model.vocabulary) +
+    refuse("--prompt: text cannot be a prompt for a vocabulary of " + std::to_string(args.model.vocabulary) +
            " and tokens of " + std::to_string(args.bytes_per_token) + " bytes, expected --prompt-ids");
   }
   const std::string option = is_text ? "--prompt: " : "--prompt-ids: ";
@@ -46,7 +46,7 @@ std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t coun
   for (std::int32_t& id : ids) {
     if (is_text) id &= 0xFF;  // a char may have a sign
     if (id >= 0 && id < args.model.vocabulary) continue;
-    refuse(option + (is_text ? "its byte " : "") + std::to_string(id) + " is no id of a vocabulary of " +
+    refuse(option + (is_text ? "its byte " : "") + std::to_string(id) + " is not an id in a vocabulary of " +
            std::to_string(args.model.vocabulary));
   }
   const std::int64_t length = static_cast<std::int64_t>(ids.size()) + count;
@@ -92,8 +92,7 @@ double megabytes(const giro::TrainState& state, const std::string& collection) {
 
 // Generates with the weights of a file or a run, and saves them in Hugging Face's format.
 int use_weights(const Arguments& args, const sample::Place& place) {
-  if (args.load.empty() != args.resume)
-    refuse("--steps 0: the weights are those of --load, or those of a run, --resume");
+  if (args.load.empty() != args.resume) refuse("--steps 0: expected weights from either --load or a run, --resume");
   if (args.generate == 0 && args.save.empty()) refuse("--steps 0: nothing to do, expected --generate or --save");
   const std::vector<std::int32_t> prompt = ids_of_prompt(args, args.generate);
   if (!place.world.is_primary()) return 0;
@@ -161,12 +160,12 @@ int run(const Arguments& args) {
   });
 
   // 4. The batches, which a thread prefetches.
-  if (args.batch == 0 && args.resume) refuse("--batch auto: to resume, give the size that the run began with");
+  if (args.batch == 0 && args.resume) refuse("--batch auto: to resume, give the size that the run started with");
   const std::int64_t batch = args.batch > 0 ? args.batch : giro::find_batch_size(train_step, state, train_windows);
   auto train_data = train_windows.batch(batch).partition(partitioner).prefetch(2);
   const std::int64_t ranks = world.size();
   const std::int64_t held_out_batch = std::min(batch, held_out.num_rows() / ranks * ranks);
-  if (held_out_batch == 0) refuse("too little text to validate with");
+  if (held_out_batch == 0) refuse("too little text for validation");
   auto valid_data = held_out.batch(held_out_batch, true).partition(partitioner);
 
   std::optional<Generator> generator;
@@ -188,8 +187,8 @@ int run(const Arguments& args) {
   const std::size_t temporaries = train_step.memory(state, *train_data.begin()).temporaries;  // on all ranks
   if (world.is_primary()) {
     std::printf(
-        "%lld parameters; %lld tokens a step; on each rank parameters of %.0f MB, gradients %.0f MB, the "
-        "optimizer %.0f MB, temporaries of a step %.0f MB\n",
+        "%lld parameters; %lld tokens per step; on each rank: parameters %.0f MB, gradients %.0f MB, optimizer "
+        "%.0f MB, temporaries of a step %.0f MB\n",
         static_cast<long long>(parameters), static_cast<long long>(tokens), megabytes(state, "params"),
         megabytes(state, "grads"), megabytes(state, "opt_state"), static_cast<double>(temporaries) / 1e6);
   }
@@ -259,49 +258,50 @@ int main(int argc, char** argv) {
   CLI::App app("Trains GPT-2 on text or on files of tokens, and generates.", "gpt2");
   const auto &count = sample::kCount, &at_least_0 = sample::kAtLeast0;
   args.add_to(app, at_least_0);
-  app.add_option("--data", args.data, "files of text, or of tokens; not needed with --steps 0");
+  app.add_option("--data", args.data, "text or token files; not needed with --steps 0");
   app.add_option("--bytes-per-token", args.bytes_per_token, "1: the files hold text; 2 or 4: ids, little-endian")
       ->check(CLI::IsMember({1, 2, 4}))
       ->capture_default_str();
-  app.add_option("--vocabulary", args.model.vocabulary, "number of ids; 50257 for GPT-2's")
+  app.add_option("--vocabulary", args.model.vocabulary, "number of token ids; 50257 for GPT-2's")
       ->check(count)
       ->capture_default_str();
   app.add_option("--layers", args.model.layers, "transformer blocks")->check(count)->capture_default_str();
-  app.add_option("--heads", args.model.heads, "of attention")->check(count)->capture_default_str();
-  app.add_option("--width", args.model.width, "features of a token")->check(count)->capture_default_str();
+  app.add_option("--heads", args.model.heads, "attention heads")->check(count)->capture_default_str();
+  app.add_option("--width", args.model.width, "features per token")->check(count)->capture_default_str();
   app.add_option("--context", args.model.context, "tokens that the model sees at once")
       ->check(count)
       ->capture_default_str();
   app.add_option("--dropout", args.model.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
-  app.add_flag("--remat", args.model.remat, "compute each block again in the backward pass, to save memory");
-  app.add_option("--batch", args.batch, "windows a step, of all ranks together; auto: a power of two, as many as fit")
+  app.add_flag("--remat", args.model.remat, "recompute each block in the backward pass to save memory");
+  app.add_option("--batch", args.batch, "windows per step, over all ranks; auto: the largest power of two that fits")
       ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--accumulate", args.accumulate, "steps for each update of the parameters")
+  app.add_option("--accumulate", args.accumulate, "steps per parameter update")->check(count)->capture_default_str();
+  app.add_option("--learning-rate", args.learning_rate, "peak learning rate")->capture_default_str();
+  app.add_option("--warmup", args.warmup, "updates over which the learning rate rises")
       ->check(count)
       ->capture_default_str();
-  app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
-  app.add_option("--warmup", args.warmup, "updates in which it rises")->check(count)->capture_default_str();
-  app.add_option("--weight-decay", args.weight_decay, "of matrices")->capture_default_str();
-  app.add_option("--log-every", args.log_every, "steps between two losses; 0: the first and the last only")
+  app.add_option("--weight-decay", args.weight_decay, "applied to matrices")->capture_default_str();
+  app.add_option("--log-every", args.log_every, "steps between logged losses; 0: only the first and the last")
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--validate-every", args.validate_every, "steps between two losses of the last 5 % of each file")
+  app.add_option("--validate-every", args.validate_every, "steps between validations on the last 5 % of each file")
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--sample-every", args.sample_every, "steps between two generated texts")
+  app.add_option("--sample-every", args.sample_every, "steps between generated texts")
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--generate", args.generate, "tokens to generate at the end; with --steps 0, without a training")
+  app.add_option("--generate", args.generate, "tokens to generate at the end; with --steps 0, without training")
       ->check(at_least_0);
-  auto* const prompt = app.add_option("--prompt", args.prompt, "text that generated texts continue, for text as data");
-  app.add_option("--prompt-ids", args.prompt_ids, "ids that they continue, such as 15496 995")->excludes(prompt);
-  app.add_option("--temperature", args.temperature, "of generated texts; 0: always the likeliest token")
+  auto* const prompt =
+      app.add_option("--prompt", args.prompt, "text for generated texts to continue, if the data is text");
+  app.add_option("--prompt-ids", args.prompt_ids, "ids for them to continue, such as 15496 995")->excludes(prompt);
+  app.add_option("--temperature", args.temperature, "sampling temperature; 0: always the most likely token")
       ->capture_default_str();
-  app.add_option("--load", args.load, "weights to begin with: Hugging Face's model.safetensors of GPT-2");
-  app.add_option("--save", args.save, "where to write the weights, as Hugging Face's");
+  app.add_option("--load", args.load, "initial weights: Hugging Face's model.safetensors of GPT-2");
+  app.add_option("--save", args.save, "where to write the weights, in Hugging Face's format");
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
-  app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
+  app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
   return sample::run(app, argc, argv, [&] { return run(args); });
 }

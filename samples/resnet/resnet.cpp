@@ -44,7 +44,7 @@ giro::Dataset images(const Arguments& args, const std::string& split) {
 int train(const Arguments& args) {
   const sample::Place place(args);
   const auto& [world, context, partitioner] = place;
-  if (args.data.empty() && world.is_primary()) std::printf("random images: name CIFAR-10's folder with --data\n");
+  if (args.data.empty() && world.is_primary()) std::printf("random images: set CIFAR-10's folder with --data\n");
 
   auto train_data =
       images(args, "train").shuffle(args.seed).repeat().batch(args.batch).partition(partitioner).to(context.device());
@@ -134,16 +134,18 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a ResNet-18 on CIFAR-10.", "resnet");
   args.add_to(app);
   app.add_option("--data", args.data, "folder with CIFAR-10's binary version; without it, random images");
-  app.add_option("--features", args.features, "of the first stage")->check(sample::kCount)->capture_default_str();
-  app.add_option("--batch", args.batch, "images a step, of all ranks together")
+  app.add_option("--features", args.features, "features of the first stage")
       ->check(sample::kCount)
       ->capture_default_str();
-  app.add_option("--learning-rate", args.learning_rate, "at its highest")->capture_default_str();
-  app.add_option("--ema", args.ema, "what the average of the weights keeps in each step")->capture_default_str();
-  app.add_option("--evaluate-every", args.evaluate_every, "steps between two tests of the average; 0: at the end only")
+  app.add_option("--batch", args.batch, "images per step, over all ranks")
+      ->check(sample::kCount)
+      ->capture_default_str();
+  app.add_option("--learning-rate", args.learning_rate, "peak learning rate")->capture_default_str();
+  app.add_option("--ema", args.ema, "decay of the weights' moving average in each step")->capture_default_str();
+  app.add_option("--evaluate-every", args.evaluate_every, "steps between tests of the average; 0: only at the end")
       ->check(sample::kAtLeast0)
       ->capture_default_str();
-  app.add_flag("--eager", args.eager, "run each op as it is called, without a recording: to look for errors");
-  app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
+  app.add_flag("--eager", args.eager, "run each op as it is called, without recording, for debugging");
+  app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
   return sample::run(app, argc, argv, [&] { return train(args); });
 }

@@ -388,7 +388,7 @@ TEST_F(BestBesideLast, TheTenthStateInARowThatIsNotFiniteEndsTheRun) {
   int steps = 0;
   expect_error(
       ErrorCode::invalid_argument,
-      {"giro::Checkpoint", "step 15 is not saved: params/x is not finite, nor are the 9 that were due before"}, [&] {
+      {"giro::Checkpoint", "step 15 is not saved: params/x is not finite, nor are the 9 due before"}, [&] {
         (void)loop(
             make_walk(), std::vector<int>(100),
             {{every(1), diverge}, {every(1), [&](const Elapsed&) { ++steps; }}, {every(1), checkpoint(dir.path())}});

@@ -502,7 +502,8 @@ TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) 
   };
   EXPECT_EQ(value_of(run(3).state), 4);
   EXPECT_EQ(value_of(run(3).state), 4);  // the run has finished
-  expect_error(ErrorCode::invalid_argument, {"dataset is not that of the saved run", "batch_size: found 4, expected 3"},
+  expect_error(ErrorCode::invalid_argument,
+               {"dataset differs from that of the saved run", "batch_size: found 4, expected 3"},
                [&] { (void)run(4); });
   first_row = 1;
   expect_error(ErrorCode::invalid_argument, {"checksums: found x: ", "expected x: "}, [&] { (void)run(3); });
@@ -541,7 +542,7 @@ TEST(RunDirectory, NumbersRunsAndRefusesThoseThatAreThere) {
   EXPECT_EQ(run_directory(dir / "mine", fresh), dir / "mine");
   EXPECT_EQ(run_directory(dir / "mine", fresh), dir / "mine");  // still empty
   test::write_text(dir / "mine/history.csv", "");
-  expect_error(ErrorCode::invalid_argument, {dir / "mine", "holds a run already"},
+  expect_error(ErrorCode::invalid_argument, {dir / "mine", "already holds a run"},
                [&] { run_directory(dir / "mine", fresh); });
   EXPECT_EQ(run_directory(dir / "mine", resumes), dir / "mine");
 }

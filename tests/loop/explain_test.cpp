@@ -25,7 +25,7 @@ const auto step = jit([](TrainState&, const Batch&) { return Logs(); });
 TEST(Explain, SaysWhatKindEachTaskIsAndWhenItNeedsTheHost) {
   EXPECT_EQ(explain(Tasks{{every(1), step}, {every(1'000) | last(), Save()}, {every(1), Bar()}}),
             "1. every(1): a step: device step, queued and never waited for\n"
-            "2. (every(1000) | last()): giro::Save: barrier, the device is brought to that step first\n"
+            "2. (every(1000) | last()): giro::Save: barrier, the device catches up to that step first\n"
             "   needs the host at steps 0, 1000, 2000, 3000, ...\n"
             "   and may need it at the end\n"
             "3. every(1): giro::Bar: observer, sees the logs a little behind the device\n"
@@ -54,7 +54,7 @@ TEST(Explain, HowManyStepsTheDeviceMayRunAlone) {
 
 TEST(Explain, WhatTheClockMayAskForIsSaid) {
   const std::string text = explain(Tasks{{every(1), step}, {every({.time = 60}), Save()}});
-  EXPECT_NE(text.find("needs the host by the clock, too"), std::string::npos) << text;
+  EXPECT_NE(text.find("also needs the host by the clock"), std::string::npos) << text;
   EXPECT_EQ(text.find("all of its steps"), std::string::npos) << text;
 }
 

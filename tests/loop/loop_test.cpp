@@ -317,7 +317,7 @@ TEST(Loop, TokensThatAreNotKnownAreAnError) {
                      [&] { (void)loop(0, data, {}, {.tokens_per_sample = -1}); });
   const auto first = loop(0, data, {}, {.tokens_per_sample = 3});
   test::expect_error(ErrorCode::invalid_argument,
-                     {"LoopOptions::tokens_per_sample is 4, expected 3, as in the 2 steps before"},
+                     {"LoopOptions::tokens_per_sample is 4, expected 3, as in the 2 previous steps"},
                      [&] { (void)loop(0, data, {}, {.elapsed = first.elapsed, .tokens_per_sample = 4}); });
 }
 

@@ -167,7 +167,7 @@ class Rnnlm(Case):
                     break
             rest = process.stdout.read()
         self.assertEqual(process.returncode, 128 + 15)
-        self.assertIn(f"go on with --resume --logdir {self.folder / 'log'}", rest)
+        self.assertIn(f"continue with --resume --logdir {self.folder / 'log'}", rest)
 
     def test_what_cannot_be_trained_on(self):
         self.refuses("rnnlm", ["fewer than 100000 tokens"], self.rnnlm("log", length=100_000))

@@ -63,7 +63,7 @@ class Fields {
     unquoted_.clear();
     while (true) {
       const std::size_t quote = rest_.find('"');
-      if (quote == std::string_view::npos) fail("a quoted field that does not end");
+      if (quote == std::string_view::npos) fail("an unterminated quoted field");
       unquoted_ += rest_.substr(0, quote);
       lines_passed_ += std::count(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(quote), '\n');
       rest_.remove_prefix(quote + 1);
@@ -168,7 +168,7 @@ std::vector<std::vector<float>> read_csv(const Paths& paths, const CsvGroups& gr
       names = std::move(header);
       targets = targets_of(groups, names, path);
     } else if (names != header) {
-      throw Error(kCorrupt, fmt::format("{}: line 1: other column names than {}", path, paths.front()));
+      throw Error(kCorrupt, fmt::format("{}: line 1: the column names differ from those of {}", path, paths.front()));
     }
     while (!fields.at_end()) {
       for (std::size_t g = 0; g < groups.size(); ++g) values[g].resize(values[g].size() + groups[g].second.size());

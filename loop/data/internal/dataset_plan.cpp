@@ -48,7 +48,7 @@ std::shared_ptr<const Dataset::Plan> Dataset::Plan::of(std::vector<Feature> feat
                                       [&](const auto& earlier) { return earlier.name == features[i].name; });
     if (name.empty() || repeated) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("Dataset: a feature needs a name of its own, found '{}'", name));
+                  fmt::format("Dataset: a feature needs a unique, non-empty name, found '{}'", name));
     }
     if (source->num_rows() < 1) {
       throw Error(ErrorCode::shape_mismatch,
@@ -89,10 +89,10 @@ const std::vector<std::string>& Dataset::Plan::checksums() const {
 std::string Dataset::Plan::description() const {
   std::string lines =
       fmt::format("rows: {}\norder: {}\nepochs: {}\nbatch: {}, first {}{}\n", order.size,
-                  sampler          ? fmt::format("drawn by weights {} with seed {}", sampler->checksum(), order.seed)
+                  sampler          ? fmt::format("drawn with weights {} and seed {}", sampler->checksum(), order.seed)
                   : order.shuffled ? fmt::format("shuffled with seed {}", order.seed)
-                                   : "as they are",
-                  epochs.value_or(1), rows_per_batch(), first_batch, drop_remainder ? ", whole ones alone" : "");
+                                   : "unshuffled",
+                  epochs.value_or(1), rows_per_batch(), first_batch, drop_remainder ? ", full ones only" : "");
   for (std::size_t i = 0; i < features.size(); ++i) {
     const LeafSpec spec = features[i].spec(order.size);
     lines += fmt::format("feature {}: {}{}, checksum {}\n", spec.name, name_of(spec.dtype), to_string(spec.shape),

@@ -33,7 +33,7 @@ class ByteReader {
     if (available_ >= 2 && next_[0] == 0x1f && next_[1] == 0x8b) {
       constexpr int kGzipOnly = 16;
       if (inflateInit2(&zlib_, MAX_WBITS + kGzipOnly) != Z_OK) {
-        throw Error(ErrorCode::out_of_memory, fmt::format("{}: no memory to inflate it", path));
+        throw Error(ErrorCode::out_of_memory, fmt::format("{}: not enough memory to inflate it", path));
       }
       is_gzip_ = true;
     }
@@ -90,7 +90,7 @@ class ByteReader {
     member_ended_ = status == Z_STREAM_END;
     if (status == Z_OK || status == Z_STREAM_END) return produced;
     if (status == Z_MEM_ERROR) {
-      throw Error(ErrorCode::out_of_memory, fmt::format("{}: no memory to inflate it", path_));
+      throw Error(ErrorCode::out_of_memory, fmt::format("{}: not enough memory to inflate it", path_));
     }
     const bool truncated = status == Z_BUF_ERROR;
     throw Error(ErrorCode::corrupt_data,
@@ -219,8 +219,9 @@ IdxFile read_idx(const std::string& path, FileSystem& files) {
   read_header(magic, sizeof magic);
   file.magic = big_endian(magic);
   if (magic[0] != 0 || magic[1] != 0) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("{}: not an IDX file: magic {:08x}, expected 0000 first", file.path, file.magic));
+    throw Error(
+        ErrorCode::corrupt_data,
+        fmt::format("{}: not an IDX file: magic {:08x}, expected it to begin with 0000", file.path, file.magic));
   }
   const DType dtype = element_type(magic[2], file.path);
   if (magic[3] > Shape::kMaxRank) {
@@ -236,7 +237,7 @@ IdxFile read_idx(const std::string& path, FileSystem& files) {
 
   const std::optional<std::uint64_t> expected = byte_count(sizes, dtype);
   if (!expected) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("{}: the header declares shape ({}), more than any file holds",
+    throw Error(ErrorCode::corrupt_data, fmt::format("{}: the header declares shape ({}), more than any file can hold",
                                                      file.path, fmt::join(sizes, ", ")));
   }
   const auto wrong_size = [&](const std::string& found) {

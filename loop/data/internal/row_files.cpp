@@ -13,7 +13,7 @@ void RowFiles::add(std::string path, std::uint64_t first, std::int64_t rows) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   if (rows > kMost - num_rows()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} rows after {} of the files before it, expected at most {}", path, rows, num_rows(),
+                fmt::format("{}: {} rows after {} in the files before it, expected at most {}", path, rows, num_rows(),
                             kMost - num_rows()));
   }
   if (rows > 0) parts_.push_back({std::move(path), first, num_rows() + rows});
@@ -27,9 +27,9 @@ RowFiles::Place RowFiles::read(std::int64_t row, void* to) const {
   const Reader reader = reader_of(static_cast<std::size_t>(part - parts_.begin()));
   const std::size_t got = reader->read_at(place.byte, to, row_bytes_);
   if (got < row_bytes_) {
-    throw Error(
-        ErrorCode::corrupt_data,
-        fmt::format("{}: it ends at byte {}, but was longer when the data set was made", place.path, place.byte + got));
+    throw Error(ErrorCode::corrupt_data,
+                fmt::format("{}: it ends at byte {}, but was longer when the dataset was created", place.path,
+                            place.byte + got));
   }
   return place;
 }

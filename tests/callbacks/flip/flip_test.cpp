@@ -418,7 +418,7 @@ TEST(Flip, ASignalEndsTheStream) {
   EXPECT_EQ(steps, (Steps{1, 11, 12}));
   EXPECT_EQ(train_loop.interrupted(), SIGINT);
   for (const Checkpoint& checkpoint : train_loop) ADD_FAILURE() << checkpoint.step;
-  expect_error(ErrorCode::invalid_argument, {"next_step", "step 12", "a signal has ended it"},
+  expect_error(ErrorCode::invalid_argument, {"next_step", "step 12", "a signal ended it"},
                [&] { (void)train_loop.next_step(); });
 }
 
@@ -430,10 +430,9 @@ TEST(Flip, EndsWithTheData) {
   for (const Checkpoint& checkpoint : train_loop) steps.push_back(checkpoint.step);
   EXPECT_EQ(steps, (Steps{1, 4, 5}));
   EXPECT_EQ(train_loop.interrupted(), 0);
-  expect_error(ErrorCode::invalid_argument, {"next_checkpoint", "step 5", "the data have ended"},
+  expect_error(ErrorCode::invalid_argument, {"next_checkpoint", "step 5", "the data ended"},
                [&] { (void)train_loop.next_checkpoint(); });
-  expect_error(ErrorCode::invalid_argument, {"begin", "step 5", "the data have ended"},
-               [&] { (void)train_loop.begin(); });
+  expect_error(ErrorCode::invalid_argument, {"begin", "step 5", "the data ended"}, [&] { (void)train_loop.begin(); });
 }
 
 // An error ends the stream; checkpoints held before it stay valid.
@@ -452,8 +451,7 @@ TEST(Flip, AnErrorEndsTheStream) {
   for (const Checkpoint& checkpoint : held) {
     EXPECT_EQ(params_of(checkpoint.state()), params_of(plain(checkpoint.step))) << checkpoint.step;
   }
-  expect_error(ErrorCode::invalid_argument, {"next_step", "an error has ended it"},
-               [&] { (void)train_loop.next_step(); });
+  expect_error(ErrorCode::invalid_argument, {"next_step", "an error ended it"}, [&] { (void)train_loop.next_step(); });
 }
 
 // A later loop does not ignore the error.
@@ -462,7 +460,7 @@ TEST(Flip, AStreamThatHasFailedSaysSo) {
   failing.task.loss = [](const nn::Var&, const Batch&) -> nn::Var { throw Error(ErrorCode::io, "the cable is out"); };
   TrainLoop train_loop(std::move(failing));
   expect_error(ErrorCode::io, {"the cable is out"}, [&] { (void)train_loop.next_step(); });
-  expect_error(ErrorCode::invalid_argument, {"begin", "an error has ended it"}, [&] { (void)train_loop(20).begin(); });
+  expect_error(ErrorCode::invalid_argument, {"begin", "an error ended it"}, [&] { (void)train_loop(20).begin(); });
 }
 
 TEST(Flip, RefusesWhatCannotBe) {
@@ -481,11 +479,11 @@ TEST(Flip, RefusesWhatCannotBe) {
     expect_error(ErrorCode::invalid_argument, {"eval loop: ", what}, [&] { EvalLoop evaluate(changed); });
   };
   refuses_eval("n_steps is 0", [](auto& o) { o.n_steps = 0; });
-  refuses_eval("n_steps is 4, but the data have 3 batches", [](auto& o) { o.n_steps = 4; });
-  refuses_eval("the data repeat without end", [](auto& o) { o.task.data = training_data(); });
+  refuses_eval("n_steps is 4, but the data has 3 batches", [](auto& o) { o.n_steps = 4; });
+  refuses_eval("the data repeats endlessly", [](auto& o) { o.task.data = training_data(); });
   refuses_eval("the group 'train'", [](auto& o) { o.group = "train"; });
   refuses_eval("no metric", [](auto& o) { o.task.metrics.clear(); });
-  refuses_eval("two metrics 'mse'", [](auto& o) { o.task.metrics.emplace_back("mse", squared_error); });
+  refuses_eval("two metrics are named 'mse'", [](auto& o) { o.task.metrics.emplace_back("mse", squared_error); });
   std::vector<Batch> three;  // a range without num_batches()
   for (const Batch& batch : rows(20).batch(8)) three.push_back(batch);
   EvalLoop beyond({.task = {.metrics = {{"mse", squared_error}}, .data = three}, .n_steps = 4});

@@ -543,7 +543,7 @@ TEST_F(OuterLoopTest, RefusesWhatCannotBe) {
                [&] { TrainLoop(step_, {.stats = {"step_per_sec"}}); });
   // An evaluation that changes the parameters.
   EvalLoop wrong(step_);
-  expect_error(ErrorCode::invalid_argument, {"the evaluation has changed the state's params"},
+  expect_error(ErrorCode::invalid_argument, {"the evaluation changed the state's params"},
                [&] { (void)wrong(initialized(step_), numbers(3)); });
   expect_error(ErrorCode::not_found, {"'los'", "did you mean 'loss'?"},
                [&] { (void)eval(initialized(eval_step_), numbers(3)).outputs["los"]; });

@@ -366,7 +366,7 @@ TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
     (void)run_directory(parent + "/1", options);
     ADD_FAILURE() << "no error was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("holds a run already"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("already holds a run"), std::string::npos) << error.what();
   }
   double nothing = 0;
   partitioner->agree({&nothing, 1});  // all ranks must have looked before rank 0's directory is removed
@@ -379,7 +379,7 @@ TEST(TrainingOfRanks, AnIntegerIsNoMetric) {
   });
   TrainState state = make_state(all_ranks());
   const Dataset data = random_rows().batch(48).partition(state.partitioner());
-  expect_error(ErrorCode::dtype_mismatch, {"the metric 'updates'", "i64", "mean over the ranks"},
+  expect_error(ErrorCode::dtype_mismatch, {"the metric 'updates'", "i64", "averaged over the ranks"},
                [&] { (void)step(state, *data.begin()); });
 }
 
@@ -492,7 +492,7 @@ TEST(TrainingOfRanks, DifferencesAreErrors) {
   const std::string ranks = std::to_string(world().size());
   TrainState together = make_state(partitioner), alone = make_state(nullptr);
   const Dataset whole = random_rows().batch(48), part = whole.partition(partitioner);
-  expect_error(ErrorCode::invalid_argument, {ranks + " ranks work on the state", "the batch is a whole one"},
+  expect_error(ErrorCode::invalid_argument, {ranks + " ranks work on the state", "the batch is whole"},
                [&] { (void)make_step()(together, *whole.begin()); });
   expect_error(ErrorCode::invalid_argument, {"1 rank works on the state", "the batch is one of " + ranks + " parts"},
                [&] { (void)make_step()(alone, *part.begin()); });

@@ -56,7 +56,8 @@ def cases(generator):
         rank = generator.randrange(ranks)
         other = generator.randrange(1, ranks)
         waited = rf"all_reduce of \d+ bytes: rank \d of {ranks} has waited {TIMEOUT}\.\d s"
-        wrong = rf"({waited}|all_reduce of \d+ bytes on rank \d of {ranks}: MPI reports|the ranks are not in the same place)"
+        wrong = (rf"({waited}|all_reduce of \d+ bytes on rank \d of {ranks}: MPI reports|"
+                 "the ranks are not at the same point)")
         yield Case("an error that the program catches", ranks, [f"caught: rank {rank} of {ranks}, task 1, .*at step 7"],
                    fault="throw", rank=rank, caught="yes")
         yield Case("the same in on_end", ranks, [f"caught: rank 0 of {ranks}, on_start or on_end: .*, at step 40"], (40,),
@@ -90,11 +91,11 @@ def cases(generator):
                    [f"the dataset: rank {other} has order: shuffled with seed 4, but rank 0 has .* seed 3"],
                    rank=other, other_seed=1)
         yield Case("another directory", ranks,
-                   [rf"rank \d of {ranks}, .*: checkpoint '.*/model': rank \d goes on from (no checkpoint|step 20), others from "
-                    "no checkpoint to step 20"],
+                   [rf"rank \d of {ranks}, .*: checkpoint '.*/model': rank \d continues from (no checkpoint|step 20), "
+                    "others from no checkpoint to step 20"],
                    (20,), rank=rank, other_dir="elsewhere", before=("steps=20",))
         yield Case("another directory for a shard", ranks,
-                   [f"a directory that all ranks have to see: rank {other} has nobody .*, but rank 0 has process"],
+                   [f"a directory that all ranks must see: rank {other} has no writer .*, but rank 0 has process"],
                    rank=other, other_dir="elsewhere", partition="zero")
         yield Case("stopped in its save", ranks, [rf"({waited}|of {ranks} shards, {other} did not come within {TIMEOUT} s)"],
                    # When mpirun ends all ranks, it continues the stopped one, which may then still be in time.

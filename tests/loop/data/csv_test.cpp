@@ -111,7 +111,7 @@ TEST_F(CsvTest, ErrorsNameTheLineAndTheColumn) {
   refuses("a,b\n1,2\n\n3,4\n", {"line 3", "empty"});
   refuses("a,b\n\"1\",\"2\"\n3,4\"\n", {"line 3", "quote within a field"});
   refuses("a,b,c\n1,2,\"two\nlines\"\n1,\"2\"x,3\n", {"line 4", "after the end of a quoted field"});
-  refuses("a,b\n1,2\n3,\"4\n5,6\n", {"line 3", "does not end"});
+  refuses("a,b\n1,2\n3,\"4\n5,6\n", {"line 3", "an unterminated quoted field"});
   refuses("a,b,a\n1,2,3\n", {"line 1", "more than one column \"a\""});
   refuses("a,b\n", {"no rows"});
   refuses("", {"empty", "column names"});

@@ -407,7 +407,7 @@ TEST(Dataset, RefusesWhatDoesNotFit) {
   expect_error(invalid, {"batches of 2"}, [&] { dataset.batch(2).batch(2); });
   expect_error(invalid, {"shuffle", "before batch"}, [&] { dataset.batch(2).shuffle(0); });
   expect_error(invalid, {"repeat", "before batch"}, [&] { dataset.batch(2).repeat(); });
-  expect_error(invalid, {"repeated already"}, [&] { dataset.repeat().repeat(2); });
+  expect_error(invalid, {"already repeated"}, [&] { dataset.repeat().repeat(2); });
   expect_error(invalid, {"0 epochs"}, [&] { dataset.repeat(0); });
   expect_error(invalid, {"epochs of 10 rows"}, [&] { dataset.repeat(std::int64_t{1} << 61); });
   expect_error(invalid, {"map", "after batch"}, [&] { dataset.map(doubled); });
@@ -503,7 +503,7 @@ TEST(Residence, GathersTheRowsThatTheDatasetSays) {
 }
 
 TEST(Residence, ADeviceThatIsNotThereIsNamedWithTheCall) {
-  expect_error(ErrorCode::device, {"to: the rows cannot go to cuda:99"},
+  expect_error(ErrorCode::device, {"to: the rows cannot be copied to cuda:99"},
                [] { numbered(4).batch(2).to(Device::cuda(99)); });
 }
 
@@ -571,7 +571,8 @@ TEST(Dataset, TellsOtherRowsOfTheSameNumber) {
   read(dataset.skip(3), text);
   values[0] = 2;
   expect_error(ErrorCode::invalid_argument,
-               {"the dataset is not that of the saved run: checksums: found x: ", ", y: ", ", expected x: "}, [&] {
+               {"the dataset differs from that of the saved run: checksums: found x: ", ", y: ", ", expected x: "},
+               [&] {
                  read(Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
                });
   values[0] = 1;

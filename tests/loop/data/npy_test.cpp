@@ -159,7 +159,7 @@ TEST_F(NpyTest, FilesOfDifferentRowsAreBothNamed) {
   for (const auto& [other, rows] : {std::pair{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", "f32(3,)"},
                                     {"{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }", "i32(2,)"}}) {
     const std::string y = file("y.npy", npy_of(other, floats(0, 6)));
-    expect_error(ErrorCode::shape_mismatch, {y + ": its rows are " + rows + ", expected f32(2,), as those of " + x},
+    expect_error(ErrorCode::shape_mismatch, {y + ": its rows are " + rows + ", expected f32(2,), like those of " + x},
                  [&] {
                    data::npy({x, y});
                  });

@@ -90,7 +90,7 @@ TEST(Partition, SaysWhatIsWrong) {
   const Dataset data = dataset_of_ids(100).batch(10);
   expect_error(ErrorCode::invalid_argument, {"batch of 10", "4 ranks", "'id'", "(10,)"}, [&] { part(data, 0, 4); });
   expect_error(ErrorCode::invalid_argument, {"partition", "after batch"}, [] { part(dataset_of_ids(8), 0, 2); });
-  expect_error(ErrorCode::invalid_argument, {"partitioned already"}, [&] { part(part(data, 0, 2), 0, 2); });
+  expect_error(ErrorCode::invalid_argument, {"already partitioned"}, [&] { part(part(data, 0, 2), 0, 2); });
   EXPECT_EQ(data.partition(nullptr).spec().front().shape, Shape({10}));
 }
 

@@ -116,8 +116,8 @@ TEST_F(SampleTest, RefusesWrongWeights) {
   expect_error(kInvalid, {"sum of the weights is inf"}, [&] { rows(3).sample({1e308, 1e308, 1e308}, 0); });
   const std::vector<double> ones(3, 1);
   expect_error(kInvalid, {"sample", "before batch"}, [&] { rows(3).batch(1).sample(ones, 0); });
-  expect_error(kInvalid, {"shuffled already"}, [&] { rows(3).shuffle(0).sample(ones, 0); });
-  expect_error(kInvalid, {"sampled already"}, [&] { rows(3).sample(ones, 0).sample(ones, 0); });
+  expect_error(kInvalid, {"already shuffled"}, [&] { rows(3).shuffle(0).sample(ones, 0); });
+  expect_error(kInvalid, {"already sampled"}, [&] { rows(3).sample(ones, 0).sample(ones, 0); });
   expect_error(kInvalid, {"shuffle", "sample"}, [&] { rows(3).sample(ones, 0).shuffle(0); });
   expect_error(ErrorCode::unsupported, {"to", "sample"}, [&] { rows(3).sample(ones, 0).batch(1).to(Device::cpu()); });
 }

@@ -246,7 +246,7 @@ TEST_F(TokensTest, RefusesFilesWithoutAWindow) {
   expect_error(kInvalid, {path, "fewer than 11 tokens"}, [&] { tokens({path}, {.context = 10}); });
   expect_error(kInvalid, {path, "1 more", "fewer than 11 tokens"}, [&] { tokens({path, empty}, {.context = 10}); });
   expect_error(kInvalid, {empty, "fewer than 2 tokens"}, [&] { tokens({empty}, {.context = 1}); });
-  expect_error(kInvalid, {path, "in the part asked for"}, [&] { tokens({path}, {.context = 6, .end = 0.5}); });
+  expect_error(kInvalid, {path, "in the requested part"}, [&] { tokens({path}, {.context = 6, .end = 0.5}); });
   expect_error(kInvalid, {path, "fewer than 9223372036854775808 tokens"},
                [&] { tokens({path}, {.context = std::numeric_limits<std::int64_t>::max()}); });
 }
@@ -288,7 +288,7 @@ TEST_F(TokensTest, AFileThatHasBecomeShorterIsNamedWithItsEnd) {
   std::filesystem::resize_file(path, 2 * 15 + 1);
   auto it = dataset.begin();
   EXPECT_EQ(rows_of(*it)[0].back(), 9);
-  expect_error(kCorrupt, {path, "ends at byte 31", "was longer when the data set was made"}, [&] { ++it; });
+  expect_error(kCorrupt, {path, "ends at byte 31", "was longer when the dataset was created"}, [&] { ++it; });
   expect_error(kCorrupt, {path, "ends at byte 31"}, [&] {
     auto ahead = dataset.prefetch(2).begin();
     ++ahead;
@@ -298,7 +298,7 @@ TEST_F(TokensTest, AFileThatHasBecomeShorterIsNamedWithItsEnd) {
 TEST_F(TokensTest, WhatStaysOnDiskHasNoRowsInMemory) {
   const Dataset dataset = tokens({file("ids", counting(0, 100))}, {.context = 9});
   expect_error(ErrorCode::unsupported, {"'tokens'", "not in memory"}, [&] { dataset.rows(); });
-  expect_error(ErrorCode::unsupported, {"cannot go to cpu", "'tokens'", "not in memory"},
+  expect_error(ErrorCode::unsupported, {"cannot be copied to cpu", "'tokens'", "not in memory"},
                [&] { dataset.batch(2).to(Device::cpu()); });
 }
 

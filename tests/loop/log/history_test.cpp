@@ -165,8 +165,8 @@ TEST(History, RecordsInOrder) {
     ++i;
   }
   EXPECT_EQ(i, 30u);
-  expect_error(ErrorCode::invalid_argument, {"record 30", "history of 30"}, [&] { h[30]; });
-  expect_error(ErrorCode::invalid_argument, {"history of 0"}, [] { History().back(); });
+  expect_error(ErrorCode::invalid_argument, {"record 30", "history has 30 records"}, [&] { h[30]; });
+  expect_error(ErrorCode::invalid_argument, {"history has no records"}, [] { History().back(); });
 }
 
 TEST(History, AColumnByItself) {
@@ -477,12 +477,12 @@ TEST(History, RefusesDamagedRecords) {
     SCOPED_TRACE(what);
     expect_error(ErrorCode::corrupt_data, {what}, [&] { read(parts...); });
   };
-  expect_damaged("of the collection 'elapsed'", R"({"collection":"elapsed","name":"loss"})", "[[0]]", line);
+  expect_damaged("in the collection 'elapsed'", R"({"collection":"elapsed","name":"loss"})", "[[0]]", line);
   expect_damaged("has column 1 of 1", loss, "[[1]]", line);
   expect_damaged("one of 1 layouts", loss, "[[0]]", "[1,1,32,1.5,1.0,32,0.25]");
   expect_damaged("1 values", loss, "[[0]]", "[0,1,32,1.5,1.0,32]");
-  expect_damaged("an integer in place 1", loss, "[[0]]", "[0,1.5,32,1.5,1.0,32,0.25]");
-  expect_damaged("a number in place 6", loss, "[[0]]", R"([0,1,32,1.5,1.0,32,"x"])");
+  expect_damaged("an integer at index 1", loss, "[[0]]", "[0,1.5,32,1.5,1.0,32,0.25]");
+  expect_damaged("a number at index 6", loss, "[[0]]", R"([0,1,32,1.5,1.0,32,"x"])");
   expect_damaged("a list of 6 or more", loss, "[[0]]", "{}");
 }
 

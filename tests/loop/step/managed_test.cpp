@@ -186,7 +186,7 @@ TEST_F(Managed, Errors) {
                [&] { train(managed::train_step(good, "data_parallel")); });
   expect_error(ErrorCode::invalid_argument, {"at least one loss", "found none"},
                [&] { train(managed::train_step([](const nn::Params&) { return logs().add_metric("loss", 1); })); });
-  expect_error(ErrorCode::invalid_argument, {"the loss 'l2' is a number of the host"},
+  expect_error(ErrorCode::invalid_argument, {"the loss 'l2' is a host number"},
                [&] { train(managed::train_step([](const nn::Params&) { return logs().add_loss("l2", 1); })); });
   expect_error(ErrorCode::shape_mismatch, {"the loss 'l2'", "expected a scalar"}, [&] {
     train(managed::train_step([](const nn::Params& params) { return logs().add_loss("l2", params["dense0/bias"]); }));

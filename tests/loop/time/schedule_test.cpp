@@ -208,7 +208,7 @@ TEST(Schedule, SamplesGoOnInAContinuedLoop) {
 // With two boundaries of one kind in the wrong order, the schedule would never wait for the second.
 TEST(Schedule, PiecewiseRefusesBoundariesOutOfOrder) {
   const auto refused = [](const Period& first, const Period& second, const char* text) {
-    expect_error(ErrorCode::invalid_argument, {"piecewise", "rising", text}, [&] {
+    expect_error(ErrorCode::invalid_argument, {"piecewise", "increasing", text}, [&] {
       piecewise(never(), {{first, always()}, {second, never()}});
     });
   };

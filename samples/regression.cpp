@@ -193,6 +193,7 @@ int train(Arguments args) {
   }
   giro::replace_file(*giro::posix_file_system(), logdir + "/predictions.csv", table);
   trained.history.write_csv(logdir + "/history.csv");
+  giro::write_curves(trained.history, {"loss"}, logdir + "/curves.svg");
   const auto [losses] = trained.history.collect("loss");
   const nlohmann::ordered_json result{{"dtype", args.dtype}, {"device", to_string(device)}, {"ranks", world.size()},
       {"logdir", logdir}, {"rows", all.num_rows()}, {"steps", trained.elapsed.steps},

@@ -52,6 +52,8 @@ class Regression(unittest.TestCase):
         losses = [float(loss) for loss in logged["loss_valid"] if loss]
         self.assertEqual(result["valid_loss"], min(losses))
 
+        self.assertIn("<svg", (self.folder / "log" / "curves.svg").read_text(encoding="utf-8"))
+
         rows = self.predictions("log")
         self.assertEqual([row["row"] for row in rows], [str(number) for number in range(2_000)])
         with open(self.folder / "log" / "houses.csv", newline="", encoding="utf-8") as file:

@@ -12,6 +12,6 @@ echo "giro: building $target in ${folder#"$PWD"/}"
 if ! { cmake -S "$root" -B "$folder" "$@" &&
        cmake --build "$folder" --target "$target" --parallel "$(nproc)"; } >"$folder/build.log" 2>&1; then
   tail -n 60 "$folder/build.log" >&2
-  echo "giro: the build failed; all of its output is in $folder/build.log" >&2
+  echo "giro: the build failed; its full output is in $folder/build.log" >&2
   exit 1
 fi

@@ -14,7 +14,7 @@ if ! python3 -m pip --version >/dev/null 2>&1; then
   echo "giro: python3 has no pip to get cuDNN's frontend with: the CUDA backend needs nvidia-cudnn-frontend $version" >&2
   exit 3
 fi
-echo "giro: getting the headers of nvidia-cudnn-frontend $version from PyPI"
+echo "giro: downloading the headers of nvidia-cudnn-frontend $version from PyPI"
 mkdir -p "$folder"
 new=$(mktemp -d -p "$folder")
 trap 'rm -rf "$new"' EXIT

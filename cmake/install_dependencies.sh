@@ -5,7 +5,7 @@
 set -euo pipefail
 
 if [ -e /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null; then
-  "$(dirname "${BASH_SOURCE[0]}")/install_cudnn_frontend.sh" || echo "giro: goes on without cuDNN's frontend" >&2
+  "$(dirname "${BASH_SOURCE[0]}")/install_cudnn_frontend.sh" || echo "giro: continuing without cuDNN's frontend" >&2
 fi
 
 packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev
@@ -33,7 +33,7 @@ failed() {
   echo "giro: apt could not $1" >&2
   exit 1
 }
-"${as_root[@]}" apt-get update -q </dev/null >"$log" 2>&1 || failed "update its lists of packages"
+"${as_root[@]}" apt-get update -q </dev/null >"$log" 2>&1 || failed "update its package lists"
 absent=()
 for package in "${missing[@]}"; do
   apt-cache show "$package" >/dev/null 2>&1 || absent+=("$package")

@@ -23,26 +23,28 @@ void check_place(const char* call, const Tensor& tensor, Device device) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: the tensor has no memory", call));
   }
   if (tensor.device() != device) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("{}: the tensor is {}, the communicator is of {}", call,
+    throw Error(ErrorCode::device_mismatch, fmt::format("{}: the tensor is {}, but the communicator is on {}", call,
                                                         to_string(tensor), to_string(device)));
   }
 }
 
 void check_stream(const char* call, const Stream& stream, Device device) {
   if (stream.device() != device) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("{}: the stream is of {}, the communicator of {}", call,
+    throw Error(ErrorCode::device_mismatch, fmt::format("{}: the stream is on {}, but the communicator is on {}", call,
                                                         to_string(stream.device()), to_string(device)));
   }
 }
 
 void check_reduction(const char* call, DType dtype, Reduction reduction) {
   if (reduction == Reduction::mean && !is_floating(dtype)) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: a mean of {} is not a {}; expected a floating-point dtype",
-                                                       call, name_of(dtype), name_of(dtype)));
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: a mean of {} values need not be {}; expected a floating-point dtype", call,
+                            name_of(dtype), name_of(dtype)));
   }
   if (reduction == Reduction::sum && dtype == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{}: a sum of bool is not a bool; max is true where any rank's element is", call));
+    throw Error(
+        ErrorCode::dtype_mismatch,
+        fmt::format("{}: a sum of bool values is not bool; use max, which is true where any rank's element is", call));
   }
 }
 
@@ -67,7 +69,7 @@ void check_parts(const char* call, const char* whole_name, const Tensor& whole, 
   const bool apart = own + part.bytes() <= begin || begin + whole.bytes() <= own;
   if (!apart && own != begin + static_cast<std::size_t>(rank) * part.bytes()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} overlaps {} without being the part of rank {}", call, part_name, whole_name, rank));
+                fmt::format("{}: {} overlaps {} but is not the part of rank {}", call, part_name, whole_name, rank));
   }
 }
 
@@ -109,7 +111,8 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
   check_place("broadcast", tensor, device());
   check_stream("broadcast", stream, device());
   if (root < 0 || root >= size()) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("broadcast: there is no rank {} among {}", root, size()));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("broadcast: there is no rank {} among {} ranks", root, size()));
   }
   if (tensor.count() == 0) return;
   const auto run = [impl = impl_, root](const Tensor& values, const Stream& on) {
@@ -151,7 +154,7 @@ void Communicator::barrier(const Stream& stream) const {
 
 Communicator Communicator::split(int color, int key) const {
   if (color < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("split: a color is 0 or more, found {}", color));
+    throw Error(ErrorCode::invalid_argument, fmt::format("split: expected a color of at least 0, found {}", color));
   }
   return Communicator(impl_->split(color, key));
 }

@@ -70,17 +70,16 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
   if (!missing.empty()) {
     if (launch.size == 1) return nullptr;
     throw Error(ErrorCode::unsupported,
-                fmt::format("World: {} has started {} processes, which connect through NCCL with a GPU each, but {}. "
+                fmt::format("World: {} has started {} processes, which connect through NCCL with one GPU each, but {}. "
                             "Processes on CPUs need MPI{}: mpirun -n {} PROGRAM",
                             launch.launcher, launch.size, missing,
                             mpi::is_available() ? "" : ", which giro was built without", launch.size));
   }
   // A single visible GPU may be the one that the launcher assigned to this rank.
   if (gpus > 1 && launch.local_rank >= gpus) {
-    throw Error(
-        ErrorCode::device_mismatch,
-        fmt::format("World: rank {} has the local rank {} on a machine of {} GPUs: each rank needs one of its own",
-                    launch.rank, launch.local_rank, gpus));
+    throw Error(ErrorCode::device_mismatch,
+                fmt::format("World: rank {} has local rank {} on a machine with {} GPUs: each rank needs its own",
+                            launch.rank, launch.local_rank, gpus));
   }
   return nccl::start(launch, detail::device_of_rank(launch.local_rank), timeout);
 }
@@ -88,7 +87,7 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
 std::chrono::milliseconds timeout_of(const WorldOptions& options) {
   if (!(options.timeout > 0)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("World: the timeout has to be positive, found {} s", options.timeout));
+                fmt::format("World: the timeout must be positive, found {} s", options.timeout));
   }
   constexpr double kForEver = 1e9;  // seconds; still fits 64 bits in nanoseconds
   return std::chrono::ceil<std::chrono::milliseconds>(
@@ -99,7 +98,7 @@ std::chrono::milliseconds timeout_of(const WorldOptions& options) {
 
 struct World::Impl {
   explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) {
-    if (exists.exchange(true)) throw Error(ErrorCode::invalid_argument, "World: there is one already");
+    if (exists.exchange(true)) throw Error(ErrorCode::invalid_argument, "World: one already exists");
     try {
       start();
     } catch (...) {
@@ -124,11 +123,10 @@ struct World::Impl {
     if (job) {
       host = Communicator(job->host);
       if (launch.by != detail::Launch::By::hand && launch.size != 0 && launch.size != host.size()) {
-        throw Error(
-            ErrorCode::communication,
-            fmt::format("World: {} has started {} processes, and the MPI that giro was built with sees {}: they "
-                        "belong to different installations",
-                        launch.launcher, launch.size, host.size()));
+        throw Error(ErrorCode::communication,
+                    fmt::format("World: {} has started {} processes, but the MPI that giro was built with sees {}: "
+                                "they belong to different installations",
+                                launch.launcher, launch.size, host.size()));
       }
       check_programs(host);
     }

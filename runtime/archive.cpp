@@ -59,7 +59,7 @@ struct Archive::Tree {
     for (const auto& [name, value] : at.items()) {
       const std::string inner = joined(path, name);
       if (!read.contains(&value)) {
-        lines.push_back(fmt::format("'{}' was saved, and nothing here has it", inner));
+        lines.push_back(fmt::format("'{}' was saved, but nothing here reads it", inner));
       } else {
         report_unread(value, inner, lines);
       }
@@ -81,14 +81,14 @@ Archive Archive::read(std::string_view text, std::vector<Leaf> arrays, std::shar
   Tree& tree = *archive.tree_;
   const auto shallow = [](int depth, Json::parse_event_t, Json&) {
     if (depth > static_cast<int>(kMaxDepth)) {
-      throw Error(ErrorCode::corrupt_data, fmt::format("it nests deeper than {} levels", kMaxDepth));
+      throw Error(ErrorCode::corrupt_data, fmt::format("it is nested more than {} levels deep", kMaxDepth));
     }
     return true;
   };
   try {
     tree.root = Json::parse(text, shallow);
   } catch (const Json::parse_error& error) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("it is not JSON, at byte {}", error.byte));
+    throw Error(ErrorCode::corrupt_data, fmt::format("it is not valid JSON at byte {}", error.byte));
   } catch (const Json::out_of_range&) {
     throw Error(ErrorCode::corrupt_data, "it has a number that a double cannot hold");
   }
@@ -150,7 +150,7 @@ void Archive::item(std::int64_t& value) {
   const Json& node = tree_->node();
   const bool fits = node.is_number_unsigned() ? node.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
                                               : node.is_number_integer();
-  if (!fits) tree_->refuse("an integer of 64 bits");
+  if (!fits) tree_->refuse("a 64-bit integer");
   value = node.get<std::int64_t>();
 }
 
@@ -290,7 +290,7 @@ std::vector<std::string> Archive::report() const {
   tree_->report_unread(tree_->root, "", lines);
   for (const Leaf& leaf : tree_->arrays) {
     if (!tree_->read_arrays.contains(leaf.path)) {
-      lines.push_back(fmt::format("'{}' was saved, and nothing here has it", leaf.path));
+      lines.push_back(fmt::format("'{}' was saved, but nothing here reads it", leaf.path));
     }
   }
   return lines;

@@ -71,8 +71,8 @@ class Archive {
   template <class T>
   Archive& operator()(std::string_view name, T& value) {
     static_assert(detail::is_persistent<T>,
-                  "giro: an archive takes numbers, strings, optionals and vectors of what it takes, and objects with a "
-                  "public persist(Archive&)");
+                  "giro: an archive takes numbers, strings, optionals and vectors of these, and objects with a public "
+                  "persist(Archive&)");
     at(name, [&] { item(value); });
     return *this;
   }

@@ -52,8 +52,8 @@ void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const
   for (const Leaf& leaf : leaves) {
     if (!leaf.piece) continue;
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': of the leaf '{}' this process holds {} elements of {}; expected a save "
-                            "group of all that hold some",
+                fmt::format("checkpoint '{}': of leaf '{}', this process holds {} elements of {}; expected a save "
+                            "group of all processes that hold some",
                             dir, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
   }
 }
@@ -319,7 +319,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   const double needed = static_cast<double>(more) * static_cast<double>(bytes_per_checkpoint);
   const std::uint64_t free = files.free_bytes(impl().dir);
   if (needed > static_cast<double>(free)) {
-    throw Error(ErrorCode::io, fmt::format("'{}': {} more checkpoints of {} bytes need {:.0f} bytes, {} are free",
+    throw Error(ErrorCode::io, fmt::format("'{}': {} more checkpoints of {} bytes need {:.0f} bytes, but {} are free",
                                            impl().dir, more, bytes_per_checkpoint, needed, free));
   }
   const std::string trial = impl().path_of(detail::side_name(0, "tmp"));

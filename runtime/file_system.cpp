@@ -172,7 +172,7 @@ class PosixFileSystem final : public FileSystem {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) {
       if (errno == ENOENT || errno == ENOTDIR) return {};
-      fail("look at", path, errno);
+      fail("access", path, errno);
     }
     if (S_ISDIR(status.st_mode)) return {Kind::directory, 0};
     if (S_ISREG(status.st_mode)) return {Kind::file, static_cast<std::uint64_t>(status.st_size)};
@@ -223,7 +223,7 @@ class PosixFileSystem final : public FileSystem {
 
   std::uint64_t free_bytes(const std::string& path) override {
     struct statvfs status {};
-    if (::statvfs(path.c_str(), &status) != 0) fail("tell how much room there is at", path, errno);
+    if (::statvfs(path.c_str(), &status) != 0) fail("determine the free space at", path, errno);
     return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
   }
 };

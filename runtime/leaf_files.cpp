@@ -21,7 +21,7 @@ void write(const std::string& path, std::vector<Leaf> leaves, const SaveOptions&
   for (Leaf& leaf : leaves) {
     if (leaf.piece) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("save '{}': of the leaf '{}' this process holds {} elements of {}; a checkpoint saves "
+                  fmt::format("save '{}': of leaf '{}', this process holds {} elements of {}; use a checkpoint to save "
                               "what several processes hold",
                               path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
     }

@@ -14,14 +14,13 @@ namespace giro {
 CUstream_st* cuda_stream(const Stream& stream) {
   if (!stream.device().is_cuda()) {
     throw Error(ErrorCode::device_mismatch,
-                "cuda_stream: the stream is on cpu, expected one of a CUDA device; on the CPU use submit");
+                "cuda_stream: the stream is on cpu, expected one on a CUDA device; on the CPU, use submit");
   }
   stream.impl().check_usable("cuda_stream");
   if (detail::Recording::is_dry()) {
-    throw Error(
-        ErrorCode::unsupported,
-        "cuda_stream: called by a model while a state is created for it, when no value has memory yet; expected "
-        "the kernel in nn::call");
+    throw Error(ErrorCode::unsupported,
+                "cuda_stream: called by a model while its state is being created, when no value has memory yet; "
+                "expected the kernel in nn::call");
   }
   if (detail::Recording::holds()) {
     detail::note_op("cuda_stream");
@@ -32,10 +31,11 @@ CUstream_st* cuda_stream(const Stream& stream) {
 
 void submit(const Stream& stream, std::function<void()> function) {
   if (!stream.device().is_cpu()) {
-    throw Error(ErrorCode::device_mismatch,
-                fmt::format("submit: the stream is on {}, expected one of the CPU; on a GPU launch kernels on "
-                            "cuda_stream(stream)",
-                            to_string(stream.device())));
+    throw Error(
+        ErrorCode::device_mismatch,
+        fmt::format(
+            "submit: the stream is on {}, expected one on the CPU; on a GPU, launch kernels on cuda_stream(stream)",
+            to_string(stream.device())));
   }
   if (!function) throw Error(ErrorCode::invalid_argument, "submit: the function is empty");
   stream.impl().check_usable("submit");

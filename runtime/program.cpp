@@ -201,7 +201,7 @@ std::string Program::text() const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     std::string times;
-    if (times_) times = node.seconds ? times_of(*node.seconds, floor(node)) : "  not measured: no op of giro's";
+    if (times_) times = node.seconds ? times_of(*node.seconds, floor(node)) : "  not measured: not an op of giro";
     lines.push_back({node.op, std::move(times), indented(arguments(values, node, i)), node.flops, node.bytes});
   }
   lines.push_back(
@@ -222,7 +222,7 @@ std::string Program::text() const {
   if (times_) {
     text += fmt::format("replayed as a whole: {}, floor {}, {}\n", microseconds(times_->replay), microseconds(floors),
                         times_floor(times_->replay, floors));
-    text += fmt::format("measured on this device: {:.1f} GB/s copied, {:.1f} GFLOP/s in a product of f32 matrices\n",
+    text += fmt::format("measured on this device: {:.1f} GB/s copied, {:.1f} GFLOP/s in an f32 matrix product\n",
                         1e-9 * times_->speed.bytes, 1e-9 * times_->speed.flops);
   }
   return text;

@@ -48,7 +48,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[noreturn]] void fail_json(std::size_t position) const {
-    fail(fmt::format("its header is not JSON, at byte {} of it", position));
+    fail(fmt::format("its header is not valid JSON at byte {} of it", position));
   }
 
   bool null() override { unexpected(); }
@@ -112,19 +112,19 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& key) override {
     const bool is_name = place_ == Place::metadata_names || (place_ == Place::names && key != kMetadata);
     if (is_name && entries.size() + metadata.size() == kMaxEntries) {
-      fail(fmt::format("it has more than {} tensors and metadata", kMaxEntries), ErrorCode::unsupported);
+      fail(fmt::format("it has more than {} tensors and metadata entries", kMaxEntries), ErrorCode::unsupported);
     }
     if (place_ == Place::names) {
       name_ = key;
       if (key == kMetadata) {
-        if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' is there twice", kMetadata));
+        if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' appears twice", kMetadata));
         place_ = Place::metadata;
       } else {
         entries.emplace_back().name = key;
         place_ = Place::entry;
       }
     } else if (place_ == Place::metadata_names) {
-      if (metadata.contains(key)) fail(fmt::format("metadata {} is there twice", printable(key)));
+      if (metadata.contains(key)) fail(fmt::format("metadata {} appears twice", printable(key)));
       name_ = key;
       place_ = Place::metadata_value;
     } else {
@@ -237,7 +237,7 @@ std::size_t header_bytes(const detail::FileBytes& content, std::uint64_t file_by
   std::memcpy(&size, content.data.get(), kPrefix);
   if (size > kMaxHeader) header.fail(fmt::format("its header claims {} bytes, more than {}", size, kMaxHeader));
   if (size > file_bytes - kPrefix) {
-    header.fail(fmt::format("its header claims {} bytes, the file has {} in all", size, file_bytes));
+    header.fail(fmt::format("its header claims {} bytes, but the file has {} in all", size, file_bytes));
   }
   return static_cast<std::size_t>(size);
 }
@@ -260,7 +260,7 @@ void check_names(const HeaderParser& header) {
   for (const Entry& entry : header.entries) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) header.fail(fmt::format("tensor {} is there twice", printable(*twice)));
+  if (twice != names.end()) header.fail(fmt::format("tensor {} appears twice", printable(*twice)));
 }
 
 // Sorts the entries by the position of their data, and checks that the data fits the shapes and fills the file.
@@ -283,7 +283,7 @@ void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
     }
     const std::uint64_t bytes = entry.end() - entry.begin();
     if (bytes % size_of(entry.dtype) != 0 || bytes / size_of(entry.dtype) != count) {
-      header.fail(fmt::format("tensor {} is {}({}), its data have {} bytes", name, name_of(entry.dtype),
+      header.fail(fmt::format("tensor {} is {}({}), but its data has {} bytes", name, name_of(entry.dtype),
                               fmt::join(entry.sizes, ", "), bytes));
     }
     if (entry.begin() < position) {
@@ -294,12 +294,13 @@ void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
       header.fail(fmt::format("bytes {} to {} of the data belong to no tensor", position, entry.begin()));
     }
     if (entry.end() > data_bytes) {
-      header.fail(fmt::format("tensor {} ends at byte {} of the data, which have {}", name, entry.end(), data_bytes));
+      header.fail(
+          fmt::format("tensor {} ends at byte {} of the data, which has {} bytes", name, entry.end(), data_bytes));
     }
     position = entry.end();
   }
   if (position != data_bytes) {
-    header.fail(fmt::format("{} bytes trail after the last tensor", data_bytes - position));
+    header.fail(fmt::format("{} bytes follow the last tensor", data_bytes - position));
   }
 }
 

@@ -57,19 +57,20 @@ void write_values(FileSystem::Writer& file, const Stored& stored) {
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata, std::optional<DType> dtype) {
   if (tensors.size() + metadata.size() > kMaxEntries) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("safetensors: {} tensors and metadata are more than {}",
-                                                         tensors.size() + metadata.size(), kMaxEntries));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("safetensors: {} tensors and metadata entries are more than {}",
+                            tensors.size() + metadata.size(), kMaxEntries));
   }
   if (dtype && !is_floating(*dtype)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("safetensors: the dtype to store is {}, expected a floating one", name_of(*dtype)));
+                fmt::format("safetensors: the dtype to store is {}, expected a floating-point one", name_of(*dtype)));
   }
   std::vector<Stored> order;
   std::set<std::string_view> names{kMetadata};
   for (const Leaf& leaf : tensors) {
     if (!names.insert(leaf.path).second) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("safetensors: the name {} is taken already", printable(leaf.path)));
+                  fmt::format("safetensors: the name {} is already taken", printable(leaf.path)));
     }
     if (!leaf.value.device().is_cpu()) {
       throw Error(ErrorCode::device_mismatch, fmt::format("safetensors: tensor {} is {}, expected it on the host",

@@ -54,11 +54,11 @@ struct Snapshot::Saved {
   std::vector<const Collection*> matching(const char* call, const State& state) const {
     if (state.stream().is_recording()) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: the state's stream records, and the recorded work has not run yet", call));
+                  fmt::format("{}: the state's stream is recording, and the recorded work has not run yet", call));
     }
     if (state.device() != device) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("{}: the state is on {}, the snapshot of one on {}", call,
-                                                          to_string(state.device()), to_string(device)));
+      throw Error(ErrorCode::device_mismatch, fmt::format("{}: the state is on {}, but the snapshot is of one on {}",
+                                                          call, to_string(state.device()), to_string(device)));
     }
     std::vector<const Collection*> collections = collections_of(state, which);
     structure.expect_same(call, Structure(collections));

@@ -48,7 +48,7 @@ Tensor Collection::flat() const {
   for (const LeafSpec& leaf : specs_) {
     if (leaf.dtype == dtype) continue;
     throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("collection '{}' is not of one dtype: '{}' is {}, '{}' is {}", name_,
+                fmt::format("collection '{}' does not have a single dtype: '{}' is {}, '{}' is {}", name_,
                             path_of(specs_.front()), name_of(dtype), path_of(leaf), name_of(leaf.dtype)));
   }
   const auto count = static_cast<std::int64_t>(buffer_->size() / size_of(dtype));
@@ -60,9 +60,9 @@ Tensor Collection::flat(const Shard& shard) const {
   if (is_sharded() || shard.count != options_.parts || shard.index < 0 || shard.index >= shard.count) {
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("collection '{}' is made of {} parts{}, found shard {} of {}; one that is laid out as another "
-                    "is added with the specs() and options() of that",
-                    name_, options_.parts, is_sharded() ? ", of which one is here" : "", shard.index, shard.count));
+        fmt::format("collection '{}' consists of {} parts{}, found shard {} of {}; to lay one out like another, add it "
+                    "with the other's specs() and options()",
+                    name_, options_.parts, is_sharded() ? ", one of which is here" : "", shard.index, shard.count));
   }
   const std::int64_t each = all.count() / shard.count;
   return all.rows(shard.index * each, (shard.index + 1) * each);
@@ -119,10 +119,11 @@ void State::expect_whole() const {
   if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
   for (const Part& part : parts_) {
     if (!part.identity.expired()) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the state that was attached as '{}' is gone or was replaced; expected attach() of the one "
-                            "in its place",
-                            part.name));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format(
+            "the state that was attached as '{}' was destroyed or replaced; expected attach() of the one in its place",
+            part.name));
   }
   note_use();
 }
@@ -162,7 +163,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   for (const LeafSpec& leaf : specs) {
     std::string path = collection->path_of(leaf);
     if (contains(path) || !paths.insert(path).second) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("the path '{}' is in the tree already", path));
+      throw Error(ErrorCode::invalid_argument, fmt::format("the path '{}' is already in the tree", path));
     }
     const std::size_t bytes = static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype);
     const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
@@ -203,10 +204,10 @@ void State::attach(const std::string& name, const State& part) {
                 fmt::format("attach: a part of the tree needs a name of its own, found '{}'", name));
   }
   if (part.context() != context()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("attach '{}': the state has a context of its own, expected one that is made with this "
-                            "state's context()",
-                            name));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("attach '{}': the state has a context of its own, expected one created with this state's context()",
+                    name));
   }
   // Recordings treat leaves in other memory as another state.
   if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
@@ -231,8 +232,8 @@ void State::expect_one_tree(const void* object, std::size_t bytes) const {
       continue;
     }
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("this state holds another, of {} collections, that is no part of its tree: nothing would "
-                            "save it; expected attach(name, it), or a pointer to what need not be saved",
+                fmt::format("this state holds another, with {} collections, that is not part of its tree: nothing "
+                            "would save it; expected attach(name, it), or a pointer to what need not be saved",
                             other->collections_.size()));
   }
 }

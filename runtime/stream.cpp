@@ -72,7 +72,7 @@ Buffer Stream::allocate(std::size_t bytes) const {
   if (&recording->stream != impl_.get()) {
     // Temporaries share memory in the order of one stream, and this stream runs concurrently.
     throw Error(ErrorCode::unsupported,
-                "allocate: a stream that has joined a recording has no temporaries, expected the stream that records");
+                "allocate: a stream that has joined a recording has no temporaries, expected the recording stream");
   }
   return recording->allocate(bytes);
 }
@@ -94,7 +94,7 @@ void Stream::wait(const Event& event) const {
   }
   if (recording != nullptr) {
     throw Error(ErrorCode::invalid_argument,
-                "wait: a recording cannot wait for work from outside of it: wait before it begins");
+                "wait: a recording cannot wait for work from outside it: wait before it begins");
   }
   impl_->wait(marked);
   impl_->peers.add(marked.peers);
@@ -104,7 +104,7 @@ void Stream::synchronize() const {
   impl_->check_usable("synchronize");
   if (impl_->is_recording()) {
     throw Error(ErrorCode::invalid_argument,
-                "synchronize: a stream cannot be waited for while it records: the recorded work has not run yet");
+                "synchronize: a stream cannot be waited for while it is recording: the recorded work has not run yet");
   }
   impl_->peers.wait([&] { detail::telling_progress(*impl_, [&] { impl_->synchronize(); }); });
   impl_->faults.expect_none();

@@ -20,8 +20,8 @@ std::shared_ptr<const Buffer> Tensor::buffer() const {
   const std::weak_ptr<const Buffer> none;
   if (!buffer && (buffer_.owner_before(none) || none.owner_before(buffer_))) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} lies in memory that was given back when the last nn::Var that held it went; expected a "
-                            "Var that is kept, as by nn::stop_gradient",
+                fmt::format("{} uses memory that was released with the last nn::Var that held it; expected a Var that "
+                            "is kept, as by nn::stop_gradient",
                             to_string(*this)));
   }
   return buffer;
@@ -29,7 +29,7 @@ std::shared_ptr<const Buffer> Tensor::buffer() const {
 
 Tensor Tensor::reshape(const Shape& shape) const {
   if (shape.count() != count()) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("cannot view {} as shape {}: {} elements against {}",
+    throw Error(ErrorCode::shape_mismatch, fmt::format("cannot view {} as shape {}: {} elements versus {}",
                                                        to_string(*this), to_string(shape), count(), shape.count()));
   }
   Tensor result = *this;
@@ -40,7 +40,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   if (begin < 0 || begin > end || end > shape_[0]) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("rows [{}, {}) are not all in {}", begin, end, to_string(*this)));
+                fmt::format("rows [{}, {}) are out of range for {}", begin, end, to_string(*this)));
   }
   const Shape row = shape_.drop_front();
   Tensor result = *this;
@@ -83,10 +83,11 @@ void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
 void check_not_recording(const char* call, const Tensor& tensor, const Stream& stream) {
   stream.impl().check_usable(call);
   if (!stream.is_recording()) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {} cannot be reached by the host while its stream records: the recorded work has not "
-                          "run yet",
-                          call, to_string(tensor)));
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format(
+          "{}: {} cannot be reached by the host while its stream is recording: the recorded work has not run yet", call,
+          to_string(tensor)));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class Environment {
     if (value != nullptr && *value != '\0') return value;
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("World: the environment variable {} is {}; processes that {} starts need it to find each other",
+        fmt::format("World: the environment variable {} is {}; processes started by {} need it to find each other",
                     name, value == nullptr ? "missing" : "empty", launcher_));
   }
   template <class Number>

@@ -66,15 +66,15 @@ void check_placement(const Communicator& host, Device device) {
     if (place.device.kind() != places[0].device.kind()) {
       throw Error(
           ErrorCode::device_mismatch,
-          fmt::format("communicator: rank 0 asks for {}, rank {} for {}: all ranks compute on GPUs, or all on the "
-                      "CPU",
-                      to_string(places[0].device), rank, to_string(place.device)));
+          fmt::format(
+              "communicator: rank 0 asks for {}, rank {} for {}: either all ranks compute on GPUs, or all on the CPU",
+              to_string(places[0].device), rank, to_string(place.device)));
     }
     for (std::size_t other = 0; place.device.is_cuda() && other < rank; ++other) {
       if (place.gpu != places[other].gpu) continue;
       throw Error(ErrorCode::device_mismatch,
-                  fmt::format("communicator: rank {} and rank {} share the GPU {}: each rank needs one of its own",
-                              other, rank, place.gpu.data()));
+                  fmt::format("communicator: rank {} and rank {} share the GPU {}: each rank needs its own", other,
+                              rank, place.gpu.data()));
     }
   }
 }

@@ -37,7 +37,7 @@ void divide(void* data, std::int64_t count, DType dtype, int by) {
     case DType::f16:
       return divide<Float16>(data, count, by);
     default:
-      throw Error(ErrorCode::dtype_mismatch, "a mean is of floating-point elements");
+      throw Error(ErrorCode::dtype_mismatch, "a mean requires floating-point elements");
   }
 }
 

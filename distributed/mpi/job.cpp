@@ -60,10 +60,9 @@ Initialized initialize(std::chrono::milliseconds timeout) {
   std::thread thread(std::move(call));
   if (made.wait_for(timeout) != std::future_status::ready) {
     thread.detach();
-    throw Error(ErrorCode::communication,
-                fmt::format("World: MPI_Init_thread has waited {:.1f} s for the other ranks; one has ended before it "
-                            "made its World, or hangs",
-                            std::chrono::duration<double>(timeout).count()));
+    throw Error(ErrorCode::communication, fmt::format("World: MPI_Init_thread has waited {:.1f} s for the other ranks; "
+                                                      "one has exited before creating its World, or hangs",
+                                                      std::chrono::duration<double>(timeout).count()));
   }
   thread.join();
   return made.get();
@@ -82,7 +81,7 @@ std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout) {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized) {
-    throw Error(ErrorCode::invalid_argument, "World: MPI has been finalized, and can be started once a program only");
+    throw Error(ErrorCode::invalid_argument, "World: MPI has been finalized, and can be started only once per program");
   }
   const bool is_own = !is_initialized();
   if (is_own) {
@@ -90,7 +89,7 @@ std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout) {
     if (status != MPI_SUCCESS) throw Error(ErrorCode::communication, "World: MPI_Init_thread failed");
     if (provided < MPI_THREAD_MULTIPLE) {
       throw Error(ErrorCode::unsupported,
-                  "World: this MPI was built without MPI_THREAD_MULTIPLE: its calls cannot be made by several threads");
+                  "World: this MPI was built without MPI_THREAD_MULTIPLE: it cannot be called from several threads");
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

@@ -67,8 +67,8 @@ void Session::wait(MPI_Request& request, const Call& call) {
   }
   // The operation stays pending: MPI cannot cancel it. No further MPI call is made, so it does not progress.
   fail(fmt::format(
-      "{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank is gone, hangs, "
-      "or makes other calls",
+      "{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank has exited, hangs, or makes "
+      "different calls",
       call.name, call.bytes, call.rank, call.size, std::chrono::duration<double>(Clock::now() - begin).count()));
 }
 

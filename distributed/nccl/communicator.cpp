@@ -116,7 +116,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
     const Invitation& invitation = invitations[static_cast<std::size_t>(rank)];
     if (invitation.failure[0] == '\0') continue;
     throw Error(ErrorCode::communication,
-                fmt::format("communicator: NCCL does not start on rank {}: {}", rank, invitation.failure.data()));
+                fmt::format("communicator: NCCL failed to start on rank {}: {}", rank, invitation.failure.data()));
   }
   std::shared_ptr<NcclCommunicator> made;
   std::array<char, 200> failure{};
@@ -224,8 +224,9 @@ void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   const std::string why =
       status == ncclInProgress
-          ? fmt::format("{} has waited {:.1f} s for the others; another rank is gone, hangs, or makes other calls",
-                        describe(name, bytes), seconds)
+          ? fmt::format(
+                "{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
+                describe(name, bytes), seconds)
           : fmt::format("{}: NCCL reports: {}", describe(name, bytes), reason(status, comm_));
   abort(why);
   throw Error(status == ncclUnhandledCudaError ? ErrorCode::device : ErrorCode::communication, why);
@@ -300,8 +301,8 @@ void NcclCommunicator::look() noexcept {
   const std::string what = queue_goes_on
                                ? fmt::format("replayed collectives: rank {} of {} on {}", rank, size, to_string(device))
                                : describe(queued_.front().name, queued_.front().bytes);
-  abort(fmt::format("{} has waited {:.1f} s for the others; another rank is gone, hangs, or makes other calls", what,
-                    seconds));
+  abort(fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
+                    what, seconds));
 }
 
 void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction,

@@ -40,9 +40,8 @@ std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, 
   try {
     gpus = NcclCommunicator::connect(launch.address, launch.rank, launch.size, device, timeout);
   } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("World: rank {} of {}, which {} has started, cannot meet the others at {}: {}", launch.rank,
-                            launch.size, launch.launcher, launch.address, error.what()));
+    throw Error(error.code(), fmt::format("World: rank {} of {}, started by {}, cannot connect to the others at {}: {}",
+                                          launch.rank, launch.size, launch.launcher, launch.address, error.what()));
   }
   return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch);
 }

@@ -7,7 +7,7 @@
 // Stands in for NCCL in a build without it.
 namespace giro::nccl {
 namespace {
-constexpr const char* kReason = "giro was built without NCCL, which GPUs communicate through";
+constexpr const char* kReason = "giro was built without NCCL, which GPUs need to communicate";
 }
 
 bool is_available() noexcept { return false; }
@@ -19,7 +19,7 @@ std::unique_ptr<detail::Job> start(const detail::Launch&, Device, std::chrono::m
 std::string identity_of(Device device) { return to_string(device); }  // NOLINT: nothing will be sent to it
 
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device device, std::chrono::milliseconds) {
-  throw Error(ErrorCode::unsupported, fmt::format("communicator of {}: {}", to_string(device), kReason));
+  throw Error(ErrorCode::unsupported, fmt::format("communicator on {}: {}", to_string(device), kReason));
 }
 
 void give_up() noexcept {}

@@ -134,7 +134,7 @@ void* allocate(std::size_t bytes) {
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
   void* data = too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
   if (data == nullptr) {
-    throw Error(ErrorCode::out_of_memory, fmt::format("the host has no {} bytes of memory left", bytes));
+    throw Error(ErrorCode::out_of_memory, fmt::format("the host does not have {} bytes of memory left", bytes));
   }
   use_large_pages(data, bytes);
   return data;

@@ -20,11 +20,11 @@ std::string why_no_devices(cudaError_t status) {
   int driver = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
   if (status == cudaErrorInsufficientDriver && cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
-    return fmt::format("the NVIDIA driver is too old: it supports CUDA {}, giro was built with CUDA {}",
+    return fmt::format("the NVIDIA driver is too old: it supports CUDA {}, but giro was built with CUDA {}",
                        version_text(driver), version_text(runtime));
   }
   if (status == cudaErrorNoDevice || status == cudaSuccess) return "the NVIDIA driver finds no GPU";
-  return fmt::format("CUDA does not start: {} ({})", cudaGetErrorName(status), cudaGetErrorString(status));
+  return fmt::format("CUDA failed to start: {} ({})", cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
 }  // namespace
@@ -38,9 +38,9 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
   for (int index = 0; status == cudaSuccess && index < count; ++index) {
     cudaDeviceProp properties{};
     if (const cudaError_t failure = cudaGetDeviceProperties(&properties, index); failure != cudaSuccess) {
-      reason = fmt::format("{} does not answer: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
+      reason = fmt::format("{} does not respond: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
     } else if (properties.major * 10 + properties.minor < GIRO_CUDA_OLDEST_ARCHITECTURE) {
-      reason = fmt::format("{} is too old: compute capability {}.{}, giro was built for {}.{} and above",
+      reason = fmt::format("{} is too old: it has compute capability {}.{}, but giro was built for {}.{} and above",
                            properties.name, properties.major, properties.minor, GIRO_CUDA_OLDEST_ARCHITECTURE / 10,
                            GIRO_CUDA_OLDEST_ARCHITECTURE % 10);
     } else {

@@ -25,8 +25,8 @@ void* allocate(Device device, std::size_t bytes, MemoryKind kind) {
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     throw Error(ErrorCode::out_of_memory,
-                pinned ? fmt::format("the host has no {} bytes of memory left that can be pinned", bytes)
-                       : fmt::format("{} has no {} bytes of memory left", to_string(device), bytes));
+                pinned ? fmt::format("the host does not have {} bytes of memory left that can be pinned", bytes)
+                       : fmt::format("{} does not have {} bytes of memory left", to_string(device), bytes));
   }
   check(status, pinned ? "cudaHostAlloc" : "cudaMalloc");
   return data;

@@ -50,7 +50,7 @@ struct Nvrtc::Functions {
 
 namespace {
 
-constexpr const char* kPackage = "it is part of the CUDA toolkit (cuda-nvrtc), and of PyPI's nvidia-cuda-nvrtc";
+constexpr const char* kPackage = "it comes with the CUDA toolkit (cuda-nvrtc) and with PyPI's nvidia-cuda-nvrtc";
 
 void* open_library(std::string& tried) {
   constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
@@ -79,9 +79,9 @@ Nvrtc::Nvrtc() {
     std::string tried;
     void* const library = open_library(tried);
     if (library == nullptr) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("NVRTC, which compiles kernels while a program runs, was not found; {}; looked for {}",
-                              kPackage, tried));
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("NVRTC, which compiles kernels at run time, was not found; {}; looked for {}", kPackage, tried));
     }
     if (!functions.find_in(library)) {
       throw Error(ErrorCode::unsupported,
@@ -128,7 +128,7 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
     return std::string(log.c_str());
   };
   if (result == NVRTC_ERROR_COMPILATION) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("NVRTC {} does not compile a kernel: {}", version_, log()));
+    throw Error(ErrorCode::invalid_argument, fmt::format("NVRTC {} failed to compile a kernel: {}", version_, log()));
   }
   check(result, "nvrtcCompileProgram");
   return get(program.handle, check);
@@ -141,7 +141,7 @@ std::string Nvrtc::compile(const std::string& source, int architecture) const {
   (void)functions_->architectures(known.data());
   if (std::find(known.begin(), known.end(), architecture) == known.end()) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("NVRTC {} does not know GPUs of compute capability {}.{}, only {}; {}", version_,
+                fmt::format("NVRTC {} does not support GPUs of compute capability {}.{}, only {}; {}", version_,
                             architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage));
   }
   return compiled(source, fmt::format("sm_{}", architecture), [&](nvrtcProgram program, auto&& check) {

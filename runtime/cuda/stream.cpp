@@ -58,7 +58,7 @@ class CudaEvent final : public detail::EventImpl {
 
 CudaStream& cuda_stream(detail::StreamImpl& stream) {
   if (!stream.device.is_cuda()) {
-    throw Error(ErrorCode::device_mismatch, "a stream of a CUDA device is needed, found one of the cpu");
+    throw Error(ErrorCode::device_mismatch, "expected a stream on a CUDA device, found one on the CPU");
   }
   make_current(stream.device);
   return static_cast<CudaStream&>(stream);
@@ -112,7 +112,7 @@ void CudaStream::copy(void* dst, const void* src, std::size_t bytes) {
   const bool pageable = is_pageable(src) || is_pageable(dst);
   if (pageable && is_recording()) {
     throw Error(ErrorCode::unsupported,
-                "a recording on a CUDA device cannot copy from or to memory of the host that is not pinned");
+                "a recording on a CUDA device cannot copy from or to host memory that is not pinned");
   }
   check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, handle()), "cudaMemcpyAsync");
   // CUDA may stage pageable memory, or read it later if the device can access all host memory.
@@ -252,7 +252,7 @@ void check_queued(const std::string& what, const Stream& stream) {
   check(cudaStreamIsCapturing(handle(stream), &status), "cudaStreamIsCapturing");
   if (status != cudaStreamCaptureStatusActive) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} did what a recording cannot hold, such as waiting for the stream", what));
+                fmt::format("{} did something that cannot be recorded, such as waiting for the stream", what));
   }
 }
 

@@ -76,7 +76,7 @@ std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std:
   if (lock) return lock;
   const std::string holder = lock_holder(files, path);
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("'{}' is being written by {}{}", what, holder.empty() ? "another" : holder,
+              fmt::format("'{}' is being written by {}{}", what, holder.empty() ? "another writer" : holder,
                           holder == this_process() ? ", this one" : ""));
 }
 

@@ -33,9 +33,10 @@ Error Faults::Check::error() const {
   // Larger numbers were clamped.
   const std::string_view or_beyond = value == INT32_MAX ? " or more" : value == INT32_MIN ? " or less" : "";
   const auto site = CallSite::of_node(where);
-  return Error(ErrorCode::invalid_argument,
-               fmt::format("{} {}{} at position {} of {}{}, expected 0 to below {}", element, value, or_beyond, at,
-                           elements, call != nullptr ? fmt::format(" in call {} of {}", number, step) : "", size));
+  return Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{} {}{} at position {} of {}{}, expected at least 0 and below {}", element, value, or_beyond, at,
+                  elements, call != nullptr ? fmt::format(" in call {} of {}", number, step) : "", size));
 }
 
 Fault Faults::of(const Stream& stream, const std::string& element, const Tensor& elements, std::int64_t size) {

@@ -57,8 +57,8 @@ LineFiles::File& LineFiles::file_for(const std::string& path, const Archive::Lin
   if (open != open_.end() && open->second.lines == lines.first) return open->second;
   if (lines.first != 0) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("the lines of '{}' begin at number {}, and {} are kept in '{}'; expected the latest of the "
-                            "store's archive()",
+                fmt::format("the lines of '{}' begin at number {}, but {} are kept in '{}'; expected those of the "
+                            "store's latest archive()",
                             path, lines.first, open == open_.end() ? 0 : open->second.lines, dir_));
   }
   std::int64_t number = 0;
@@ -114,7 +114,7 @@ Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manif
   };
   const FileSystem::Status status = files.status(path);
   if (status.kind == FileSystem::Kind::none) {
-    throw Error(ErrorCode::not_found, fmt::format("there is no '{}', which belongs beside the checkpoint", path));
+    throw Error(ErrorCode::not_found, fmt::format("there is no '{}', which belongs next to the checkpoint", path));
   }
   expect(status.kind == FileSystem::Kind::file, "it is not a file");
   expect(status.bytes >= lines.bytes, fmt::format("it has {} bytes, expected at least {}", status.bytes, lines.bytes));

@@ -44,13 +44,13 @@ std::string checksum_part(std::string_view rest) {
 // Parses a manifest with a valid checksum.
 Json parse(std::string_view text, const std::string& path) {
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > static_cast<int>(Archive::kMaxDepth) + 1) refuse(path, "it nests too deep");
+    if (depth > static_cast<int>(Archive::kMaxDepth) + 1) refuse(path, "it is nested too deeply");
     return true;
   };
   try {
     return Json::parse(text, shallow);
   } catch (const Json::exception&) {
-    refuse(path, "it is not JSON that can be read");
+    refuse(path, "it is not valid JSON");
   }
 }
 
@@ -80,12 +80,12 @@ void check_names(const Manifest& manifest, const std::string& path) {
     expect_files(shard_name(kStateName, {i, shards}), shard_name(kMemoryName, {i, shards}));
   }
   if (next != files.size()) {
-    refuse(path, fmt::format("its files are not those of a checkpoint alone: {}", printable(files[next].name)));
+    refuse(path, fmt::format("its files are not only those of a checkpoint: {}", printable(files[next].name)));
   }
   std::set<std::string_view> names, paths;
   for (const Manifest::Lines& lines : manifest.lines) {
     if (!parse_lines_name(lines.name)) {
-      refuse(path, fmt::format("it names {:?} for a file of lines, expected 'lines_<number>.jsonl'",
+      refuse(path, fmt::format("it names {:?} as a file of lines, expected 'lines_<number>.jsonl'",
                                std::string_view(lines.name).substr(0, 80)));
     }
     if (!names.insert(lines.name).second || !paths.insert(lines.path).second) {
@@ -164,7 +164,7 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
   if (text.size() < first) refuse(path, fmt::format("it has {} bytes, expected at least {}", text.size(), first));
   const std::string expected = checksum_part(text.substr(first));
   if (text.substr(0, first) != expected) {
-    refuse(path, fmt::format("its checksum does not fit; for these bytes it would be {}",
+    refuse(path, fmt::format("its checksum does not match; for these bytes it would be {}",
                              std::string_view(expected).substr(first - kDigits - 2, kDigits)));
   }
 
@@ -173,12 +173,11 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
   if (version == tree.end() || !version->is_number_integer()) refuse(path, "it has no number 'version'");
   const auto number = version->get<std::int64_t>();
   if (number > Manifest::kVersion) {
-    throw Error(ErrorCode::unsupported, fmt::format("manifest '{}' has version {} of the format, this giro knows up to "
-                                                    "version {}",
-                                                    path, number, Manifest::kVersion));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("manifest '{}' has format version {}, but this giro supports only versions up to {}", path,
+                            number, Manifest::kVersion));
   }
-  if (number < Manifest::kVersionWithoutShards)
-    refuse(path, fmt::format("there is no version {} of the format", number));
+  if (number < Manifest::kVersionWithoutShards) refuse(path, fmt::format("there is no format version {}", number));
 
   Manifest manifest{.version = static_cast<int>(number)};
   CheckpointRecord& record = manifest.record;

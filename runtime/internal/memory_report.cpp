@@ -57,10 +57,10 @@ std::string memory_report(const Recording& recording, const std::string& name) {
 
   std::size_t bytes = 0;
   for (const auto& [address, value] : values) bytes += value.tensor.bytes();
-  std::string text = fmt::format("{} has, as far as it is recorded, {} temporaries of {} in all", name, values.size(),
-                                 size_text(bytes));
+  std::string text = fmt::format("{}, as far as it has been recorded, has {} temporaries of {} in total", name,
+                                 values.size(), size_text(bytes));
   if (recording.program.memory() > 0) {
-    text += fmt::format(", which need {} together ({} at one time)", size_text(recording.program.memory()),
+    text += fmt::format(", which need {} together (at most {} at any one time)", size_text(recording.program.memory()),
                         size_text(recording.program.least_memory()));
   }
   if (!shown.empty()) text += fmt::format(", the largest {}", fmt::join(shown, ", "));

@@ -59,7 +59,7 @@ class Header {
       } else if (key == "shape" && !sizes_) {
         sizes_ = sizes();
       } else {
-        fail(fmt::format("the header's key {}", printable(key)));
+        fail(fmt::format("an unexpected header key {}", printable(key)));
       }
       if (!take(',') && !peek('}')) expect(',');
     }
@@ -113,7 +113,7 @@ class Header {
       rest_.remove_prefix(word.size());
       return value;
     }
-    fail("fortran_order neither True nor False");
+    fail("a fortran_order that is neither True nor False");
   }
   DType dtype() {
     if (!peek('\'')) unsupported("the elements are records, expected numbers");
@@ -132,7 +132,7 @@ class Header {
       std::int64_t size = 0;
       const bool is_digit = !peek('-') && !rest_.empty();
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
-      if (!is_digit || error != std::errc()) fail("a shape that is no tuple of sizes");
+      if (!is_digit || error != std::errc()) fail("a shape that is not a tuple of sizes");
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       all.push_back(size);
       if (!take(',') && !peek(')')) expect(',');

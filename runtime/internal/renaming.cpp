@@ -11,7 +11,7 @@ Renaming::Renaming(const char* call, const std::vector<std::pair<std::string, st
     const Rule& rule = rules_.emplace_back(Rule{PathPattern(from), PathPattern(to)});
     if (rule.from.wildcards() == rule.to.wildcards()) continue;
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: rename: '{}' has {} wildcards, '{}' has {}, expected as many", call, from,
+                fmt::format("{}: rename: '{}' has {} wildcards, '{}' has {}, expected the same number", call, from,
                             rule.from.wildcards(), to, rule.to.wildcards()));
   }
 }

@@ -16,7 +16,8 @@
 // Shared by the readers and the writer of the safetensors format.
 namespace giro::detail::safetensors {
 
-static_assert(std::endian::native == std::endian::little, "the format stores numbers as they lie in memory here");
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian, and its numbers are read and written unchanged");
 
 inline constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes; the format's limit
 inline constexpr std::size_t kMaxEntries = 100'000;       // names of a header, which limits their memory to tens of MiB

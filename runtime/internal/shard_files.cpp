@@ -103,7 +103,7 @@ void PieceJoiner::read_held(Joined& joined, std::int64_t count, std::uint64_t at
 void PieceJoiner::add_wholes(const safetensors::Layout& layout, const safetensors::ReadBytes& read,
                              const std::string& path) {
   for (const safetensors::Layout::Stored& stored : layout.tensors) {
-    if (index_.contains(stored.name)) refuse_shard(path, fmt::format("{} is there twice", printable(stored.name)));
+    if (index_.contains(stored.name)) refuse_shard(path, fmt::format("{} appears twice", printable(stored.name)));
     Joined& joined = begin(stored, stored.shape, /*in_shards=*/false, path);
     read_held(joined, stored.shape.count(), stored.begin, read);
   }
@@ -121,13 +121,15 @@ void PieceJoiner::add_shard(const safetensors::Layout& layout, const safetensors
     const Shape whole = shape_of(piece, path);
     const auto known = index_.find(piece.path);
     Joined& joined = known == index_.end() ? begin(stored, whole, /*in_shards=*/true, path) : joined_[known->second];
-    if (!joined.in_shards) refuse_shard(path, fmt::format("{} is there whole and in shards", printable(piece.path)));
+    if (!joined.in_shards)
+      refuse_shard(path, fmt::format("{} appears both whole and in shards", printable(piece.path)));
     if (joined.dtype != stored.dtype || joined.whole != whole || stored.shape.rank() != 1 ||
         piece.begin != joined.next || stored.shape.count() > whole.count() - piece.begin) {
       refuse_shard(
-          path, fmt::format("the piece {} of {} from element {} on does not continue the {} elements of {} before it",
-                            to_string(Tensor(nullptr, stored.dtype, stored.shape, Device::cpu())),
-                            printable(piece.path), piece.begin, joined.next, to_string(joined.expected())));
+          path,
+          fmt::format("the piece {} of {} that begins at element {} does not continue the {} elements of {} before it",
+                      to_string(Tensor(nullptr, stored.dtype, stored.shape, Device::cpu())), printable(piece.path),
+                      piece.begin, joined.next, to_string(joined.expected())));
     }
     read_held(joined, stored.shape.count(), stored.begin, read);
   }

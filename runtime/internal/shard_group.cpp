@@ -45,7 +45,7 @@ void ShardGroup::begin(const std::string& id) {
   if (id.find('@') == std::string::npos) {
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("a save of {} shards has the id '{}', expected one of new_save_id", group_.shard.count, id));
+        fmt::format("a save of {} shards has the id '{}', expected one from new_save_id", group_.shard.count, id));
   }
   if (id == id_) return;
   id_ = id;
@@ -88,8 +88,8 @@ std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) {
     if (missing.empty()) break;
     if (Clock::now() >= until) {
       throw Error(ErrorCode::communication,
-                  fmt::format("checkpoint '{}': of {} shards, {} did not come within {} s", unit, group_.shard.count,
-                              fmt::join(missing, ", "), group_.timeout));
+                  fmt::format("checkpoint '{}': shard(s) {} of {} did not arrive within {} s", unit,
+                              fmt::join(missing, ", "), group_.shard.count, group_.timeout));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);

@@ -105,7 +105,7 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const Loa
         [&] {
           Archive::Lines good = read_good_lines(files, dir, of_path);
           const auto count = std::count(good.text.begin(), good.text.end(), '\n');
-          skipped.back() += fmt::format("; of its {} lines {} are left", of_path.lines, count);
+          skipped.back() += fmt::format("; {} of its {} lines are left", count, of_path.lines);
           lines.emplace(of_path.path, std::move(good));
         });
   }
@@ -119,7 +119,7 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const Loa
 void check_steps(const StoreEntry& entry, const std::string& path, const CheckpointRecord& record) {
   if (record.steps == entry.steps) return;
   throw Error(ErrorCode::corrupt_data,
-              fmt::format("checkpoint '{}' is of step {} by its own account", path, record.steps));
+              fmt::format("checkpoint '{}' itself says that it is from step {}", path, record.steps));
 }
 
 void check_is(FileSystem& files, const StoreEntry& entry, const std::string& path) {

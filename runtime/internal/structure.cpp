@@ -9,9 +9,10 @@
 namespace giro {
 namespace {
 
-// For a piece: ", elements 96 and on of (784, 128)".
+// For a piece: ", starting at element 96 of (784, 128)".
 std::string place_of(const Leaf& leaf) {
-  return leaf.piece ? fmt::format(", elements {} and on of {}", leaf.piece->begin, to_string(leaf.piece->whole)) : "";
+  return leaf.piece ? fmt::format(", starting at element {} of {}", leaf.piece->begin, to_string(leaf.piece->whole))
+                    : "";
 }
 
 }  // namespace
@@ -60,10 +61,10 @@ void Structure::expect_same(const char* call, const Structure& found) const {
                   fmt::format("{}: collection {} is '{}', expected '{}'", call, i, given, wanted));
     }
     if (bytes[i] != found.bytes[i]) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("{}: the collection '{}' has {} bytes, expected {}; it is made for another number of "
-                              "shards",
-                              call, given, found.bytes[i], bytes[i]));
+      throw Error(
+          ErrorCode::shape_mismatch,
+          fmt::format("{}: the collection '{}' has {} bytes, expected {}; it was made for a different number of shards",
+                      call, given, found.bytes[i], bytes[i]));
     }
   }
 }

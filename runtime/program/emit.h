@@ -32,7 +32,7 @@ class Blocking {
   // Waits for work that is not an op of giro, so that its errors are not attributed to the op, and then for the op.
   static void before(const std::string& op, const Stream& stream) {
     if (is_on_) [[unlikely]]
-      wait("work of the program's own, before " + op, stream);
+      wait("the program's own work, before " + op, stream);
   }
   static void after(const std::string& op, const Stream& stream) {
     if (is_on_) [[unlikely]]

@@ -23,7 +23,7 @@ constexpr bool has_fields(std::index_sequence<I...>) {
 // The number of fields of an aggregate.
 template <class T, std::size_t kAtMost = 10>
 constexpr std::size_t field_count() {
-  static_assert(kAtMost > 0, "a struct of 1 to 10 fields");
+  static_assert(kAtMost > 0, "expected a struct of 1 to 10 fields");
   if constexpr (has_fields<T>(std::make_index_sequence<kAtMost>())) {
     return kAtMost;
   } else {
@@ -76,7 +76,7 @@ void for_each_field(T& of, F&& f) {
 template <class T, class F>
 void for_each_tensor(T& of, const F& f) {
   using Type = std::remove_const_t<T>;
-  static_assert(!std::is_same_v<Type, Tensor>, "a tensor among an op's arguments is an In, an Out or an InOut");
+  static_assert(!std::is_same_v<Type, Tensor>, "a tensor among an op's arguments must be an In, an Out or an InOut");
   if constexpr (std::derived_from<Type, In>) {
     f(of, Use::read);
   } else if constexpr (std::derived_from<Type, Out>) {

@@ -78,7 +78,7 @@ void MemoryIndex::add(std::size_t i, const detail::HeldOp& op) {
     Region* const region = at(tensor);
     if (region == nullptr) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: a rule has it touch memory that no op of the program touched before", op.node.op));
+                  fmt::format("{}: a rule makes it touch memory that no op of the program touched before", op.node.op));
     }
     insert(region->ops, i);
     if (is_written) insert(region->writers, i);

@@ -37,7 +37,7 @@ std::shared_ptr<Arena> recording_arena(StreamImpl& stream) {
 
 Recording::Recording(StreamImpl& on, Rewrite rewrite) : stream(on), id(next_id()), rewrite_(rewrite) {
   if (current_ != nullptr) {
-    throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another of the same thread");
+    throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another on the same thread");
   }
   stream.check_usable("a recording");
   arenas.push_back({&stream, recording_arena(stream)});
@@ -64,7 +64,7 @@ void Recording::hold(HeldOp op) {
 HeldOp Recording::take_only() {
   if (held_.size() != 1) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("a rule has queued {} ops in place of others, expected one", held_.size()));
+                fmt::format("a rule has queued {} replacement ops, expected one", held_.size()));
   }
   HeldOp op = std::move(held_.back());
   held_.pop_back();
@@ -186,22 +186,22 @@ void Recording::queue(std::vector<HeldOp>& ops) {
 void Recording::expect_none(const char* call) {
   if (current_ == nullptr) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: called in a step that is being recorded, where it would run once and not in each step; "
-                          "expected a call between steps, or in a callback of the loop",
+              fmt::format("{}: called in a step that is being recorded, where it would run once instead of in each "
+                          "step; expected a call between steps, or in a callback of the loop",
                           call));
 }
 
 void StreamImpl::refuse(const char* call) const {
   const Recording* recording = Recording::current();
   if (recording == nullptr || takes_part_in(*recording)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: this stream of {} is being recorded, by another thread, "
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: this stream on {} is being recorded by another thread, "
                                                          "or by this one, which has set its recording aside",
                                                          call, to_string(device)));
   }
   const bool same = device == recording->stream.device;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a "
-                          "recorded step may touch one device context only",
+                          "recorded step may touch only one device context",
                           call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
                           to_string(recording->stream.device)));
 }

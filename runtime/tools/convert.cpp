@@ -34,7 +34,7 @@ int convert(const std::string& path, const std::string& out, DType dtype, const 
   const auto converted = std::count_if(chosen.begin(), chosen.end(), [&](const Leaf& leaf) {
     return is_floating(leaf.value.dtype()) && leaf.value.dtype() != dtype;
   });
-  fmt::print("{}: {} tensors of {}, {} of them converted to {}\n", out, chosen.size(), contents.path, converted,
+  fmt::print("{}: {} tensors from {}, {} of them converted to {}\n", out, chosen.size(), contents.path, converted,
              name_of(dtype));
   return kGood;
 }

@@ -57,7 +57,7 @@ int diff(const std::string& a, const std::string& b) {
   for (const auto& [path, tensor] : right) {
     if (!left.contains(path)) fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), second.path);
   }
-  fmt::print("{} tensors are equal to the bit\n", equal);
+  fmt::print("{} tensors are bitwise equal\n", equal);
   return equal == left.size() && equal == right.size() ? kGood : kDifferentOrDamaged;
 }
 

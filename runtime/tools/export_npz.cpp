@@ -36,7 +36,7 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
     }
     zip.finish();
   });
-  fmt::print("{}: {} arrays of {}\n", out, contents.tensors.size(), contents.path);
+  fmt::print("{}: {} arrays from {}\n", out, contents.tensors.size(), contents.path);
   return kGood;
 }
 

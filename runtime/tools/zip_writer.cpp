@@ -35,7 +35,7 @@ void check_name(const std::string& name) {
     throw Error(ErrorCode::invalid_argument, fmt::format("zip: the name {} {}", printable(name), why));
   };
   if (name.size() > std::numeric_limits<std::uint16_t>::max()) refuse("is longer than 65535 bytes");
-  if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) refuse("holds a zero or a backslash");
+  if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) refuse("contains a zero byte or a backslash");
   if (name.starts_with('/')) refuse("begins with '/'");
   const std::string within = "/" + name + "/";
   if (within.find("/../") != within.npos) refuse("leads out of its folder");

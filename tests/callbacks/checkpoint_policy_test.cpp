@@ -525,7 +525,7 @@ TEST(CheckpointPolicy, ResumeTellsWhatDoesNotMatch) {
   const std::vector<std::string>& report = back.restored().report;
   ASSERT_EQ(report.size(), 3u);
   EXPECT_EQ(report[0], "'run/schedules/every({.samples = 2})' was not saved");
-  EXPECT_NE(report[1].find("every({.samples = 3})' was saved, and nothing here has it"), std::string::npos);
+  EXPECT_NE(report[1].find("every({.samples = 3})' was saved, but nothing here reads it"), std::string::npos);
   EXPECT_NE(report[2].find("Counts"), std::string::npos) << report[2];
   EXPECT_EQ(back.restored().steps, 4);
 }

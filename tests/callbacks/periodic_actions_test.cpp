@@ -348,7 +348,7 @@ TEST(Profile, SaysWhereATraceCannotBeWritten) {
     run({.num_profile_steps = 1, .profile_duration_ms = 0, .first_profile = 3, .logdir = dir.path(), .files = files});
   });
   const Trace running;
-  expect_error(ErrorCode::invalid_argument, {"giro::Profile, at step 2", "a trace is running in this process"},
+  expect_error(ErrorCode::invalid_argument, {"giro::Profile, at step 2", "a trace is already running in this process"},
                [&] { run({.first_profile = 3, .logdir = dir.path()}); });
 }
 

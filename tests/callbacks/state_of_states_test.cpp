@@ -114,7 +114,8 @@ TEST_P(StateOfStatesTest, OneThatIsNoPartOfTheTreeIsAnErrorWhereItIsSaved) {
   // A replacement is not the state that was attached.
   TwoNetworks both = make<TwoNetworks>();
   both.other = std::move(make<TwoNetworks>().other);
-  test::expect_error(ErrorCode::invalid_argument, {"'other'", "was replaced", "attach()"}, [&] { both.flatten(); });
+  test::expect_error(ErrorCode::invalid_argument, {"'other'", "was destroyed or replaced", "attach()"},
+                     [&] { both.flatten(); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateOfStatesTest, test::kDevices, test::device_name);

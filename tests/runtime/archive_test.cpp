@@ -87,7 +87,7 @@ TEST(ArchiveTest, WhatDoesNotMatchIsReportedAndTheRestIsRead) {
   EXPECT_EQ(a, 1);
   EXPECT_EQ(c, 3);
   EXPECT_EQ(read.report(), (std::vector<std::string>{"'new' was not saved", "'c' was not saved",
-                                                     "'old' was saved, and nothing here has it"}));
+                                                     "'old' was saved, but nothing here reads it"}));
 }
 
 TEST(ArchiveTest, ShiftsDatesAndNothingElse) {
@@ -153,9 +153,9 @@ TEST(ArchiveTest, RefusesWhatIsOfAnotherKind) {
     Archive archive = Archive::read(text);
     archive.within("a", [&] { archive("b", value); });
   };
-  expect_error(ErrorCode::corrupt_data, {"'a/b' is \"x\", expected an integer of 64 bits"},
+  expect_error(ErrorCode::corrupt_data, {"'a/b' is \"x\", expected a 64-bit integer"},
                [&] { read(R"({"a":{"b":"x"}})", std::int64_t{0}); });
-  expect_error(ErrorCode::corrupt_data, {"'a/b' is 18446744073709551615, expected an integer of 64 bits"},
+  expect_error(ErrorCode::corrupt_data, {"'a/b' is 18446744073709551615, expected a 64-bit integer"},
                [&] { read(R"({"a":{"b":18446744073709551615}})", std::int64_t{0}); });
   expect_error(ErrorCode::corrupt_data, {"'a/b' is 5000000000, expected a smaller integer"},
                [&] { read(R"({"a":{"b":5000000000}})", 0); });
@@ -168,10 +168,10 @@ TEST(ArchiveTest, RefusesWhatIsOfAnotherKind) {
   expect_error(ErrorCode::corrupt_data, {"'a/b' is {}, expected a list"},
                [&] { read(R"({"a":{"b":{}}})", std::vector<double>()); });
   expect_error(ErrorCode::corrupt_data, {"'a' is [], expected an object"}, [&] { read(R"({"a":[]})", 0.0); });
-  expect_error(ErrorCode::corrupt_data, {"it is not JSON, at byte 2"}, [&] { read("{", 0); });
+  expect_error(ErrorCode::corrupt_data, {"it is not valid JSON at byte 2"}, [&] { read("{", 0); });
   expect_error(ErrorCode::corrupt_data, {"a number that a double cannot hold"}, [&] { read("{\"a\":1e999}", 0); });
   expect_error(ErrorCode::corrupt_data, {"not an object"}, [&] { read("[]", 0); });
-  expect_error(ErrorCode::corrupt_data, {"nests deeper"},
+  expect_error(ErrorCode::corrupt_data, {"nested more than"},
                [&] { read(R"({"a":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}", 0); });
 }
 

@@ -245,7 +245,7 @@ TEST_F(CheckpointDamage, ADamagedLineCostsThoseNextToIt) {
       ASSERT_TRUE(right.contains(line)) << what << ": " << line;
     }
     EXPECT_GT(lines, kLines - kLines / 30) << what;
-    EXPECT_NE(loaded.skipped[0].find(fmt::format("of its {} lines {} are left", kLines, lines)), std::string::npos)
+    EXPECT_NE(loaded.skipped[0].find(fmt::format("{} of its {} lines are left", lines, kLines)), std::string::npos)
         << loaded.skipped[0];
   };
   for (std::size_t byte = 0; byte < content.size(); byte += content.size() / 30) {
@@ -309,7 +309,7 @@ TEST_F(CheckpointDamage, LinesWithoutPartsAreLostTogether) {
   const LoadedCheckpoint loaded = load_checkpoint("/model", *files_);
   EXPECT_EQ(loaded.record.steps, 2);
   ASSERT_EQ(loaded.skipped.size(), 1u);
-  EXPECT_NE(loaded.skipped[0].find("of its 2 lines 0 are left"), std::string::npos) << loaded.skipped[0];
+  EXPECT_NE(loaded.skipped[0].find("0 of its 2 lines are left"), std::string::npos) << loaded.skipped[0];
 }
 
 TEST_F(CheckpointDamage, NamesThatLeadElsewhereAreRefused) {
@@ -350,7 +350,7 @@ TEST_F(CheckpointDamage, ManifestsThatContradictThemselvesOrTheFilesAreRefused) 
   };
   skipped("bytes, expected", [](Manifest& m) { m.lines[0].bytes = std::uint64_t{1} << 62; });
   skipped("lines, expected 7", [](Manifest& m) { m.lines[0].lines = 7; });
-  skipped("of its 2 lines 0 are left", [](Manifest& m) {
+  skipped("0 of its 2 lines are left", [](Manifest& m) {
     m.lines[0].xxh3 = "0123456789abcdef";
     m.lines[0].parts[0].bytes = ~std::uint64_t{0};
   });
@@ -362,19 +362,19 @@ TEST_F(CheckpointDamage, ManifestsThatAreNotWhatTheyShouldBeAreRefused) {
   const auto corrupt = [&](const std::string& words, const std::string& rest) {
     expect_text_refused(ErrorCode::corrupt_data, words, detail::with_checksum(rest));
   };
-  corrupt("not JSON", "");
-  corrupt("not JSON", "\"version\": 2");
-  corrupt("not JSON", "\"version\": 1e999}");
+  corrupt("not valid JSON", "");
+  corrupt("not valid JSON", "\"version\": 2");
+  corrupt("not valid JSON", "\"version\": 1e999}");
   corrupt("no number 'version'", "\"version\": \"2\"}");
-  corrupt("no version 1", "\"version\": 1}");
+  corrupt("no format version 1", "\"version\": 1}");
   corrupt("no object 'checkpoint'", "\"version\": 2}");
   corrupt("no object 'checkpoint'", "\"version\": 2, \"checkpoint\": []}");
   corrupt("steps is -1", "\"version\": 2, \"checkpoint\": {}, \"memory\": {}}");
   corrupt("'steps' is \"3\"", "\"version\": 2, \"checkpoint\": {\"steps\": \"3\"}, \"memory\": {}}");
-  corrupt("nests too deep",
+  corrupt("nested too deeply",
           "\"version\": 2, \"memory\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}");
   corrupt("more than 4194304", std::string(4 << 20, ' '));
-  expect_text_refused(ErrorCode::unsupported, "version 4 of the format, this giro knows up to version 3",
+  expect_text_refused(ErrorCode::unsupported, "format version 4, but this giro supports only versions up to 3",
                       detail::with_checksum("\"version\": 4, \"what\": \"nobody knows\"}"));
 }
 

@@ -98,7 +98,7 @@ class GiroCheckpoint(unittest.TestCase):
     def test_diff_of_the_same(self):
         tensors = {"x": ("F32", [2], [1, float("nan")]), "y": ("U8", [0], [])}
         a, b = self.file(tensors), self.file(dict(reversed(tensors.items())), "b", {"steps": "1"})
-        self.assertEqual(self.run_it(0, "diff", a, b), "2 tensors are equal to the bit\n")
+        self.assertEqual(self.run_it(0, "diff", a, b), "2 tensors are bitwise equal\n")
 
     def test_diff(self):
         nan = float("nan")
@@ -122,7 +122,7 @@ class GiroCheckpoint(unittest.TestCase):
                 "values: 2 of 4 elements differ, by at most 1",
                 "zero: 1 of 1 elements differ, by at most 0",
                 f"right: f32 () only in {b}",
-                "1 tensors are equal to the bit",
+                "1 tensors are bitwise equal",
             ],
         )
 
@@ -161,7 +161,7 @@ class GiroCheckpoint(unittest.TestCase):
         }, metadata={"format": "pt"})  # fmt: skip
         self.assertEqual(
             self.run_it(0, "convert", path, out, "--dtype", "bf16"),
-            f"{out}: 4 tensors of {path}, 3 of them converted to bf16\n",
+            f"{out}: 4 tensors from {path}, 3 of them converted to bf16\n",
         )
         shown = self.run_it(0, "show", out)
         self.assertIn("metadata format: pt", shown)
@@ -325,20 +325,20 @@ class GiroCheckpoint(unittest.TestCase):
 
     def test_diff_of_checkpoints(self):
         model, (first, second, third) = self.checkpoints()
-        self.assertEqual(self.run_it(0, "diff", model, third / "state.safetensors"), "2 tensors are equal to the bit\n")
+        self.assertEqual(self.run_it(0, "diff", model, third / "state.safetensors"), "2 tensors are bitwise equal\n")
         self.assertEqual(
             self.run_it(1, "diff", first, second).splitlines(),
             [
                 "params/bias: 1 of 2 elements differ, by at most 10",
                 "step: 1 of 1 elements differ, by at most 10",
-                "0 tensors are equal to the bit",
+                "0 tensors are bitwise equal",
             ],
         )
 
     def test_export_of_a_checkpoint(self):
         model, (first, *_) = self.checkpoints()
         out = self.folder / "out.npz"
-        self.assertEqual(self.run_it(0, "export", first, out), f"{out}: 2 arrays of {first}\n")
+        self.assertEqual(self.run_it(0, "export", first, out), f"{out}: 2 arrays from {first}\n")
         with zipfile.ZipFile(out) as archive:
             self.assertEqual(npy(archive.read("params/bias.npy")), ("<f4", (2,), struct.pack("<2f", 0, 10)))
         self.run_it(0, "export", model, out)

@@ -73,9 +73,9 @@ TEST_P(RecordingTest, NothingOfARefusedRecordingRuns) {
 }
 
 TEST_P(RecordingTest, TheHostCannotReachWhatIsRecorded) {
-  expect_refused({"to_host", "records"}, [&] { read(x_, *a_); });
-  expect_refused({"from_host", "records"}, [&] { from_host<std::int64_t>(x_, {3}, *a_); });
-  expect_refused({"synchronize", "records"}, [&] { a_->synchronize(); });
+  expect_refused({"to_host", "is recording"}, [&] { read(x_, *a_); });
+  expect_refused({"from_host", "is recording"}, [&] { from_host<std::int64_t>(x_, {3}, *a_); });
+  expect_refused({"synchronize", "is recording"}, [&] { a_->synchronize(); });
   Event event(*a_);
   expect_refused({"synchronize", "recording"}, [&] {
     event.record(*a_);
@@ -142,9 +142,9 @@ TEST_P(RecordingTest, AnotherThreadsRecordingIsItsOwn) {
       EXPECT_FALSE(b_->is_recording());
       increment(y_, 1, *b_);
       b_->synchronize();
-      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"}, [&] { copy(y_, x_, *a_); });
-      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"}, [&] { a_->synchronize(); });
-      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"},
+      expect_error(ErrorCode::invalid_argument, {"being recorded by another thread"}, [&] { copy(y_, x_, *a_); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded by another thread"}, [&] { a_->synchronize(); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded by another thread"},
                    [&] { Graph::record(*a_, [] {}); });
     }).get();
   });
@@ -165,7 +165,7 @@ TEST_P(RecordingTest, ASecondStateIsRecordedIfItSharesTheContext) {
   graph.replay(first.stream(), 2);
   EXPECT_EQ(read(first.at("n"), first.stream()), 2);
   EXPECT_EQ(read(second.at("n"), second.stream()), 2);
-  expect_error(ErrorCode::invalid_argument, {"another stream", "one device context only"}, [&] {
+  expect_error(ErrorCode::invalid_argument, {"another stream", "only one device context"}, [&] {
     Graph::record(first.stream(), [&] {
       step(first);
       step(third);

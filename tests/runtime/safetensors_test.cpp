@@ -206,10 +206,10 @@ TEST_F(SafetensorsTest, RefusesBadHeaderSizes) {
 TEST_F(SafetensorsTest, RefusesWhatIsNoJson) {
   for (const char* header : {"{", "{]", "{\"a\"}", "{}}", "{} x", "{'a':1}", "{\"a\":tru}", "{\"\xff\":{}}",
                              "{\"a\nb\":{}}", "{/**/}", "{\"a\":", "{\"a\":{\"shape\":[1,]"}) {
-    expect_refused({"not JSON"}, file_of(header, ""));
+    expect_refused({"not valid JSON"}, file_of(header, ""));
   }
-  expect_refused({"not JSON, at byte 3"}, file_of(std::string("{}\0", 3), ""));
-  expect_refused({"not JSON"}, file_of(entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,4])"), "1234"));
+  expect_refused({"not valid JSON at byte 3"}, file_of(std::string("{}\0", 3), ""));
+  expect_refused({"not valid JSON"}, file_of(entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,4])"), "1234"));
 }
 
 TEST_F(SafetensorsTest, RefusesDeepNesting) {
@@ -277,7 +277,7 @@ TEST_F(SafetensorsTest, RefusesShapesThatDoNotFit) {
   expect_refused({"overflows"}, shaped("U8", "4294967296,4294967296"));
   expect_refused({"overflows"}, shaped("U8", "4294967296,4294967296,0"));
   // 2^62 elements of 4 bytes: 2^64 bytes, which is 0 in 64 bits.
-  expect_refused({"its data have 0 bytes"},
+  expect_refused({"its data has 0 bytes"},
                  file_of(entry(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])"), ""));
 }
 
@@ -292,12 +292,12 @@ TEST_F(SafetensorsTest, RefusesDataThatDoNotFillTheFile) {
   expect_refused({"within the one that ends at byte 4"}, two("0,4", "0,4", "1234"));
   expect_refused({"bytes 4 to 5", "no tensor"}, two("0,4", "5,9", "123456789"));
   expect_refused({"bytes 0 to 1", "no tensor"}, two("1,5", "5,9", "123456789"));
-  expect_refused({"1 bytes trail"}, two("0,4", "4,8", "123456789"));
-  expect_refused({"\"b\"", "ends at byte 8", "which have 7"}, two("0,4", "4,8", "1234567"));
+  expect_refused({"1 bytes follow"}, two("0,4", "4,8", "123456789"));
+  expect_refused({"\"b\"", "ends at byte 8", "which has 7"}, two("0,4", "4,8", "1234567"));
   expect_refused({"begins at byte 8", "ends at byte 4"}, two("0,4", "8,4", "12345678"));
   expect_refused({"begins at byte 18446744073709551612"}, two("0,4", "18446744073709551612,0", "1234"));
   expect_refused({"18446744073709551611"}, two("0,4", "18446744073709551611,18446744073709551615", "1234"));
-  expect_refused({"3 bytes trail"}, file_of("{}", "123"));
+  expect_refused({"3 bytes follow"}, file_of("{}", "123"));
 }
 
 TEST_F(SafetensorsTest, MessagesAreOneShortLine) {

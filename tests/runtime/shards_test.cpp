@@ -152,7 +152,7 @@ TEST(Shards, RefuseWhatDoesNotFit) {
   expect_error(ErrorCode::invalid_argument, {"'params'", "2 parts", "shard 0 of 3"}, [&] {
     (void)first.collection("params").flat(Shard{0, 3});
   });
-  expect_error(ErrorCode::invalid_argument, {"'moments'", "one is here"}, [&] {
+  expect_error(ErrorCode::invalid_argument, {"'moments'", "one of which is here"}, [&] {
     (void)first.collection("moments").flat(Shard{0, 2});
   });
   // Even without moments the number of shards matters: the buffers differ in length.
@@ -161,14 +161,15 @@ TEST(Shards, RefuseWhatDoesNotFit) {
   for_three.add("params", specs, {.parts = 3});
   const Snapshot of_two(for_two);
   EXPECT_FALSE(of_two.fits(for_three));
-  expect_error(ErrorCode::shape_mismatch, {"'params' has 640 bytes, expected 768", "another number of shards"},
+  expect_error(ErrorCode::shape_mismatch, {"'params' has 640 bytes, expected 768", "a different number of shards"},
                [&] { for_three.assign(for_two); });
-  expect_error(ErrorCode::shape_mismatch, {"moments/a", "elements 80 and on of (4, 40)", "elements 0 and on"},
+  expect_error(ErrorCode::shape_mismatch,
+               {"moments/a", "starting at element 80 of (4, 40)", "starting at element 0 of"},
                [&] { first.assign(second); });
   expect_error(ErrorCode::shape_mismatch, {"moments/a is f32(80,), expected f32(4, 40)"},
                [&] { load_into(first, saved_leaves(second)); });
   const test::TemporaryDirectory dir;
-  expect_error(ErrorCode::invalid_argument, {"moments/a", "80 elements of (4, 40)", "a checkpoint saves"},
+  expect_error(ErrorCode::invalid_argument, {"moments/a", "80 elements of (4, 40)", "use a checkpoint"},
                [&] { save(dir.path() + "/weights.safetensors", first); });
   // A leaf that lies completely on other shards still belongs to the state.
   State small = make_state({{"a", DType::f32, {2}}}, {1, 2});
@@ -299,7 +300,7 @@ TEST(ShardedCheckpoints, AreNotThereUntilAllShardsAre) {
   Group group(dir.path(), 3);
   const std::string id = new_save_id();
   group.save(2, 6, id);
-  expect_error(ErrorCode::communication, {"checkpoint", "of 3 shards, 1 did not come within 0.02 s"},
+  expect_error(ErrorCode::communication, {"checkpoint", "shard(s) 1 of 3 did not arrive within 0.02 s"},
                [&] { group.save(0, 6, id); });
   EXPECT_EQ(load_checkpoint(dir.path()).record.steps, 5);
   group.save(1, 6, id);
@@ -319,14 +320,14 @@ TEST(ShardedCheckpoints, RefuseWhatIsNoGroups) {
   // A store without a group would lose the other shards, of the state or of a callback's memory.
   CheckpointStore alone(dir.path());
   const Snapshot snapshot(group.states[0], MemoryKind::pinned);
-  expect_error(ErrorCode::invalid_argument, {"the leaf 'moments/", "expected a save group"},
+  expect_error(ErrorCode::invalid_argument, {"of leaf 'moments/", "expected a save group"},
                [&] { alone.save(snapshot, {.steps = 1}, alone.archive()); });
   Archive archive = alone.archive();
   std::int64_t steps = 1;
   Group::persist(archive, group.states[0].flatten("moments"), steps);
   const State whole = make_state(kSpecs);
   const Snapshot of_whole(whole, MemoryKind::pinned);
-  expect_error(ErrorCode::invalid_argument, {"the leaf 'best/moments/", "expected a save group"},
+  expect_error(ErrorCode::invalid_argument, {"of leaf 'best/moments/", "expected a save group"},
                [&] { alone.save(of_whole, {.steps = 1}, std::move(archive)); });
   EXPECT_TRUE(alone.all().empty());
 }
@@ -450,7 +451,7 @@ TEST(ShardedCheckpoints, PiecesHaveToMakeUpTheirLeaves) {
   expect({"\"a\"", "negative size -5"}, {negative});
   negative.metadata["pieces"] = R"({"pieces": 3})";
   expect({"'shard'", "pieces"}, {negative});
-  expect_error(ErrorCode::corrupt_data, {"'shard'", "\"a\" is there whole and in shards"}, [&] {
+  expect_error(ErrorCode::corrupt_data, {"'shard'", "\"a\" appears both whole and in shards"}, [&] {
     detail::PieceJoiner joiner(1'000);
     joiner.add_wholes(layout({{piece(0, 10, {10})}, {}, nullptr}), zeros, "whole");
     add(joiner, file({piece(0, 10, {10})}));

@@ -147,7 +147,7 @@ TEST_P(SnapshotTest, IsNoPartOfARecording) {
   const State state = make_state();
   Snapshot snapshot(state);
   const auto expect_refused = [&](const std::function<void()>& call) {
-    expect_error(ErrorCode::invalid_argument, {"records"}, [&] { Graph::record(state.stream(), call); });
+    expect_error(ErrorCode::invalid_argument, {"is recording"}, [&] { Graph::record(state.stream(), call); });
   };
   expect_refused([&] { Snapshot another(state); });
   expect_refused([&] { snapshot.update(state); });

@@ -244,7 +244,7 @@ TEST_F(StateTest, AnAttachedStateIsPartOfTheTree) {
   EXPECT_EQ(copy.flatten().size(), moved.flatten().size());
   moved_part = State(copy.context());
   for (State* state : {&copy, &moved}) {
-    expect_error(ErrorCode::invalid_argument, {"'part'", "is gone or was replaced", "attach()"},
+    expect_error(ErrorCode::invalid_argument, {"'part'", "was destroyed or replaced", "attach()"},
                  [&] { state->flatten(); });
     state->attach("part", moved_part);
     EXPECT_EQ(state->flatten().size(), 6u);

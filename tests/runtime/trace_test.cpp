@@ -130,7 +130,7 @@ TEST_F(TraceTest, NamesMayHoldAnything) {
 
 TEST_F(TraceTest, OneAtATime) {
   std::optional<Trace> trace(std::in_place);
-  expect_error(ErrorCode::invalid_argument, {"a trace is running in this process", "one at a time"},
+  expect_error(ErrorCode::invalid_argument, {"a trace is already running in this process", "one at a time"},
                [] { Trace second; });
   { const Span span("test", "still there"); }
   trace->stop();

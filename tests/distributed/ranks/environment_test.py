@@ -42,7 +42,7 @@ def suite(filter):
 
 
 def cases(other_program):
-    meets = r"World: rank 0 of 2, which torchrun has started, cannot meet the others at giro-\d+:\d+: "
+    meets = r"World: rank 0 of 2, started by torchrun, cannot connect to the others at giro-\d+:\d+: "
     return [
         Case("alone with a GPU", suite("Ranks.*"), (0,)),
         # Here the hosts make decisions through the GPUs, and wait for them.
@@ -63,9 +63,9 @@ def cases(other_program):
         Case("different programs", ["fault", "ends"], (1, 1),
              [r"the executable is build [0-9a-f]{40} on rank 0 and build [0-9a-f]{40} on rank 1"], program=other_program),
         Case("a program that initializes MPI", ["fault", "initialized_by_program"], (1, 1),
-             ["torchrun has started 2 processes, and the MPI that giro was built with sees 1"],
+             ["torchrun has started 2 processes, but the MPI that giro was built with sees 1"],
              TORCHELASTIC_RUN_ID=1),
-        Case("no GPU", ["fault", "ends"], (1, 1), [r"with a GPU each, but rank 0 has none: .*mpirun -n 2 PROGRAM"],
+        Case("no GPU", ["fault", "ends"], (1, 1), [r"with one GPU each, but rank 0 has none: .*mpirun -n 2 PROGRAM"],
              LD_PRELOAD="", CUDA_VISIBLE_DEVICES=""),
         Case("alone without a GPU", ["fault", "ends"], (0,), LD_PRELOAD="", CUDA_VISIBLE_DEVICES="",
              GIRO_TEST_DEVICE="cpu"),

@@ -42,8 +42,8 @@ TEST(MeshOfRanks, ErrorsNameTheAxes) {
   };
   expect({"Mesh {}", "one axis"}, {});
   expect({"Mesh {data: 5}", std::to_string(world().size()) + " ranks"}, {{"data", 5}});
-  expect({"divided by 7"}, {{"data", -1}, {"model", 7}});
-  expect({"two axes \"data\""}, {{"data", -1}, {"data", 1}});
+  expect({"divisible by 7"}, {{"data", -1}, {"model", 7}});
+  expect({"axis \"data\" appears twice"}, {{"data", -1}, {"data", 1}});
   expect({"no name"}, {{"", -1}});
   expect({"found 0"}, {{"data", 0}});
   expect({"only one"}, {{"data", -1}, {"model", -1}});

@@ -105,7 +105,7 @@ TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
   Dataset data = rows();
   const auto result = loop(std::move(state), data, {{every(1), step}, {every(1), follow}}, {.stop = at(3)});
   EXPECT_EQ(to_host<float>(result.state.collection("average").flat(), result.state.stream()), expected);
-  expect_error(ErrorCode::invalid_argument, {"collection 'learning_rate' is made of 1 parts", "specs() and options()"},
+  expect_error(ErrorCode::invalid_argument, {"collection 'learning_rate' consists of 1 parts", "specs() and options()"},
                [&] { (void)result.state.collection("learning_rate").flat({.index = 1, .count = 2}); });
 }
 
@@ -138,7 +138,7 @@ TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
   if (world().size() == 1) return;
   // A clone does not know the ranks, so it would lose the other ranks' shards.
   const State copy = result.state.clone();
-  expect_error(ErrorCode::invalid_argument, {"the leaf 'opt_state/mu/", "expected a save group"},
+  expect_error(ErrorCode::invalid_argument, {"of leaf 'opt_state/mu/", "expected a save group"},
                [&] { (void)checkpoint(dir("copy" + std::to_string(world().rank())))(result.elapsed, copy); });
 }
 

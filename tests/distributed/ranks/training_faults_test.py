@@ -97,7 +97,8 @@ def cases(generator):
         yield Case("another directory for a shard", ranks,
                    [f"a directory that all ranks must see: rank {other} has no writer .*, but rank 0 has process"],
                    rank=other, other_dir="elsewhere", partition="zero")
-        yield Case("stopped in its save", ranks, [rf"({waited}|of {ranks} shards, {other} did not come within {TIMEOUT} s)"],
+        yield Case("stopped in its save", ranks,
+                   [rf"({waited}|shard\(s\) {other} of {ranks} did not arrive within {TIMEOUT} s)"],
                    # When mpirun ends all ranks, it continues the stopped one, which may then still be in time.
                    (10, 20), most_seconds=TIMEOUT + 5, fault="stop", at="save", rank=other, step=19, timeout=TIMEOUT * 1000,
                    partition="zero")

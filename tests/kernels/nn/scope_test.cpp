@@ -250,7 +250,7 @@ TEST_P(ScopeTest, ACollectionBeginsAnew) {
     s.reset("params");
     return logs();
   });
-  test::expect_error(ErrorCode::invalid_argument, {"stream records"}, [&] { impossible(state, batch); });
+  test::expect_error(ErrorCode::invalid_argument, {"stream is recording"}, [&] { impossible(state, batch); });
 }
 
 // A rank draws its rows of the numbers that a single rank would draw for the whole batch.

@@ -44,6 +44,12 @@ struct Output {
   DType dtype;
 };
 
+// As declared in kernels/functors/fault.h.
+struct Fault {
+  std::uint64_t* words;
+  const std::int64_t* call;
+};
+
 TEST(LibraryKernels, softmax_cross_entropy) {
   constexpr std::size_t kRows = 13, kColumns = 45;
   const std::vector<float> logits = random_values(kRows * kColumns, 1, -9, 9);
@@ -53,16 +59,18 @@ TEST(LibraryKernels, softmax_cross_entropy) {
   Seeds::each([&] {
     DeviceArray<float> losses(kRows), gradients(kRows * kColumns), x(logits);
     DeviceArray<std::uint8_t> y(labels);
+    DeviceArray<std::uint64_t> fault(std::vector<std::uint64_t>(2, ~std::uint64_t{0}));
     const auto run_into = [&](float* into) {
       expect_runs(run(kernel_named("softmax_cross_entropy_kernel<float, unsigned char>"), {blocks_for(kRows, 4)}, {128},
                       0, losses.data(), Output{into, DType::f32}, x.data(), y.data(), std::int64_t{kRows},
-                      std::int64_t{kColumns}));
+                      std::int64_t{kColumns}, Fault{fault.data(), nullptr}));
     };
     run_into(gradients.data());
     run_into(x.data());  // in place
     for (std::size_t i = 0; i < kRows * kColumns; ++i) {
       EXPECT_TRUE(x.values()[i] == gradients.values()[i] || labels[i / kColumns] == kColumns);
     }
+    EXPECT_EQ(fault.values(), (std::vector<std::uint64_t>{5, std::uint64_t{5} << 32 | kColumns}));
     for (std::size_t r = 0; r < kRows; ++r) {
       const float* row = &logits[r * kColumns];
       if (labels[r] == kColumns) {
@@ -89,8 +97,7 @@ struct GatherRows {
   std::int64_t row_units, count, size;
   bool has_outer;
   std::uint64_t missing;
-  std::uint64_t* fault_words;
-  const std::int64_t* fault_call;
+  Fault fault;
 };
 
 struct alignas(16) Sixteen {

@@ -95,13 +95,18 @@ giro::History read_history(const std::string& path, std::int64_t steps) {
   double loss = 0;
   for (int number = 2; std::getline(file, line); ++number) {
     long long done = 0, samples = 0;
-    if (std::sscanf(line.c_str(), "%lld,%lld,%lf,%lf", &done, &samples, &elapsed.date, &loss) != 4) {
+    int end = -1;
+    std::sscanf(line.c_str(), "%lld,%lld,%lf,%lf%n", &done, &samples, &elapsed.date, &loss, &end);
+    if (end != static_cast<int>(line.size())) {
       throw giro::Error(giro::ErrorCode::invalid_argument,
           path + ": line " + std::to_string(number) + " is \"" + line + "\", expected steps,samples,time,loss");
     }
     elapsed.steps = done;
     elapsed.samples = samples;
     if (done <= steps) history.commit(elapsed, giro::logs().add_metric("loss", loss));
+  }
+  if (history.size() == 0 || history.back().elapsed.steps != steps) {
+    throw giro::Error(giro::ErrorCode::invalid_argument, path + ": it does not reach step " + std::to_string(steps));
   }
   return history;
 }

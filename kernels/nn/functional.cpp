@@ -274,12 +274,12 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
                 fmt::format("softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
                             to_string(logits.value()), to_string(labels.value())));
   }
-  checks::on_device("softmax_cross_entropy", {{"logits", logits.value()}, {"labels", labels.value()}}, logits.stream());
+  const Stream& stream = (logits.has_stream() ? logits : labels).stream();
+  checks::on_device("softmax_cross_entropy", {{"logits", logits.value()}, {"labels", labels.value()}}, stream);
   checks::is_storage("softmax_cross_entropy", {"logits", logits.value()});
   checks::is_integer("softmax_cross_entropy", {"labels", labels.value()});
   const std::int64_t rows = of_labels.count(), classes = of_logits.begin()[of_labels.rank()];
-  const Fault fault =
-      giro::detail::Faults::of(logits.stream(), "softmax_cross_entropy: label", labels.value(), classes);
+  const Fault fault = giro::detail::Faults::of(stream, "softmax_cross_entropy: label", labels.value(), classes);
   if (of_logits.rank() == 2) return losses_of_rows(logits, labels, fault);
   return losses_of_rows(logits.reshape({rows, classes}), labels.reshape({rows}), fault).reshape(of_labels);
 }

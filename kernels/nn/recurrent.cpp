@@ -129,10 +129,10 @@ struct OverTime {
       carry = cell(s, carry, of_x, dense(h, kernel, Var()));
       hidden[static_cast<std::size_t>(t + 1 - is_reversed)] = carry[0];
     }
+    const Var all = stack(hidden, 0);
     if (s.mode() != Mode::eval) {
       for (std::size_t i = 0; i < kept.size(); ++i) kept[i].set(cast(carry[i], DType::f32));
     }
-    const Var all = stack(hidden, 0);
     const auto states = [&](std::int64_t begin) { return slice(all, {.begin = begin, .end = begin + steps}); };
     *before = stop_gradient(states(is_reversed));
     return transpose(states(1 - is_reversed), {1, 0, 2});

@@ -12,6 +12,7 @@
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/checksum.h"
 #include "runtime/internal/text.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::nn {
 namespace {
@@ -87,7 +88,7 @@ void Variable::set(const Var& given, Where where) const {
   Var value = stop_gradient(given);
   // A leaf's own memory might be overwritten before it is copied.
   const bool is_a_leaf = std::ranges::any_of(tree_->values->variables, [&](const auto& each) {
-    return each.second.value().raw() == value.value().raw() && value.value().count() > 0;
+    return giro::detail::overlap(each.second.value(), value.value()) && value.value().count() > 0;
   });
   if (is_a_leaf) {
     const Var copied = Var::computed(value.dtype(), value.shape(), {value}, nullptr);

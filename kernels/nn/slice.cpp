@@ -180,9 +180,7 @@ Var slice(const Operand& x, const Slice& of) {
   const Gradient gradient = [part, step](const Var&, const Var& dy, const std::vector<Var>&) {
     return Gradients(step > 0 ? dy : flip(dy, {static_cast<int>(part.axis)}), part);
   };
-  if (const auto [outer, own, inner] = around(from, axis); step == 1 && outer == 1) {
-    return x.var.view(x.var.value().reshape({own, inner}).rows(begin, end).reshape(shape), gradient);
-  }
+  if (axis == 0 && step == 1) return x.var.view(x.var.value().rows(begin, end), gradient);
   Layout layout = broadcast_layout(from, from);
   layout.offset = begin * layout.strides[axis];
   layout.strides[axis] *= step;

@@ -18,6 +18,7 @@
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/text.h"
 #include "runtime/program/graph_recorder.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::optim {
 
@@ -119,8 +120,9 @@ void UpdateFrame::finish() {
   std::vector<nn::Var> after;
   for (const Kept& each : changed) {
     const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
-    const bool is_memory = std::any_of(changed.begin(), changed.end(),
-                                       [&](const Kept& other) { return other.memory.raw() == now.value().raw(); });
+    const bool is_memory = std::any_of(changed.begin(), changed.end(), [&](const Kept& other) {
+      return giro::detail::overlap(other.memory, now.value());
+    });
     after.push_back(condition ? nn::where(condition->var(), now, each.before.var()) : is_memory ? 1.0 * now : now);
   }
   for (std::size_t i = 0; i < changed.size(); ++i) giro::cast(changed[i].memory, after[i].value(), stream);

@@ -9,22 +9,22 @@
 #include "kernels/cpu/expression.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/internal/on_device.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::pointwise {
 
 void run(const Expression& expression, const Stream& stream) { GIRO_ON_DEVICE(stream, run(expression, stream)); }
 
 bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read) {
-  const auto is_of = [](const Tensor& tensor) {
-    return [&](const Access& at) { return at.memory.raw() == tensor.raw(); };
-  };
   const Access* to = nullptr;
   for (const Expression::Write& each : expression.writes) {
     // A write that copies `read` elsewhere may run last, after `read` was overwritten.
     const Instruction& value = expression.code[each.value];
-    if (value.kind == Instruction::Kind::read && is_of(read)(expression.reads[value.index])) return false;
-    if (!is_of(write)(each.to)) continue;
-    if (to != nullptr) return false;
+    if (value.kind == Instruction::Kind::read && detail::overlap(expression.reads[value.index].memory, read)) {
+      return false;
+    }
+    if (!detail::overlap(each.to.memory, write)) continue;
+    if (to != nullptr || each.to.memory.raw() != write.raw()) return false;
     to = &each.to;
   }
   if (to == nullptr || reduces(expression)) return false;
@@ -32,7 +32,8 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
     if (to->layout.strides[axis] == 0 && expression.space.begin()[axis] != 1) return false;
   }
   return std::all_of(expression.reads.begin(), expression.reads.end(), [&](const Access& from) {
-    return !is_of(read)(from) || (from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
+    return !detail::overlap(from.memory, read) ||
+           (from.memory.raw() == read.raw() && from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
   });
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,7 +37,10 @@ const Access* copy_of(const Expression& expression, const Tensor& value) {
     const pointwise::Instruction& from = expression.code[write.value];
     if (from.kind != pointwise::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
     const auto read = contiguous(expression.reads[from.index], expression.space);
-    if (read && same(*read, value) && contiguous(write.to, expression.space)) return &write.to;
+    const auto to = contiguous(write.to, expression.space);
+    const bool is_read = to && std::any_of(expression.reads.begin(), expression.reads.end(),
+                                           [&](const Access& each) { return detail::overlap(each.memory, *to); });
+    if (read && same(*read, value) && to && !is_read) return &write.to;
   }
   return nullptr;
 }

@@ -141,6 +141,8 @@ class Rnnlm(Case):
         losses.write_text(good + "20,80\n", encoding="utf-8")
         line = good.count("\n") + 1
         self.refuses("rnnlm", [losses, f"line {line}", "20,80"], self.rnnlm("log", resume=True))
+        losses.write_text(good.splitlines(keepends=True)[0], encoding="utf-8")
+        self.refuses("rnnlm", [losses, "does not reach step 10"], self.rnnlm("log", resume=True))
         losses.unlink()
         self.refuses("rnnlm", [losses, "cannot be read"], self.rnnlm("log", resume=True))
 

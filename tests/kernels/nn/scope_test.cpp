@@ -13,6 +13,7 @@
 #include <giro/kernels/nn/parameter_overview.h>
 #include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/nn/remat.h>
+#include <giro/kernels/nn/slice.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/step/step.h>
@@ -160,6 +161,28 @@ TEST_P(ScopeTest, TheBackwardPassSeesTheValueOfBefore) {
     EXPECT_EQ(to_host<float>(state.at("grads/w"), state.stream()), (std::vector<float>{h, 2 * h, 3 * h}));
   }
   EXPECT_EQ(to_host<float>(state.at("carry/h"), state.stream()), std::vector<float>(3, 25));
+}
+
+// Variables are stored one after the other, so a row of one that is set to another is copied first.
+TEST_P(ScopeTest, AVariableIsSetToARowOfAnother) {
+  const auto model = [](Scope s, const Var& x) {
+    const Variable all = s.variable("carry", "all", {3, 2}, zeros()),
+                   last = s.variable("carry", "last", {1, 2}, zeros());
+    last.set(slice(all.value(), {.begin = 2}));
+    all.set(concatenate({slice(all.value(), {.begin = 1}), x}));
+    return x * s.param("w", {1, 2}, ones());
+  };
+  TrainState state = create(model, {{"x", DType::f32, {1, 2}}});
+  const auto step = jit([&](TrainState& s, const Batch& batch) {
+    return logs().add_metric("loss", s.value_and_grad([&](const Params& p) { return sum(model(p, batch["x"])); }));
+  });
+  for (const float i : {1.f, 2.f, 3.f}) {
+    const Batch batch({{"x", on_device(state, {1, 2}, {i, 10 * i}).value()}}, state.stream());
+    step(state, batch);
+    EXPECT_EQ(to_host<float>(state.at("carry/last"), state.stream()), (std::vector<float>{i - 1, 10 * (i - 1)}));
+    const std::vector<float> all = to_host<float>(state.at("carry/all"), state.stream());
+    EXPECT_EQ(std::vector<float>(all.begin() + 4, all.end()), (std::vector<float>{i, 10 * i}));
+  }
 }
 
 TEST_P(ScopeTest, KeysDifferByStepSeedPurposeAndPlace) {

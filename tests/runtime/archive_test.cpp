@@ -161,7 +161,7 @@ TEST(ArchiveTest, RefusesWhatIsOfAnotherKind) {
                [&] { read(R"({"a":{"b":5000000000}})", 0); });
   expect_error(ErrorCode::corrupt_data, {"'a/b' is -1, expected an integer of at least 0"},
                [&] { read(R"({"a":{"b":-1}})", std::uint64_t{0}); });
-  expect_error(ErrorCode::corrupt_data, {"'a/b' is 1.5, expected an integer"},
+  expect_error(ErrorCode::corrupt_data, {"'a/b' is 1.5, expected a 64-bit integer"},
                [&] { read(R"({"a":{"b":1.5}})", std::int64_t{0}); });
   expect_error(ErrorCode::corrupt_data, {"'a/b' is 1, expected true or false"},
                [&] { read(R"({"a":{"b":1}})", false); });

@@ -385,7 +385,7 @@ TEST_F(CheckpointStoreTest, ChecksThatItCanWrite) {
   CheckpointStore small = open(3);
   save(small, {1});
   small.check_writable(std::int64_t{1} << 28);
-  expect_error(ErrorCode::io, {"3 more checkpoints", "need 1073741826 bytes, 1073741824 are free"},
+  expect_error(ErrorCode::io, {"3 more checkpoints", "need 1073741826 bytes, but 1073741824 are free"},
                [&] { small.check_writable(357913942); });
   for (std::size_t k = 1;; ++k) {
     const std::size_t call = files_->calls.size() + k;

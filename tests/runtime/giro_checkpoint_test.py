@@ -257,7 +257,7 @@ class GiroCheckpoint(unittest.TestCase):
         lines = self.run_it(1, "verify", model).splitlines()
         self.assertEqual([lines[0], lines[2]], [good[0], good[2]])
         self.assertIn(f"failed: checkpoint file '{first}/state.safetensors': its checksum is", lines[1])
-        self.assertIn(f"failed: manifest '{manifest}': its checksum does not fit", lines[3])
+        self.assertIn(f"failed: manifest '{manifest}': its checksum does not match", lines[3])
         self.assertEqual(len(lines), 4)
         self.assertEqual(self.run_it(1, "verify", first).splitlines(), [lines[1]])
 

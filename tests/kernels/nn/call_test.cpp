@@ -287,7 +287,7 @@ TEST_P(CudaCallTest, WhatCudaRefusesIsAnErrorThatNamesTheOp) {
   const Var x(tensor({3}), stream());
   expect_error(ErrorCode::device, {"'nothing'", "invalid"},
                [&] { call("nothing", {}, {x}, {.cuda = [](auto&, auto&, auto s) { test::launch_nothing(s); }}); });
-  test::expect_error(ErrorCode::unsupported, {"'waits'", "recording"}, [&] {
+  test::expect_error(ErrorCode::unsupported, {"'waits'", "recorded"}, [&] {
     Graph::record(stream(), [&] { call("waits", {}, {x}, {.cuda = [](auto&, auto&, auto s) { test::wait_for(s); }}); });
   });
   EXPECT_FALSE(stream().is_recording());

@@ -478,12 +478,12 @@ TEST(History, RefusesDamagedRecords) {
     expect_error(ErrorCode::corrupt_data, {what}, [&] { read(parts...); });
   };
   expect_damaged("in the collection 'elapsed'", R"({"collection":"elapsed","name":"loss"})", "[[0]]", line);
-  expect_damaged("has column 1 of 1", loss, "[[1]]", line);
+  expect_damaged("refers to column 1 of 1", loss, "[[1]]", line);
   expect_damaged("one of 1 layouts", loss, "[[0]]", "[1,1,32,1.5,1.0,32,0.25]");
   expect_damaged("1 values", loss, "[[0]]", "[0,1,32,1.5,1.0,32]");
   expect_damaged("an integer at index 1", loss, "[[0]]", "[0,1.5,32,1.5,1.0,32,0.25]");
   expect_damaged("a number at index 6", loss, "[[0]]", R"([0,1,32,1.5,1.0,32,"x"])");
-  expect_damaged("a list of 6 or more", loss, "[[0]]", "{}");
+  expect_damaged("a list of at least 6", loss, "[[0]]", "{}");
 }
 
 }  // namespace

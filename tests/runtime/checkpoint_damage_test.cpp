@@ -380,7 +380,8 @@ TEST_F(CheckpointDamage, ManifestsThatAreNotWhatTheyShouldBeAreRefused) {
 
 TEST_F(CheckpointDamage, ANewerVersionIsAnErrorAndNotPassedOver) {
   files_->content(kUnit + "/checkpoint.json") = detail::with_checksum("\"version\": 4}");
-  expect_error(ErrorCode::unsupported, {kUnit, "version 4", "versions up to 3"}, [&] { load_checkpoint("/model", *files_); });
+  expect_error(ErrorCode::unsupported, {kUnit, "version 4", "versions up to 3"},
+               [&] { load_checkpoint("/model", *files_); });
   std::vector<std::string> unreadable;
   const CheckpointStore store("/model", {.files = files_});
   EXPECT_EQ(store.all(&unreadable).size(), 1u);

@@ -1,7 +1,6 @@
 #include "kernels/cpu/normals.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -9,6 +8,7 @@
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/subnormals.h"
 #include "kernels/pointwise/instruction_sets.h"
+#include "kernels/pointwise/math.h"
 
 namespace giro::cpu {
 namespace {
@@ -20,12 +20,8 @@ constexpr double kError = 0x1p-46;
 
 // ln x for a normal x.
 GIRO_LOOP_INLINE double log_of(double x) {
-  constexpr std::uint64_t kOne = 0x3ff0000000000000u, kRootHalf = 0x3fe6a09e667f3bcdu;
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  const std::uint64_t n = (bits + (kOne - kRootHalf)) >> 52;  // 1023 more than the exponent
-  const double m = std::bit_cast<double>(bits - (n << 52) + kOne);
-  const double exponent = std::bit_cast<double>(n | 0x4330000000000000u) - (0x1p52 + 1023);
-  const double s = (m - 1) / (m + 1), z = s * s;  // ln m = 2 atanh s
+  const auto [exponent, s] = pointwise::math::log_parts(x);
+  const double z = s * s;
   double p = 1.0 / 21;
   p = p * z + 1.0 / 19;
   p = p * z + 1.0 / 17;

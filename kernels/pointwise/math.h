@@ -189,14 +189,22 @@ GIRO_LOOP_INLINE float log1p(float x) {
   return fabs(x) < 0x1p-26f ? x : result;
 }
 
+// A normal x is m 2^exponent, with m between sqrt(1/2) and sqrt(2) and ln m = 2 atanh s.
+struct LogParts {
+  double exponent, s;
+};
+GIRO_LOOP_INLINE LogParts log_parts(double x) {
+  constexpr std::uint64_t kOne = 0x3ff0000000000000u, kRootHalf = 0x3fe6a09e667f3bcdu;
+  const std::uint64_t n = (bits(x) + (kOne - kRootHalf)) >> 52;  // 1023 more than the exponent
+  const double m = as_double(bits(x) - (n << 52) + kOne);
+  return {as_double(n | 0x4330000000000000u) - (0x1p52 + 1023), (m - 1) / (m + 1)};
+}
+
 // log2 of x >= 0 within 2^-38, and 2^t within a relative error of 2^-36.
 GIRO_LOOP_INLINE double log2_in_double(float x) {
   const double d = static_cast<double>(x);
-  constexpr std::uint64_t kOne = 0x3ff0000000000000u, kRootHalf = 0x3fe6a09e667f3bcdu;
-  const std::uint64_t n = (bits(d) + (kOne - kRootHalf)) >> 52;  // 1023 more than the exponent
-  const double m = as_double(bits(d) - (n << 52) + kOne);
-  const double exponent = as_double(n | 0x4330000000000000u) - (0x1p52 + 1023);
-  const double s = (m - 1) / (m + 1), z = s * s;
+  const auto [exponent, s] = log_parts(d);
+  const double z = s * s;
   double p = 1.0 / 15;
   p = p * z + 1.0 / 13;
   p = p * z + 1.0 / 11;

@@ -30,9 +30,13 @@ std::optional<Tensor> contiguous(const Access& access, const Shape& space) {
   return access.memory.reshape({access.memory.count()}).rows(begin, begin + space.count());
 }
 
-// Where an expression copies all of `value` to, unchanged and to contiguous memory.
-const Access* copy_of(const Expression& expression, const Tensor& value) {
-  if (expression.reduced > 0 || expression.space.count() != value.count()) return nullptr;
+// Where an expression copies all of `value` to, unchanged and to contiguous memory that it does not read.
+struct CopyOf {
+  Access write;
+  Tensor memory;
+};
+std::optional<CopyOf> copy_of(const Expression& expression, const Tensor& value) {
+  if (expression.reduced > 0 || expression.space.count() != value.count()) return std::nullopt;
   for (const Expression::Write& write : expression.writes) {
     const pointwise::Instruction& from = expression.code[write.value];
     if (from.kind != pointwise::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
@@ -40,9 +44,9 @@ const Access* copy_of(const Expression& expression, const Tensor& value) {
     const auto to = contiguous(write.to, expression.space);
     const bool is_read = to && std::any_of(expression.reads.begin(), expression.reads.end(),
                                            [&](const Access& each) { return detail::overlap(each.memory, *to); });
-    if (read && same(*read, value) && to && !is_read) return &write.to;
+    if (read && same(*read, value) && to && !is_read) return CopyOf{write.to, *to};
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // Lets op `i` write `value` to where op `k` would copy it, and takes that copy from op `k`.
@@ -55,11 +59,10 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
     return true;
   }
   const Expression* const expression = expression_of(ops[k]);
-  const Access* const copy = expression != nullptr ? copy_of(*expression, value) : nullptr;
-  if (copy == nullptr) return false;
-  const Access to = *copy;
-  if (!ops.place(value, *contiguous(to, expression->space), i, k)) return false;
-  Expression rest = pointwise::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == to; });
+  const std::optional<CopyOf> copy = expression != nullptr ? copy_of(*expression, value) : std::nullopt;
+  if (!copy || !ops.place(value, copy->memory, i, k)) return false;
+  Expression rest =
+      pointwise::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == copy->write; });
   if (rest.writes.empty()) {
     ops.drop(k);
   } else {

@@ -6,6 +6,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/file_system.h>
 
+#include "runtime/internal/convert.h"
 #include "runtime/internal/npy.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
@@ -27,9 +28,9 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
                       fmt::format("'{}': tensor '{}' is bf16, which NPY does not have: --widen makes it f32",
                                   contents.path, for_terminal(leaf.path)));
         }
-        const BFloat16* const elements = value.data<BFloat16>();
-        widened.assign(elements, elements + value.count());
+        widened.resize(static_cast<std::size_t>(value.count()));
         value = Tensor(widened.data(), DType::f32, value.shape(), Device::cpu());
+        detail::convert(value, leaf.value);
       }
       zip.add(leaf.path + ".npy", detail::npy_header(value.dtype(), value.shape()),
               {static_cast<const char*>(value.raw()), value.bytes()});

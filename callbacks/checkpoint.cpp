@@ -15,7 +15,7 @@
 #include <giro/runtime/tensor.h>
 
 #include "callbacks/internal/run_saves.h"
-#include "runtime/internal/stored_checkpoints.h"
+#include "runtime/files/internal/stored_checkpoints.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 #include "runtime/program/recording.h"

@@ -16,8 +16,8 @@
 #include <giro/loop/events.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/checkpoint_store.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 

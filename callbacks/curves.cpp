@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <giro/loop/log/history.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro {
 

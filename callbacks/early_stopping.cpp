@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <any>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
+#include <giro/runtime/files/load_into.h>
 #include <giro/runtime/host_array.h>
-#include <giro/runtime/load_into.h>
 
 namespace giro {
 

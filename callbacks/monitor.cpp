@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <giro/loop/interrupt.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 #include "runtime/internal/text.h"
 

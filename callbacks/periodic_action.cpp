@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro {
 

@@ -10,7 +10,7 @@
 #include <giro/callbacks/periodic_action.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/profiler.h>
 
 namespace giro {

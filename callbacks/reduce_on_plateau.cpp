@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro {
 

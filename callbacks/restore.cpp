@@ -9,9 +9,9 @@
 
 #include <giro/callbacks/check_replicas.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/load_into.h>
+#include <giro/runtime/files/load_into.h>
 
-#include "runtime/internal/stored_checkpoints.h"
+#include "runtime/files/internal/stored_checkpoints.h"
 
 namespace giro {
 namespace {

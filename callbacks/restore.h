@@ -11,9 +11,9 @@
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/archive.h>
-#include <giro/runtime/checkpoint_store.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/archive.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/state.h>
 
 namespace giro {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include <giro/callbacks/restore.h>
-#include <giro/runtime/archive.h>
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/archive.h>
+#include <giro/runtime/files/checkpoint_store.h>
 
 #include "callbacks/internal/run_saves.h"
 #include "loop/log/internal/record_text.h"
-#include "runtime/internal/stored_checkpoints.h"
+#include "runtime/files/internal/stored_checkpoints.h"
 
 namespace giro {
 namespace {

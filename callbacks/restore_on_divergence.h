@@ -15,7 +15,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/state.h>
 
 namespace giro {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <giro/callbacks/metric_writer.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro {
 

@@ -9,8 +9,8 @@
 
 #include <giro/callbacks/summary_writer.h>
 #include <giro/loop/log/outputs.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro {
 namespace {

@@ -9,7 +9,7 @@
 #include <giro/callbacks/metric_writer.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/state.h>
 
 namespace giro {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro {
 

@@ -19,7 +19,7 @@
 #include <giro/loop/run_tasks.h>
 #include <giro/loop/task.h>
 #include <giro/loop/time/wake.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro::detail {
 

@@ -14,7 +14,7 @@
 #include <giro/loop/run_memory.h>
 #include <giro/loop/run_parts.h>
 #include <giro/loop/task.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 #include <giro/runtime/span.h>
 
 namespace giro::detail {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro {
 

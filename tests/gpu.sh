@@ -138,7 +138,7 @@ gpu_tests() {
 first() {
   local model batch dtype behaviour='-*OnCpu*'
   begin first
-  compile kernels_test runtime_test cuda_behaviour_test mnist graph_bench || return
+  compile kernels_test runtime_test runtime_files_test cuda_behaviour_test mnist graph_bench || return
   gpu_tests kernels_test 120
   for model in "${models[@]}"; do
     for batch in "${batches[@]}"; do
@@ -152,6 +152,7 @@ first() {
   [ ${#emulate[@]} -eq 0 ] || behaviour='Cudnn*:CublasLt*:-*OnCpu*'  # the emulation has no kernels of this program
   gpu_tests cuda_behaviour_test 60 "$behaviour"
   gpu_tests runtime_test 60
+  gpu_tests runtime_files_test 60
   part graph_bench 60 graph_bench.txt "${emulate[@]}" "$build/tests/bench/graph_bench" "${graph_bench[@]}"
   ! grep -q 'ERROR OCCURRED' "$out/graph_bench.txt" || { say "graph_bench: FAILED, a case was skipped"; status=1; }
   # One rank, whose gradients are reduced nevertheless.

@@ -11,6 +11,9 @@ import sys
 
 LAYERS = ["runtime", "kernels", "distributed", "loop", "callbacks", "samples", "tests"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# Walls within a folder: who may not include what, and why.
+WALLS = [(re.compile(r"runtime/((?!trace\.)[a-z0-9_]+\.(h|cpp)|(internal|program)/.*)"), re.compile(r"runtime/files/.*"),
+          "devices, state and programs know nothing of files")]
 STANDARD = re.compile(r"[a-z_0-9]+|std[a-z]+\.h")
 
 
@@ -53,6 +56,7 @@ def check(root, public):
                 errors.append(where + "a sample includes public headers only, and those beside it")
             elif layer(header) > layer(name):
                 errors.append(where + f"{name.split('/')[0]} may not include what lies to its right")
+            errors += [where + why for inside, outside, why in WALLS if inside.fullmatch(name) and outside.fullmatch(header)]
     if edges == 0:
         errors.append(f"no include of giro's own found under {root}")
     return errors

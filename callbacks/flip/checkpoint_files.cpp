@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 
 namespace giro::flip {
 namespace {

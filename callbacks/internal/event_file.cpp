@@ -14,8 +14,8 @@
 #include <giro/runtime/error.h>
 
 #include "callbacks/internal/tfrecord.h"
-#include "runtime/internal/directories.h"
-#include "runtime/internal/store_names.h"
+#include "runtime/files/internal/directories.h"
+#include "runtime/files/internal/store_names.h"
 
 namespace giro::detail {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/directories.h"
+#include "runtime/files/internal/directories.h"
 
 namespace giro::detail {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
 #include "callbacks/internal/line_of_text.h"
 #include "loop/log/internal/record_text.h"

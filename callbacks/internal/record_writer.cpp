@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <giro/loop/log/outputs.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro::detail {
 

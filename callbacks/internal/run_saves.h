@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/checkpoint_store.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::detail {
 

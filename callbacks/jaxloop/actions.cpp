@@ -7,9 +7,9 @@
 #include <utility>
 
 #include <giro/callbacks/jaxloop/loops.h>
-#include <giro/runtime/checkpoint_store.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::jaxloop {
 namespace {

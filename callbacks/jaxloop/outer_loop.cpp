@@ -10,8 +10,8 @@
 
 #include <giro/callbacks/restore.h>
 #include <giro/loop/interrupt.h>
-#include <giro/runtime/checkpoint_store.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/checkpoint_store.h>
 
 #include "callbacks/jaxloop/internal/chunks.h"
 

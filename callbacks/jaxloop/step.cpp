@@ -6,7 +6,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/rng.h>
 
-#include "runtime/internal/store_names.h"
+#include "runtime/files/internal/store_names.h"
 
 namespace giro::jaxloop {
 

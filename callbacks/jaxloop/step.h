@@ -17,7 +17,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/device.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::jaxloop {
 

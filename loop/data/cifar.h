@@ -4,7 +4,7 @@
 #include <string>
 
 #include <giro/loop/data/dataset.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::data {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 #include "loop/data/internal/dataset_plan.h"
 

@@ -12,7 +12,7 @@
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/current_batch.h>
 #include <giro/runtime/device.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/host_array.h>
 
 namespace giro {

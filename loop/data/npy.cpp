@@ -7,7 +7,7 @@
 #include <giro/runtime/error.h>
 
 #include "loop/data/internal/row_files.h"
-#include "runtime/internal/npy.h"
+#include "runtime/files/internal/npy.h"
 
 namespace giro::data {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <giro/loop/data/paths.h>
 #include <giro/loop/data/row_source.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::data {
 

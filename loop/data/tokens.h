@@ -5,7 +5,7 @@
 
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/data/paths.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::data {
 

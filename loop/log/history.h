@@ -12,7 +12,7 @@
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro {
 

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include <giro/loop/log/history.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 #include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"
-#include "runtime/internal/npy.h"
+#include "runtime/files/internal/npy.h"
 
 namespace giro {
 namespace {

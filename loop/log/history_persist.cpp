@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <giro/loop/log/history.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 #include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"

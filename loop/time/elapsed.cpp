@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <giro/loop/time/clock.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 namespace giro {
 

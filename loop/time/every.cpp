@@ -8,8 +8,8 @@
 #include <string>
 
 #include <giro/loop/time/schedule.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 #include "loop/time/internal/schedule_nodes.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <giro/loop/time/schedule.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 
 #include "loop/time/internal/schedule_nodes.h"
 

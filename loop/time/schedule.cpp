@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
 #include "loop/time/internal/schedule_nodes.h"
 

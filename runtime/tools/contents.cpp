@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <utility>
 
-#include <giro/runtime/leaf_files.h>
+#include <giro/runtime/files/leaf_files.h>
 
-#include "runtime/internal/store_names.h"
+#include "runtime/files/internal/store_names.h"
 
 namespace giro::tools {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/state.h>
 
 namespace giro::tools {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <giro/runtime/error.h>
-#include <giro/runtime/leaf_files.h>
+#include <giro/runtime/files/leaf_files.h>
 
 #include "runtime/internal/path_pattern.h"
 #include "runtime/tools/commands.h"

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include <giro/runtime/error.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
-#include "runtime/internal/convert.h"
-#include "runtime/internal/npy.h"
+#include "runtime/files/internal/convert.h"
+#include "runtime/files/internal/npy.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/checkpoint_store.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
 
-#include "runtime/internal/manifest.h"
-#include "runtime/internal/store_names.h"
+#include "runtime/files/internal/manifest.h"
+#include "runtime/files/internal/store_names.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::tools {
 

@@ -18,7 +18,7 @@
 #include <giro/loop/loop.h>
 #include <giro/runtime/stream.h>
 
-#include "tests/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace {
 

@@ -21,12 +21,12 @@
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/loop/loop.h>
-#include <giro/runtime/checkpoint_store.h>
-#include <giro/runtime/safetensors.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/safetensors.h>
 
-#include "tests/expect_error.h"
-#include "tests/faulty_file_system.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

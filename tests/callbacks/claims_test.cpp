@@ -25,8 +25,8 @@
 #include <giro/loop/loop.h>
 #include <giro/runtime/state.h>
 
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

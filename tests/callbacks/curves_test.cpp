@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

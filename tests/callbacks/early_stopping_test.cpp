@@ -17,8 +17,8 @@
 #include <giro/callbacks/checkpoint.h>
 #include <giro/loop/loop.h>
 
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

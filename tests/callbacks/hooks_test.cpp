@@ -12,8 +12,8 @@
 #include <giro/callbacks/restore.h>
 #include <giro/loop/loop.h>
 
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

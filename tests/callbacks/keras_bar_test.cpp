@@ -10,7 +10,7 @@
 #include <giro/loop/loop.h>
 
 #include "tests/callbacks/bar_output.h"
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

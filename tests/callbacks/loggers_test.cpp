@@ -15,9 +15,9 @@
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/loop.h>
 
-#include "tests/expect_error.h"
-#include "tests/faulty_file_system.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

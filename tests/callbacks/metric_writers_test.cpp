@@ -18,8 +18,8 @@
 
 #include "tests/callbacks/bar_output.h"
 #include "tests/callbacks/recording_writer.h"
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

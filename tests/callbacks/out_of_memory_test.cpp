@@ -10,9 +10,9 @@
 #include <giro/callbacks/restore.h>
 #include <giro/loop/loop.h>
 
-#include "tests/failing_allocations.h"
 #include "tests/kernels/nn/models.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/failing_allocations.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -24,13 +24,13 @@
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
 #include <giro/runtime/rng.h>
 
-#include "tests/expect_error.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -13,16 +13,16 @@
 #include <giro/callbacks/profile.h>
 #include <giro/callbacks/report_progress.h>
 #include <giro/loop/loop.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 #include <giro/runtime/span.h>
 #include <giro/runtime/trace.h>
 
 #include "tests/callbacks/bar_output.h"
 #include "tests/callbacks/recording_writer.h"
-#include "tests/expect_error.h"
-#include "tests/faulty_file_system.h"
-#include "tests/temporary_directory.h"
-#include "tests/trace_file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/trace_file.h"
 
 namespace giro {
 namespace {

@@ -13,15 +13,15 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/snapshot.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -17,8 +17,8 @@
 #include <giro/runtime/state.h>
 
 #include "tests/kernels/nn/models.h"
-#include "tests/temporary_directory.h"
-#include "tests/trace_file.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/trace_file.h"
 
 namespace giro {
 namespace {

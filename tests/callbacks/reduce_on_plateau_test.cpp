@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <giro/loop/loop.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -22,15 +22,15 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/loop.h>
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
-#include "tests/faulty_file_system.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

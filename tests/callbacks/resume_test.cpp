@@ -24,14 +24,14 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 
-#include "tests/expect_error.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
-#include "tests/sanitized.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -16,7 +16,7 @@
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/loop/loop.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

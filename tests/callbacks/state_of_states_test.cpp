@@ -15,11 +15,11 @@
 #include <giro/loop/loop.h>
 #include <giro/runtime/snapshot.h>
 
-#include "tests/expect_error.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

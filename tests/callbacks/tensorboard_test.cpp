@@ -19,9 +19,9 @@
 #include "callbacks/internal/event_file.h"
 #include "callbacks/internal/histogram_buckets.h"
 #include "callbacks/internal/tfrecord.h"
-#include "tests/expect_error.h"
-#include "tests/faulty_file_system.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -13,7 +13,7 @@
 #include <giro/callbacks/early_stopping.h>
 #include <giro/loop/predefined_loops.h>
 
-#include "tests/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

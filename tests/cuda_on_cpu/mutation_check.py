@@ -44,6 +44,7 @@ def kernels(*suites):
 
 CONCERNED = [  # first match
     ("runtime/cuda/*", [ERRORS, RUNTIME, LOOP]),
+    ("runtime/files/*", [("runtime_files_test", "*")]),
     ("runtime/*", [("runtime_test", "*"), LOOP]),
     ("kernels/cuda/*_prelude.cpp", [ERRORS, kernels("Elementwise", "Reduce", "Publish", "Fused"),
                                     ("kernels_nn_test", "*RandomTest*cuda*"), LOOP]),

@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/graph_plan.h"
 #include "tests/kernels/convolutions.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <giro/distributed/mesh.h>
 #include <giro/distributed/world.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "distributed/internal/executable.h"
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::detail {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "kernels/rules/record.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/internal/line_files.h"
+#include "runtime/files/internal/line_files.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #include <giro/loop/log/history.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
 #include "tests/fuzz/parse.h"
 

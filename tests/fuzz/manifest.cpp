@@ -1,12 +1,12 @@
-#include "runtime/internal/manifest.h"
+#include "runtime/files/internal/manifest.h"
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
-#include "runtime/internal/store_names.h"
+#include "runtime/files/internal/store_names.h"
 #include "tests/fuzz/parse.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/internal/npy.h"
+#include "runtime/files/internal/npy.h"
 
 #include <cstdint>
 

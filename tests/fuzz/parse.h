@@ -7,7 +7,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
-#include "tests/one_file.h"
+#include "tests/support/one_file.h"
 
 namespace giro::test {
 

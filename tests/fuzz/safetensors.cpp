@@ -1,8 +1,8 @@
-#include <giro/runtime/safetensors.h>
+#include <giro/runtime/files/safetensors.h>
 
 #include <cstdint>
 
-#include "runtime/internal/shard_files.h"
+#include "runtime/files/internal/shard_files.h"
 #include "tests/fuzz/parse.h"
 
 // The input is a file.

@@ -1,4 +1,4 @@
-#include <giro/runtime/safetensors.h>
+#include <giro/runtime/files/safetensors.h>
 
 #include <cstdint>
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

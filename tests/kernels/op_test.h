@@ -29,7 +29,7 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::test {
 

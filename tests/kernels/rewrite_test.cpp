@@ -19,9 +19,9 @@
 
 #include "kernels/cpu/narrow_dense.h"
 #include "kernels/rules/rules.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

@@ -10,8 +10,8 @@
 #include <giro/runtime/program.h>
 
 #include "kernels/rules/record.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro::optim {
 namespace {

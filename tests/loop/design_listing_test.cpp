@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace nn = giro::nn;
 

@@ -12,11 +12,11 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
 
-#include "tests/environment_setting.h"
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
 #include "tests/kernels/op_test.h"
-#include "tests/saved_bytes.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
+#include "tests/support/saved_bytes.h"
 
 namespace giro {
 namespace {

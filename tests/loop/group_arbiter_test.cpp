@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "tests/fake_partitioner.h"
+#include "tests/support/fake_partitioner.h"
 
 namespace giro {
 namespace {

@@ -14,7 +14,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/loop/loop.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

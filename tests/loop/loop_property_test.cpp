@@ -24,7 +24,7 @@
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
 #include "tests/loop/time/random_schedule.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace giro {
 namespace {

@@ -21,7 +21,7 @@
 
 #include <giro/loop/data/batch.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

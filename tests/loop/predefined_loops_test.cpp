@@ -12,7 +12,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/loop/data/dataset.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include <giro/loop/loop.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
-#include "tests/expect_error.h"
 #include "tests/loop/time/random_schedule.h"
-#include "tests/sanitized.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/sanitized.h"
 
 namespace giro {
 namespace {

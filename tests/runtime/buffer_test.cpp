@@ -12,8 +12,8 @@
 
 #include <giro/runtime/stream.h>
 
-#include "tests/environment_setting.h"
-#include "tests/expect_error.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -11,7 +11,7 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/state.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -11,8 +11,8 @@
 #include <giro/runtime/tensor.h>
 
 #include "runtime/program/graph_recorder.h"
-#include "tests/environment_setting.h"
-#include "tests/expect_error.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

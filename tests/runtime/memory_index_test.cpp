@@ -6,7 +6,7 @@
 
 #include <giro/runtime/device.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::rules {
 namespace {

@@ -8,7 +8,7 @@
 #include <giro/runtime/device.h>
 #include <giro/runtime/graph.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/checkpoint_store.h>
-#include <giro/runtime/leaf_files.h>
-#include <giro/runtime/load_into.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/load_into.h>
 
-#include "tests/failing_allocations.h"
 #include "tests/runtime/sample_run.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/failing_allocations.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -11,8 +11,8 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/state.h>
 
-#include "tests/expect_error.h"
 #include "tests/runtime/device_test.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 

@@ -5,8 +5,8 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/graph.h>
 
-#include "tests/expect_error.h"
 #include "tests/runtime/device_test.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

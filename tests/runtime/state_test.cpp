@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

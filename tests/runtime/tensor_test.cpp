@@ -8,7 +8,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/stream.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -16,10 +16,10 @@
 #include <giro/runtime/span.h>
 #include <giro/runtime/stream.h>
 
-#include "tests/expect_error.h"
-#include "tests/faulty_file_system.h"
-#include "tests/temporary_directory.h"
-#include "tests/trace_file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/trace_file.h"
 
 namespace giro {
 namespace {

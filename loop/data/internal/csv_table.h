@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <giro/loop/data/paths.h>
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::data {
 

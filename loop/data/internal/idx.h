@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro::data {

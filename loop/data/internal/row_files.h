@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/file_system.h>
+#include <giro/runtime/files/file_system.h>
 
 namespace giro::data {
 

@@ -25,10 +25,10 @@
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/files/checkpoint_store.h>
 
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::flip {
 namespace {

@@ -26,8 +26,8 @@
 #include <giro/loop/loop.h>
 
 #include "tests/callbacks/recording_writer.h"
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::jaxloop {
 namespace {

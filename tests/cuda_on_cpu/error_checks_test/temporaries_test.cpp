@@ -10,7 +10,7 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
 
-#include "tests/environment_setting.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

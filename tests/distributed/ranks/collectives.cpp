@@ -16,7 +16,7 @@
 #include "distributed/mpi/communicator.h"
 #include "tests/distributed/ranks/naive.h"
 #include "tests/distributed/ranks/ranks.h"
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::test {
 namespace {

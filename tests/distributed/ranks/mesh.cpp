@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/distributed/ranks/ranks.h"
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "tests/distributed/ranks/ranks.h"
 #include "tests/distributed/ranks/small_model.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::test {
 namespace {

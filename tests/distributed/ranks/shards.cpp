@@ -16,8 +16,8 @@
 
 #include "tests/distributed/ranks/ranks.h"
 #include "tests/distributed/ranks/small_model.h"
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::test {
 namespace {

@@ -23,7 +23,7 @@
 
 #include "tests/distributed/ranks/ranks.h"
 #include "tests/distributed/ranks/small_model.h"
-#include "tests/faulty_file_system.h"
+#include "tests/support/faulty_file_system.h"
 
 namespace giro::test {
 namespace {

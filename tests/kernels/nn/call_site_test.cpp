@@ -15,7 +15,7 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/program.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::nn {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/pointwise/instruction_sets.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace giro::nn {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <giro/kernels/nn/layer.h>
 
-#include "tests/expect_error.h"
 #include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/nn/models.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::nn {
 namespace {

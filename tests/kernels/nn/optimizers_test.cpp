@@ -14,17 +14,17 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
+#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/load_into.h>
 #include <giro/runtime/graph.h>
-#include <giro/runtime/leaf_files.h>
-#include <giro/runtime/load_into.h>
 #include <giro/runtime/program.h>
 
 #include "kernels/rules/record.h"
-#include "tests/environment_setting.h"
-#include "tests/fake_partitioner.h"
 #include "tests/kernels/op_test.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/fake_partitioner.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::optim {
 namespace {

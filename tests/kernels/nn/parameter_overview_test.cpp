@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

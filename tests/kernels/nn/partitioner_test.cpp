@@ -12,8 +12,8 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
 
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
 
 namespace giro {
 namespace {

@@ -16,8 +16,8 @@
 #include <giro/runtime/rng.h>
 
 #include "kernels/rules/record.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/gradient_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro::nn {
 namespace {

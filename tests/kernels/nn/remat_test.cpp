@@ -14,10 +14,10 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/program.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro::nn {
 namespace {

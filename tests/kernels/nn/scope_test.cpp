@@ -18,9 +18,9 @@
 #include <giro/loop/data/batch.h>
 #include <giro/loop/step/step.h>
 
-#include "tests/expect_error.h"
 #include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::nn {
 namespace {

@@ -17,10 +17,10 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/nn/reference.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

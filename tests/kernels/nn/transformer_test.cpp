@@ -10,9 +10,9 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
 
-#include "tests/expect_error.h"
 #include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/expect_error.h"
 
 namespace giro::nn {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro::nn {
 namespace {

@@ -17,7 +17,7 @@
 #include "kernels/pointwise/table.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/pointwise/expressions.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace giro::test {
 namespace {

@@ -17,9 +17,9 @@
 #include "kernels/cpu/expression.h"
 #include "kernels/cpu/team.h"
 #include "kernels/pointwise/instruction_sets.h"
-#include "tests/expect_error.h"
 #include "tests/kernels/pointwise/expressions.h"
-#include "tests/sanitized.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/sanitized.h"
 
 namespace giro::test {
 namespace {

@@ -16,9 +16,9 @@
 #include <giro/runtime/program.h>
 
 #include "kernels/rules/record.h"
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/gradient_test.h"
 #include "tests/kernels/pointwise/random_program.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro::nn {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/pointwise/loops.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace giro::test {
 namespace {

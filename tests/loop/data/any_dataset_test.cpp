@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "tests/expect_error.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::data {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/faulty_file_system.h"
+#include "tests/support/faulty_file_system.h"
 
 namespace giro::test {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "loop/data/internal/csv_table.h"
-#include "tests/damaged_files.h"
-#include "tests/expect_error.h"
-#include "tests/mutator.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/damaged_files.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/mutator.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

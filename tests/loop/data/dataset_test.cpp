@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 #include <giro/runtime/graph.h>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

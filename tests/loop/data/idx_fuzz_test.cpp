@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "loop/data/internal/idx.h"
-#include "tests/address_space_limit.h"
-#include "tests/damaged_files.h"
 #include "tests/loop/data/idx_files.h"
-#include "tests/mutator.h"
-#include "tests/one_file.h"
+#include "tests/support/address_space_limit.h"
+#include "tests/support/damaged_files.h"
+#include "tests/support/mutator.h"
+#include "tests/support/one_file.h"
 
 namespace giro::data {
 namespace {

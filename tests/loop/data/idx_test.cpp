@@ -16,10 +16,10 @@
 #include <giro/loop/data/dataset.h>
 #include <giro/runtime/stream.h>
 
-#include "tests/expect_error.h"
-#include "tests/faulty_file_system.h"
 #include "tests/loop/data/idx_files.h"
-#include "tests/one_file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/one_file.h"
 
 namespace giro::data {
 namespace {

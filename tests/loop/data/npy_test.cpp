@@ -14,12 +14,12 @@
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/log/history.h>
 
-#include "runtime/internal/npy.h"
-#include "tests/damaged_files.h"
-#include "tests/expect_error.h"
+#include "runtime/files/internal/npy.h"
 #include "tests/loop/data/counting_files.h"
-#include "tests/mutator.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/damaged_files.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/mutator.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

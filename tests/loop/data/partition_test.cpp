@@ -9,8 +9,8 @@
 #include <giro/loop/data/batch_size.h>
 #include <giro/loop/data/dataset.h>
 
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
 
 namespace giro {
 namespace {

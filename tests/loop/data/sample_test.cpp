@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <giro/loop/data/dataset.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
 
 namespace giro {
 namespace {

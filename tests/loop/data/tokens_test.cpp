@@ -22,13 +22,13 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/loop/data/row_source.h>
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
 #include "tests/loop/data/counting_files.h"
-#include "tests/one_file.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
+#include "tests/support/one_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/archive.h>
+#include <giro/runtime/files/archive.h>
 
-#include "tests/expect_error.h"
-#include "tests/heap_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/heap_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

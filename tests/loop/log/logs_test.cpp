@@ -20,8 +20,8 @@
 #include <giro/loop/log/aggregation.h>
 #include <giro/loop/log/history.h>
 
-#include "tests/expect_error.h"
-#include "tests/heap_bytes.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/heap_bytes.h"
 
 namespace giro {
 namespace {

@@ -22,9 +22,9 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/native_stream.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
-#include "tests/sanitized.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/sanitized.h"
 #if GIRO_WITH_CUDA
 #include "tests/loop/step/own_kernels.h"
 #endif

@@ -13,13 +13,13 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/leaf_files.h>
-#include <giro/runtime/load_into.h>
+#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/load_into.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
-#include "tests/saved_bytes.h"
-#include "tests/temporary_directory.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro {
 namespace {

@@ -12,8 +12,8 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/loop/predefined_loops.h>
 
-#include "tests/expect_error.h"
 #include "tests/kernels/nn/models.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -18,9 +18,9 @@
 #include <giro/loop/predefined_loops.h>
 #include <giro/loop/step/step.h>
 
-#include "tests/expect_error.h"
-#include "tests/fake_partitioner.h"
 #include "tests/runtime/device_test.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/fake_partitioner.h"
 
 namespace giro {
 namespace {

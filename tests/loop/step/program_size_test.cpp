@@ -7,9 +7,9 @@
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/loop/step/step.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

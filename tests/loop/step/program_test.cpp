@@ -17,8 +17,8 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/native_stream.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/environment_setting.h"
 
 namespace giro {
 namespace {

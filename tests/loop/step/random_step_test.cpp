@@ -17,9 +17,9 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/step/step.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
-#include "tests/sanitized.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/sanitized.h"
 
 namespace giro {
 namespace {

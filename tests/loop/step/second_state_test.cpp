@@ -20,10 +20,10 @@
 #include <giro/loop/step/step.h>
 #include <giro/runtime/snapshot.h>
 
-#include "tests/environment_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
-#include "tests/sanitized.h"
+#include "tests/support/environment_setting.h"
+#include "tests/support/sanitized.h"
 
 namespace giro {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

@@ -7,7 +7,7 @@
 #include <giro/loop/time/schedule.h>
 
 #include "tests/loop/time/random_schedule.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace giro {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "tests/expect_error.h"
+#include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {

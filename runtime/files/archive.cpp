@@ -1,0 +1,299 @@
+#include <giro/runtime/files/archive.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON cannot represent non-finite numbers.
+constexpr std::pair<std::string_view, double> kNotFinite[] = {{"NaN", std::numeric_limits<double>::quiet_NaN()},
+                                                              {"Infinity", std::numeric_limits<double>::infinity()},
+                                                              {"-Infinity", -std::numeric_limits<double>::infinity()}};
+
+std::string joined(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : fmt::format("{}/{}", path, name);
+}
+
+}  // namespace
+
+struct Archive::Tree {
+  struct Level {
+    Json* node;
+    std::string name;
+  };
+
+  bool reading = false;
+  double date_shift = 0;
+  Json root = Json::object();
+  std::vector<Level> levels{{&root, ""}};  // from the root to the current value
+  std::vector<Leaf> arrays;
+  std::vector<std::shared_ptr<const void>> owners;
+  std::map<std::string, Lines> lines;
+  std::map<std::string, std::size_t> kept_lines;
+  std::set<const Json*> read;  // values that were read
+  std::set<std::string> read_arrays;
+  std::vector<std::string> missing;
+
+  Json& node() { return *levels.back().node; }
+  std::string path(std::string_view name = "") const {
+    std::string path;
+    for (std::size_t i = 1; i < levels.size(); ++i) path = joined(path, levels[i].name);
+    return name.empty() ? path : joined(path, name);
+  }
+  [[noreturn]] void refuse(const std::string& expected) {
+    throw Error(ErrorCode::corrupt_data,
+                fmt::format("'{}' is {}, expected {}", path(), node().dump().substr(0, 60), expected));
+  }
+  void report_unread(const Json& at, const std::string& path, std::vector<std::string>& lines) const {
+    if (!at.is_structured()) return;
+    for (const auto& [name, value] : at.items()) {
+      const std::string inner = joined(path, name);
+      if (!read.contains(&value)) {
+        lines.push_back(fmt::format("'{}' was saved, but nothing here reads it", inner));
+      } else {
+        report_unread(value, inner, lines);
+      }
+    }
+  }
+};
+
+Archive::Archive(std::map<std::string, std::size_t> kept_lines) : tree_(std::make_shared<Tree>()) {
+  tree_->kept_lines = std::move(kept_lines);
+}
+Archive::Archive() : Archive(std::map<std::string, std::size_t>()) {}
+Archive::Archive(Archive&&) noexcept = default;
+Archive& Archive::operator=(Archive&&) noexcept = default;
+Archive::~Archive() = default;
+
+Archive Archive::read(std::string_view text, std::vector<Leaf> arrays, std::shared_ptr<const void> owner,
+                      std::map<std::string, Lines> lines) {
+  Archive archive;
+  Tree& tree = *archive.tree_;
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > static_cast<int>(kMaxDepth)) {
+      throw Error(ErrorCode::corrupt_data, fmt::format("it is nested more than {} levels deep", kMaxDepth));
+    }
+    return true;
+  };
+  try {
+    tree.root = Json::parse(text, shallow);
+  } catch (const Json::parse_error& error) {
+    throw Error(ErrorCode::corrupt_data, fmt::format("it is not valid JSON at byte {}", error.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(ErrorCode::corrupt_data, "it has a number that a double cannot hold");
+  }
+  if (!tree.root.is_object()) throw Error(ErrorCode::corrupt_data, "it is JSON, but not an object");
+  tree.reading = true;
+  tree.arrays = std::move(arrays);
+  tree.owners = {std::move(owner)};
+  tree.lines = std::move(lines);
+  return archive;
+}
+
+bool Archive::is_reading() const noexcept { return tree_->reading; }
+bool Archive::contains(std::string_view name) const { return tree_->node().contains(name); }
+void Archive::shift_dates(double seconds) noexcept { tree_->date_shift = seconds; }
+
+bool Archive::enter(std::string_view name) {
+  Tree& tree = *tree_;
+  if (!tree.reading) {
+    const auto [at, added] = tree.node().emplace(name, nullptr);
+    if (!added) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("persist: '{}' is written twice", tree.path(name)));
+    }
+    tree.levels.push_back({&*at, std::string(name)});
+    return true;
+  }
+  const auto at = tree.node().find(name);
+  if (at == tree.node().end()) {
+    tree.missing.push_back(tree.path(name));
+    return false;
+  }
+  tree.read.insert(&*at);
+  tree.levels.push_back({&*at, std::string(name)});
+  return true;
+}
+
+void Archive::enter(std::size_t index) {
+  Json& at = tree_->node()[index];
+  if (tree_->reading) tree_->read.insert(&at);
+  tree_->levels.push_back({&at, std::to_string(index)});
+}
+
+void Archive::leave() noexcept { tree_->levels.pop_back(); }
+
+void Archive::item(bool& value) {
+  if (!tree_->reading) {
+    tree_->node() = value;
+  } else if (tree_->node().is_boolean()) {
+    value = tree_->node().get<bool>();
+  } else {
+    tree_->refuse("true or false");
+  }
+}
+
+void Archive::item(std::int64_t& value) {
+  if (!tree_->reading) {
+    tree_->node() = value;
+    return;
+  }
+  const Json& node = tree_->node();
+  const bool fits = node.is_number_unsigned() ? node.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
+                                              : node.is_number_integer();
+  if (!fits) tree_->refuse("a 64-bit integer");
+  value = node.get<std::int64_t>();
+}
+
+void Archive::item(std::uint64_t& value) {
+  if (!tree_->reading) {
+    tree_->node() = value;
+    return;
+  }
+  if (!tree_->node().is_number_unsigned()) tree_->refuse("an integer of at least 0");
+  value = tree_->node().get<std::uint64_t>();
+}
+
+void Archive::item(double& value) {
+  Json& node = tree_->node();
+  if (!tree_->reading) {
+    node = value;
+    if (!std::isfinite(value)) node = std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+    return;
+  }
+  if (node.is_number()) {
+    value = node.get<double>();
+    return;
+  }
+  for (const auto& [text, number] : kNotFinite) {
+    if (node.is_string() && node.get_ref<const std::string&>() == text) {
+      value = number;
+      return;
+    }
+  }
+  tree_->refuse("a number");
+}
+
+void Archive::item(std::string& value) {
+  if (!tree_->reading) {
+    tree_->node() = value;
+  } else if (tree_->node().is_string()) {
+    value = tree_->node().get<std::string>();
+  } else {
+    tree_->refuse("a string");
+  }
+}
+
+void Archive::item_date(double& value) {
+  item(value);
+  if (tree_->reading) value += tree_->date_shift;
+}
+
+bool Archive::item_exists(bool exists) {
+  if (!tree_->reading) return exists;
+  return !tree_->node().is_null();
+}
+
+std::size_t Archive::item_size(std::size_t size) {
+  if (!tree_->reading) {
+    tree_->node() = Json(Json::array_t(size));
+    return size;
+  }
+  if (!tree_->node().is_array()) tree_->refuse("a list");
+  return tree_->node().size();
+}
+
+void Archive::item_object() {
+  if (!tree_->reading) {
+    tree_->node() = Json::object();
+  } else if (!tree_->node().is_object()) {
+    tree_->refuse("an object");
+  }
+}
+
+void Archive::refuse_range() const { tree_->refuse("a smaller integer"); }
+
+void Archive::arrays(std::string_view name, std::vector<Leaf>& leaves, std::shared_ptr<const void>& owner) {
+  Tree& tree = *tree_;
+  const std::string prefix = tree.path(name) + "/";
+  if (!tree.reading) {
+    for (const Leaf& leaf : leaves) {
+      if (!leaf.value.device().is_cpu()) {
+        throw Error(ErrorCode::device_mismatch, fmt::format("persist: '{}{}' is {}, expected it on the host", prefix,
+                                                            leaf.path, to_string(leaf.value)));
+      }
+      tree.arrays.push_back({prefix + leaf.path, leaf.value, leaf.piece});
+    }
+    tree.owners.push_back(owner);
+    return;
+  }
+  std::vector<Leaf> found;
+  for (const Leaf& leaf : tree.arrays) {
+    if (!leaf.path.starts_with(prefix)) continue;
+    found.push_back({leaf.path.substr(prefix.size()), leaf.value});
+    tree.read_arrays.insert(leaf.path);
+  }
+  if (found.empty()) return;
+  leaves = std::move(found);
+  owner = this->owner();
+}
+
+void Archive::lines(std::string_view name, std::size_t count,
+                    const std::function<std::string(std::size_t first)>& write,
+                    const std::function<void(std::string_view text)>& read) {
+  Tree& tree = *tree_;
+  const std::string path = tree.path(name);
+  std::size_t lines = count;
+  (*this)(name, lines);
+  if (!tree.reading) {
+    const auto kept = tree.kept_lines.find(path);
+    const std::size_t first = kept == tree.kept_lines.end() || kept->second > count ? 0 : kept->second;
+    tree.lines[path] = {first, count, write(first)};
+    return;
+  }
+  const auto found = tree.lines.find(path);
+  if (found == tree.lines.end()) {
+    tree.missing.push_back(path);
+    return;
+  }
+  if (found->second.count != lines) {
+    throw Error(ErrorCode::corrupt_data,
+                fmt::format("'{}' has {} lines, expected {}", path, found->second.count, lines));
+  }
+  try {
+    read(found->second.text);
+  } catch (const Error& error) {
+    if (!found->second.damaged || error.code() != ErrorCode::corrupt_data) throw;
+    tree.missing.push_back(path);
+  }
+}
+
+std::string Archive::text() const { return tree_->root.dump(1, ' ', false, Json::error_handler_t::replace); }
+const std::vector<Leaf>& Archive::arrays() const noexcept { return tree_->arrays; }
+const std::map<std::string, Archive::Lines>& Archive::lines() const noexcept { return tree_->lines; }
+std::shared_ptr<const void> Archive::owner() const {
+  return std::make_shared<std::vector<std::shared_ptr<const void>>>(tree_->owners);
+}
+
+std::vector<std::string> Archive::report() const {
+  std::vector<std::string> lines;
+  for (const std::string& path : tree_->missing) lines.push_back(fmt::format("'{}' was not saved", path));
+  tree_->report_unread(tree_->root, "", lines);
+  for (const Leaf& leaf : tree_->arrays) {
+    if (!tree_->read_arrays.contains(leaf.path)) {
+      lines.push_back(fmt::format("'{}' was saved, but nothing here reads it", leaf.path));
+    }
+  }
+  return lines;
+}
+
+}  // namespace giro

@@ -1,0 +1,139 @@
+#include "runtime/files/internal/disk_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/backend.h"
+#include "runtime/internal/checksum.h"
+
+namespace giro::cuda {
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+constexpr std::string_view kSuffix = ".giro";
+
+std::string digits_of(std::string_view first, std::string_view second = {}) {
+  detail::Checksum checksum;
+  checksum.add(first.data(), first.size());
+  checksum.add(second.data(), second.size());
+  return checksum.digits();
+}
+
+}  // namespace
+
+DiskCache::DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes,
+                     std::string trouble)
+    : files_(std::move(files)),
+      directory_(std::move(directory)),
+      most_bytes_(most_bytes),
+      trouble_(std::move(trouble)) {}
+
+DiskCache DiskCache::of_environment() {
+  std::string directory, trouble;
+  if (const char* const setting = std::getenv("GIRO_CACHE")) {
+    if (std::string_view(setting) != "0") directory = setting;
+  } else if (const char* const caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches != '\0') {
+    directory = fmt::format("{}/giro", caches);
+  } else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    directory = fmt::format("{}/.cache/giro", home);
+  } else {
+    trouble = "none of GIRO_CACHE, XDG_CACHE_HOME and HOME is set";
+  }
+  return DiskCache(posix_file_system(), directory, kMostBytes, trouble);
+}
+
+// Never destroyed, because kernels may still be compiled while static objects are destroyed.
+DiskCache& DiskCache::of_process() {
+  static auto* const cache = new DiskCache(of_environment());
+  return *cache;
+}
+
+std::string DiskCache::path_of(const std::string& key) const {
+  return fmt::format("{}/{}{}", directory_, digits_of(key), kSuffix);
+}
+
+// A file begins with a checksum of key and value, which also detects a file of another key.
+std::optional<std::string> DiskCache::find(const std::string& key) const {
+  if (directory_.empty()) return std::nullopt;
+  const std::string path = path_of(key);
+  try {
+    const std::vector<char> bytes = files_->read(path);
+    const std::string_view file(bytes.data(), bytes.size());
+    const std::size_t digits = digits_of("").size();
+    if (file.size() < digits || file.substr(0, digits) != digits_of(key, file.substr(digits))) return std::nullopt;
+    std::error_code ignored;  // the time only decides which files are removed first
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), ignored);
+    return std::string(file.substr(digits));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void DiskCache::add(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(mutex_);
+  if (directory_.empty() || !trouble_.empty()) return;
+  const std::string path = path_of(key);
+  try {
+    replace_file(*files_, path, digits_of(key, value) + value);
+  } catch (const Error& error) {
+    trouble_ = error.what();
+    return;
+  }
+  try {
+    remove_oldest(path);
+  } catch (const Error&) {
+    // Another process may be removing files too.
+  }
+}
+
+std::string DiskCache::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
+// Old temporaries were left by processes that died; another process may be about to rename a recent one.
+void DiskCache::remove_oldest(const std::string& but) {
+  struct File {
+    std::filesystem::file_time_type used;
+    std::string path;
+    std::uint64_t bytes;
+  };
+  std::vector<File> found;
+  std::uint64_t total = 0;
+  for (const std::string& name : files_->list(directory_)) {
+    if (name.find(kSuffix) == std::string::npos) continue;
+    const std::string path = fmt::format("{}/{}", directory_, name);
+    std::error_code error;
+    const auto used = std::filesystem::last_write_time(path, error);
+    if (error) continue;  // another process has removed it
+    const bool is_temporary = !name.ends_with(kSuffix);
+    if (is_temporary && used > std::filesystem::file_time_type::clock::now() - std::chrono::hours(1)) continue;
+    found.push_back({used, path, files_->status(path).bytes});
+    total += found.back().bytes;
+  }
+  std::sort(found.begin(), found.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  for (const File& file : found) {
+    if (total <= most_bytes_) return;
+    if (file.path == but) continue;
+    try {
+      files_->remove(file.path);
+    } catch (const Error&) {
+      // Another process removed it first.
+    }
+    total -= file.bytes;
+  }
+}
+
+std::string disk_cache_trouble() { return DiskCache::of_process().trouble(); }
+
+}  // namespace giro::cuda

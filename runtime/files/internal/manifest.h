@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/files/archive.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
+
+namespace giro::detail {
+
+// checkpoint.json: the checkpoint's record, what its other files hold, and what the run remembers.
+//
+// The file begins with the checksum of everything after it:
+//   {"checksum": "0123456789abcdef",
+//    "version": 2,
+//    "checkpoint": {...},
+//    "memory": {...}}
+struct Manifest {
+  static constexpr int kVersion = 3, kVersionWithoutShards = 2;
+  static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // parsing takes a multiple of that much memory
+
+  // Consecutive bytes of a file with their own checksum.
+  struct Part {
+    std::uint64_t bytes = 0;
+    std::string xxh3;
+
+    void persist(Archive& archive);
+  };
+  struct File {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::string xxh3;
+    // Cover all bytes, so that a process can verify only the bytes it needs; small and older files have none.
+    std::vector<Part> parts = {};
+
+    void persist(Archive& archive);
+  };
+  // The first `bytes` of the file `name` next to the checkpoint.
+  struct Lines {
+    std::string path, name;  // the path in the archive
+    std::uint64_t lines = 0, bytes = 0;
+    std::string xxh3;
+    // Each consists of whole lines, and they cover all bytes, so that damage costs only the lines of one part; older
+    // manifests have none.
+    std::vector<Part> parts = {};
+
+    void persist(Archive& archive);
+  };
+
+  int version = kVersion;  // of the format it was read from
+  CheckpointRecord record = {};
+  std::vector<File> files = {};  // the state and the memory, if any; then the same for each shard
+  std::vector<Lines> lines = {};
+  std::string memory = "{}";  // Archive::text()
+
+  void persist(Archive& archive);
+};
+
+// Error(invalid_argument) if it would be longer than kMaxBytes.
+std::string manifest_text(Manifest manifest);
+// Text with its checksum in front. `rest` is what follows `{"checksum": "...",`.
+std::string with_checksum(const std::string& rest);
+
+// Whether a file holds what callbacks remember, whole or as a shard; otherwise it holds the state.
+bool is_memory(const Manifest::File& file);
+bool is_shard(const Manifest::File& file);
+
+// Reads and verifies the manifest of the checkpoint in a directory. Errors naming it: io; not_found; corrupt_data;
+// unsupported for a newer version.
+Manifest read_manifest(FileSystem& files, const std::string& unit);
+
+// Error of the given code, naming `where`, unless all numbers are finite and at least 0.
+void check_record(const CheckpointRecord& record, ErrorCode code, const std::string& where);
+
+}  // namespace giro::detail

@@ -1,0 +1,321 @@
+#include "runtime/files/internal/stored_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <giro/runtime/files/safetensors.h>
+
+#include "runtime/files/internal/line_files.h"
+#include "runtime/files/internal/manifest.h"
+#include "runtime/files/internal/shard_files.h"
+#include "runtime/files/internal/verified_file.h"
+
+namespace giro {
+namespace detail {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+template <class T>
+T read_number(const Metadata& metadata, const std::string& key, const std::string& path) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) {
+    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}' has no metadata '{}'", path, key));
+  }
+  const std::string& text = found->second;
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}': metadata '{}' is {:?}, expected a number", path,
+                                                     key, text.substr(0, 80)));
+  }
+  return number;
+}
+
+// The record of version 0.1, which kept it in the metadata.
+CheckpointRecord read_record(const Metadata& metadata, const std::string& path) {
+  CheckpointRecord record{.steps = read_number<std::int64_t>(metadata, "steps", path),
+                          .samples = read_number<std::int64_t>(metadata, "samples", path),
+                          .previous_samples = read_number<std::int64_t>(metadata, "previous_samples", path),
+                          .time = read_number<double>(metadata, "time", path),
+                          .previous_time = read_number<double>(metadata, "previous_time", path)};
+  check_record(record, ErrorCode::corrupt_data, fmt::format("checkpoint '{}'", path));
+  if (const auto leaf = metadata.find("not_finite"); leaf != metadata.end()) record.not_finite = leaf->second;
+  if (const auto entry = metadata.find("monitor"); entry != metadata.end()) {
+    record.monitor = entry->second;
+    record.best = read_number<double>(metadata, "best", path);
+  }
+  return record;
+}
+
+LoadedCheckpoint load_version_1(FileSystem& files, const std::string& path) {
+  Safetensors file = read_safetensors(files, path);
+  LoadedCheckpoint loaded{path, 1, read_record(file.metadata, path), std::move(file.tensors), std::move(file.memory)};
+  loaded.archive = Archive::read("{}");
+  return loaded;
+}
+
+// Leaves out damaged parts that are not needed.
+LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const LoadRequest& request) {
+  const Manifest manifest = read_manifest(files, unit);
+  std::vector<std::string> skipped;
+  const auto unless_needed = [&](bool is_needed, const auto& load, const auto& leave_out) {
+    try {
+      load();
+    } catch (const Error& error) {
+      if (is_needed || !is_damaged(error)) throw;
+      skipped.push_back(error.what());
+      leave_out();
+    }
+  };
+  std::uint64_t bytes = 0;
+  for (const Manifest::File& file : manifest.files) bytes += file.bytes;
+  const auto load_files = [&](PieceJoiner& joiner, bool of_memory) {
+    for (const Manifest::File& file : manifest.files) {
+      if (is_memory(file) != of_memory) continue;
+      VerifiedFile opened(files, unit, file);
+      const auto read = [&](std::uint64_t begin, std::size_t size, void* data) { opened.read(begin, size, data); };
+      const safetensors::Layout layout = safetensors::read_layout(read, opened.bytes(), opened.path());
+      is_shard(file) ? joiner.add_shard(layout, read, opened.path()) : joiner.add_wholes(layout, read, opened.path());
+    }
+    return joiner.finish(unit);
+  };
+  PieceJoiner state(bytes, request.held), memory(bytes);
+  std::vector<Leaf> leaves = load_files(state, /*of_memory=*/false), arrays;
+  unless_needed(
+      request.needed != Needed::state, [&] { arrays = load_files(memory, /*of_memory=*/true); }, [] {});
+
+  std::map<std::string, Archive::Lines> lines;
+  const std::string dir = (std::filesystem::path(unit) / "..").lexically_normal().string();
+  for (const Manifest::Lines& of_path : manifest.lines) {
+    unless_needed(
+        request.needed == Needed::all, [&] { lines.emplace(of_path.path, read_lines(files, dir, of_path)); },
+        [&] {
+          Archive::Lines good = read_good_lines(files, dir, of_path);
+          const auto count = std::count(good.text.begin(), good.text.end(), '\n');
+          skipped.back() += fmt::format("; {} of its {} lines are left", count, of_path.lines);
+          lines.emplace(of_path.path, std::move(good));
+        });
+  }
+  LoadedCheckpoint loaded{unit, manifest.version, manifest.record, std::move(leaves), state.owner()};
+  loaded.archive = Archive::read(manifest.memory, std::move(arrays), memory.owner(), std::move(lines));
+  loaded.skipped = std::move(skipped);
+  return loaded;
+}
+
+// The steps in an entry's name must agree with its record.
+void check_steps(const StoreEntry& entry, const std::string& path, const CheckpointRecord& record) {
+  if (record.steps == entry.steps) return;
+  throw Error(ErrorCode::corrupt_data,
+              fmt::format("checkpoint '{}' itself says that it is from step {}", path, record.steps));
+}
+
+void check_is(FileSystem& files, const StoreEntry& entry, const std::string& path) {
+  const bool is_file = entry.kind == StoreEntryKind::version_1;
+  if (files.status(path).kind == (is_file ? FileSystem::Kind::file : FileSystem::Kind::directory)) return;
+  throw Error(ErrorCode::corrupt_data,
+              fmt::format("checkpoint '{}' is not a {}", path, is_file ? "file" : "directory"));
+}
+
+LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry,
+                            const LoadRequest& request) {
+  const std::string path = path_of(dir, entry.name);
+  check_is(files, entry, path);
+  LoadedCheckpoint loaded =
+      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path, request);
+  check_steps(entry, path, loaded.record);
+  return loaded;
+}
+
+StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, const StoreEntry& entry) {
+  const std::string path = path_of(dir, entry.name);
+  check_is(files, entry, path);
+  StoredCheckpoints::Item item{entry, {path, 1, {}}, {}};
+  if (entry.kind == StoreEntryKind::version_1) {
+    item.stored.record = read_record(read_safetensors_metadata(files, path), path);
+  } else {
+    const Manifest manifest = read_manifest(files, path);
+    item.stored.version = manifest.version;
+    item.stored.record = manifest.record;
+    for (const Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
+  }
+  check_steps(entry, path, item.stored.record);
+  return item;
+}
+
+// The entries that can be loaded, best last.
+std::vector<StoreEntry> candidates(FileSystem& files, const std::string& dir) {
+  std::vector<StoreEntry> entries = store_entries(files, dir);
+  std::erase_if(entries, [](const StoreEntry& entry) { return entry.kind > StoreEntryKind::checkpoint; });
+  return entries;
+}
+
+bool same_names(const std::vector<StoreEntry>& a, const std::vector<StoreEntry>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const StoreEntry& x, const StoreEntry& y) { return x.name == y.name; });
+}
+
+}  // namespace
+
+bool is_damaged(const Error& error) {
+  return error.code() == ErrorCode::corrupt_data || error.code() == ErrorCode::not_found ||
+         error.code() == ErrorCode::io;
+}
+
+// A writer may rename and replace checkpoints meanwhile: entries that cannot be read are looked up again. They are
+// unreadable if they are still there and fail in the same way.
+StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) {
+  std::vector<StoreEntry> entries = candidates(files, dir);
+  for (std::vector<std::string> before;;) {
+    StoredCheckpoints stored;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      // The checkpoint that replaces it is there.
+      const bool replaced =
+          entries[i].kind == StoreEntryKind::old && i + 1 < entries.size() && entries[i + 1].steps == entries[i].steps;
+      if (replaced) continue;
+      try {
+        stored.items.push_back(describe(files, dir, entries[i]));
+      } catch (const Error& error) {
+        if (!is_damaged(error) && error.code() != ErrorCode::unsupported) throw;
+        stored.unreadable.push_back(error);
+      }
+    }
+    std::vector<std::string> now;
+    for (const Error& error : stored.unreadable) {
+      if (error.code() == ErrorCode::not_found || error.code() == ErrorCode::corrupt_data)
+        now.emplace_back(error.what());
+    }
+    if (now.empty()) return stored;
+    std::vector<StoreEntry> again = candidates(files, dir);
+    if (now == before && same_names(entries, again)) return stored;
+    entries = std::move(again);
+    before = std::move(now);
+  }
+}
+
+HeldParts held_parts(const State& state) {
+  HeldParts held;
+  for (const auto& collection : state.collections()) {
+    if (!collection->is_sharded()) continue;
+    for (const LeafSpec& spec : collection->specs()) held[collection->path_of(spec)] = {{spec.shape, 0}, 0};
+    for (const Leaf& leaf : collection->leaves()) held[leaf.path] = {*leaf.piece, leaf.value.count()};
+  }
+  return held;
+}
+
+LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request) {
+  std::vector<std::string> names;
+  try {
+    names = files.list(path);
+  } catch (const Error&) {
+    return load_version_1(files, path);  // if it is not a file either, reading it reports why
+  }
+  // A checkpoint that the caller names may have been moved away from the lines it refers to.
+  const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();
+  LoadRequest without_lines = request;
+  without_lines.needed = std::max(request.needed, Needed::all_but_lines);
+  if (is_unit) return load_unit(files, path, without_lines);
+
+  std::vector<std::string> skipped;
+  std::exception_ptr newest;
+  // The newest with everything needed undamaged.
+  const auto load_any = [&](const std::vector<StoreEntry>& entries,
+                            const LoadRequest& request) -> std::optional<LoadedCheckpoint> {
+    skipped.clear();
+    for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
+      try {
+        LoadedCheckpoint loaded = load_entry(files, path, *it, request);
+        loaded.skipped.insert(loaded.skipped.begin(), skipped.begin(), skipped.end());
+        return loaded;
+      } catch (const Error& error) {
+        if (!is_damaged(error)) throw;
+        if (skipped.empty()) newest = std::current_exception();
+        skipped.push_back(error.what());
+      }
+    }
+    return std::nullopt;
+  };
+  const auto usable = [&] {
+    std::vector<StoreEntry> entries = candidates(files, path);
+    std::erase_if(entries, [&](const StoreEntry& entry) { return entry.steps > request.most_steps; });
+    return entries;
+  };
+  std::vector<StoreEntry> entries = usable();
+  std::string latest_error;
+  for (int alike = 0;;) {
+    if (auto loaded = load_any(entries, request)) return std::move(*loaded);
+    // A writer may have replaced them all meanwhile, also by checkpoints of the same names. A damaged checkpoint,
+    // unlike a replaced one, fails in the same way each time.
+    std::vector<StoreEntry> now = usable();
+    if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+    const bool same = same_names(entries, now) && !skipped.empty() && skipped.front() == latest_error;
+    alike = same ? alike + 1 : 0;
+    latest_error = skipped.empty() ? "" : skipped.front();
+    entries = std::move(now);
+    if (alike < 2) continue;
+    const std::exception_ptr error = newest;
+    if (request.needed == Needed::all) {  // a checkpoint with damaged lines is better than none
+      if (auto loaded = load_any(entries, without_lines)) return std::move(*loaded);
+    }
+    std::rethrow_exception(error);
+  }
+}
+
+bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
+               const std::string& mode) {
+  const auto is_rated = [&](const CheckpointRecord& record) {
+    return record.best && record.monitor == monitor && !std::isnan(*record.best);
+  };
+  if (!is_rated(a) || !is_rated(b)) return is_rated(a) && !is_rated(b);
+  return mode == "max" ? *a.best > *b.best : *a.best < *b.best;
+}
+
+std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                                const CheckpointStoreOptions& options) {
+  std::vector<bool> stays(items.size());
+  const auto keep_as_of = [&](std::int64_t latest) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = items.size(); i-- > 0;) {
+      if (items[i].entry.steps <= latest && !(i + 1 < items.size() && items[i + 1].entry.steps == items[i].entry.steps))
+        order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return is_better(items[a].stored.record, items[b].stored.record, options.monitor, options.mode);
+    });
+    for (std::size_t i = 0; i < order.size() && std::cmp_less(i, options.keep); ++i) stays[order[i]] = true;
+  };
+  keep_as_of(steps);
+  for (const std::int64_t resumable : options.resumable) keep_as_of(std::min(resumable, steps));
+
+  const std::int64_t every = options.keep_every_n_steps;
+  std::int64_t multiple = 0;  // passed by the latest checkpoint kept for good
+  std::vector<StoredCheckpoints::Item> found;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::int64_t at = items[i].entry.steps;
+    const bool is_latest = at == steps && (i + 1 == items.size() || items[i + 1].entry.steps > steps);
+    const bool for_good = at < steps && every > 0 && at / every > multiple;
+    if (for_good) multiple = at / every;
+    if (!is_latest && !for_good && !stays[i]) found.push_back(items[i]);
+  }
+  return found;
+}
+
+}  // namespace detail
+
+LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
+  return detail::load_checkpoint(files, path, detail::LoadRequest());
+}
+
+}  // namespace giro

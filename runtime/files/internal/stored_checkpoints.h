@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/file_system.h>
+
+#include "runtime/files/internal/shard_files.h"
+#include "runtime/files/internal/store_names.h"
+
+namespace giro::detail {
+
+// The checkpoints of a directory, as their manifests describe them.
+struct StoredCheckpoints {
+  struct Item {
+    StoreEntry entry;
+    StoredCheckpoint stored;
+    std::vector<std::string> lines;  // names of the files of lines it refers to
+  };
+  std::vector<Item> items;        // fewest steps first
+  std::vector<Error> unreadable;  // damaged, foreign, of a newer version, or unreadable at the moment
+};
+StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
+
+// What must be undamaged for a checkpoint to be loaded. LoadedCheckpoint::skipped lists other damage.
+enum class Needed { all, all_but_lines, state };
+struct LoadRequest {
+  Needed needed = Needed::all;
+  // The parts of the state's leaves that this process holds: only these are read, verified and returned.
+  HeldParts held = {};
+  // In a directory, checkpoints of more steps are ignored.
+  std::int64_t most_steps = std::numeric_limits<std::int64_t>::max();
+};
+// Like the public load_checkpoint; from a directory it takes the newest with everything needed undamaged.
+LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request);
+// The parts of leaves that a state's sharded collections hold.
+HeldParts held_parts(const State& state);
+
+// Whether `a` has a better value for a log entry than `b`, or has one while `b` has none. NaN counts as none.
+bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
+               const std::string& mode);
+
+// The items, fewest steps first, to remove once there is a checkpoint of `steps`.
+std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                                const CheckpointStoreOptions& options);
+
+// Whether an older checkpoint is tried after one fails with this error.
+bool is_damaged(const Error& error);
+
+}  // namespace giro::detail

@@ -1,0 +1,374 @@
+#include <giro/runtime/files/safetensors.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/files/internal/file_bytes.h"
+#include "runtime/files/internal/safetensors_format.h"
+#include "runtime/internal/text.h"
+
+namespace giro {
+namespace {
+
+using namespace detail::safetensors;
+
+struct Entry {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::uint64_t> offsets;  // begin and end, relative to the data
+  bool has_dtype = false, has_shape = false, has_offsets = false;
+  std::size_t position = 0;  // in the returned memory
+
+  std::uint64_t begin() const { return offsets[0]; }
+  std::uint64_t end() const { return offsets[1]; }
+};
+
+// Interprets the header while it is parsed, which detects repeated keys and stops at the first error.
+class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit HeaderParser(std::string path) : path_(std::move(path)) {}
+
+  std::vector<Entry> entries;
+  std::map<std::string, std::string> metadata;
+
+  [[noreturn]] void fail(const std::string& what, ErrorCode code = ErrorCode::corrupt_data) const {
+    throw Error(code, fmt::format("safetensors file '{}': {}", path_, what));
+  }
+
+  [[noreturn]] void fail_json(std::size_t position) const {
+    fail(fmt::format("its header is not valid JSON at byte {} of it", position));
+  }
+
+  bool null() override { unexpected(); }
+  bool boolean(bool) override { unexpected(); }
+  bool number_integer(number_integer_t) override { unexpected(); }
+  bool number_float(number_float_t, const string_t&) override { unexpected(); }
+  bool binary(binary_t&) override { unexpected(); }
+
+  bool number_unsigned(number_unsigned_t number) override {
+    if (place_ == Place::sizes) {
+      if (number > std::numeric_limits<std::int64_t>::max()) {
+        fail(fmt::format("the shape of tensor {} overflows 63 bits", printable(name_)));
+      }
+      if (entries.back().sizes.size() == Shape::kMaxRank) {
+        fail(fmt::format("tensor {} has more than {} axes", printable(name_), Shape::kMaxRank), ErrorCode::unsupported);
+      }
+      entries.back().sizes.push_back(static_cast<std::int64_t>(number));
+    } else if (place_ == Place::offsets && entries.back().offsets.size() < 2) {
+      entries.back().offsets.push_back(number);
+    } else {
+      unexpected();
+    }
+    return true;
+  }
+
+  bool string(string_t& text) override {
+    if (place_ == Place::metadata_value) {
+      metadata[name_] = text;
+      place_ = Place::metadata_names;
+    } else if (place_ == Place::dtype) {
+      const auto* known =
+          std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& d) { return d.second == text; });
+      if (known == std::end(kDTypes)) {
+        fail(fmt::format("tensor {} has the dtype {}", printable(name_), printable(text)), ErrorCode::unsupported);
+      }
+      entries.back().dtype = known->first;
+      place_ = Place::fields;
+    } else {
+      unexpected();
+    }
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    switch (place_) {
+      case Place::header:
+        place_ = Place::names;
+        break;
+      case Place::metadata:
+        place_ = Place::metadata_names;
+        break;
+      case Place::entry:
+        place_ = Place::fields;
+        break;
+      default:
+        unexpected();
+    }
+    return true;
+  }
+
+  bool key(string_t& key) override {
+    const bool is_name = place_ == Place::metadata_names || (place_ == Place::names && key != kMetadata);
+    if (is_name && entries.size() + metadata.size() == kMaxEntries) {
+      fail(fmt::format("it has more than {} tensors and metadata entries", kMaxEntries), ErrorCode::unsupported);
+    }
+    if (place_ == Place::names) {
+      name_ = key;
+      if (key == kMetadata) {
+        if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' appears twice", kMetadata));
+        place_ = Place::metadata;
+      } else {
+        entries.emplace_back().name = key;
+        place_ = Place::entry;
+      }
+    } else if (place_ == Place::metadata_names) {
+      if (metadata.contains(key)) fail(fmt::format("metadata {} appears twice", printable(key)));
+      name_ = key;
+      place_ = Place::metadata_value;
+    } else {
+      Entry& entry = entries.back();
+      const auto enter = [&](bool& seen, Place place) {
+        if (std::exchange(seen, true)) fail(fmt::format("tensor {} has {} twice", printable(name_), printable(key)));
+        place_ = place;
+      };
+      if (key == "dtype") {
+        enter(entry.has_dtype, Place::dtype);
+      } else if (key == "shape") {
+        enter(entry.has_shape, Place::shape);
+      } else if (key == "data_offsets") {
+        enter(entry.has_offsets, Place::data_offsets);
+      } else {
+        fail(fmt::format("tensor {} has the unknown field {}", printable(name_), printable(key)));
+      }
+    }
+    return true;
+  }
+
+  bool end_object() override {
+    if (place_ == Place::fields) {
+      const Entry& entry = entries.back();
+      if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets) {
+        fail(fmt::format("tensor {} has no {}", printable(name_),
+                         !entry.has_dtype   ? "dtype"
+                         : !entry.has_shape ? "shape"
+                                            : "data_offsets"));
+      }
+    }
+    place_ = Place::names;
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    switch (place_) {
+      case Place::shape:
+        place_ = Place::sizes;
+        break;
+      case Place::data_offsets:
+        place_ = Place::offsets;
+        break;
+      default:
+        unexpected();
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && entries.back().offsets.size() != 2) unexpected();
+    place_ = Place::fields;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+    fail_json(position);
+  }
+
+ private:
+  // The parser's position in the header, or the value it expects next.
+  enum class Place {
+    header,
+    names,
+    metadata,
+    metadata_names,
+    metadata_value,
+    entry,
+    fields,
+    dtype,
+    shape,
+    sizes,
+    data_offsets,
+    offsets
+  };
+
+  [[noreturn]] void unexpected() const {
+    switch (place_) {
+      case Place::metadata:
+        fail(fmt::format("'{}' is not an object", kMetadata));
+      case Place::metadata_value:
+        fail(fmt::format("metadata {} is not a string", printable(name_)));
+      case Place::entry:
+        fail(fmt::format("tensor {} is not described by an object", printable(name_)));
+      case Place::dtype:
+        fail(fmt::format("the dtype of tensor {} is not a string", printable(name_)));
+      case Place::shape:
+      case Place::sizes:
+        fail(fmt::format("the shape of tensor {} is not a list of sizes", printable(name_)));
+      case Place::data_offsets:
+      case Place::offsets:
+        fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
+      default:
+        fail("its header is not an object");
+    }
+  }
+
+  std::string path_;
+  Place place_ = Place::header;
+  std::string name_;  // of the tensor or metadata being parsed
+  bool has_metadata_ = false;
+};
+
+// The length of the header; `content` is the beginning of the file, which has `file_bytes` bytes.
+std::size_t header_bytes(const detail::FileBytes& content, std::uint64_t file_bytes, const HeaderParser& header) {
+  if (content.size < kPrefix) {
+    header.fail(fmt::format("it has {} bytes, expected at least {}", content.size, kPrefix));
+  }
+  std::uint64_t size = 0;
+  std::memcpy(&size, content.data.get(), kPrefix);
+  if (size > kMaxHeader) header.fail(fmt::format("its header claims {} bytes, more than {}", size, kMaxHeader));
+  if (size > file_bytes - kPrefix) {
+    header.fail(fmt::format("its header claims {} bytes, but the file has {} in all", size, file_bytes));
+  }
+  return static_cast<std::size_t>(size);
+}
+
+// Parses the whole header, from the file's first bytes; returns where the data begins.
+std::size_t parse_header(const detail::FileBytes& content, HeaderParser& header) {
+  const std::size_t size = header_bytes(content, content.size, header);
+  const char* begin = content.data.get() + kPrefix;
+  if (size == 0 || *begin != '{') header.fail("its header does not begin with '{'");
+  // The parser would take a zero byte for the end.
+  const char* const zero = std::find(begin, begin + size, '\0');
+  if (zero != begin + size) header.fail_json(static_cast<std::size_t>(zero - begin) + 1);
+  nlohmann::json::sax_parse(begin, begin + size, &header);
+  return kPrefix + size;
+}
+
+void check_names(const HeaderParser& header) {
+  std::vector<std::string_view> names;
+  names.reserve(header.entries.size());
+  for (const Entry& entry : header.entries) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) header.fail(fmt::format("tensor {} appears twice", printable(*twice)));
+}
+
+// Sorts the entries by the position of their data, and checks that the data fits the shapes and fills the file.
+void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
+  std::sort(header.entries.begin(), header.entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tuple(a.begin(), a.end(), std::string_view(a.name)) <
+           std::tuple(b.begin(), b.end(), std::string_view(b.name));
+  });
+  std::uint64_t position = 0;
+  for (const Entry& entry : header.entries) {
+    const std::string name = printable(entry.name);
+    if (entry.begin() > entry.end()) {
+      header.fail(fmt::format("tensor {} begins at byte {} and ends at byte {}", name, entry.begin(), entry.end()));
+    }
+    std::uint64_t count = 0;
+    try {
+      count = static_cast<std::uint64_t>(Shape(entry.sizes).count());
+    } catch (const Error& error) {
+      header.fail(fmt::format("tensor {}: {}", name, error.what()));
+    }
+    const std::uint64_t bytes = entry.end() - entry.begin();
+    if (bytes % size_of(entry.dtype) != 0 || bytes / size_of(entry.dtype) != count) {
+      header.fail(fmt::format("tensor {} is {}({}), but its data has {} bytes", name, name_of(entry.dtype),
+                              fmt::join(entry.sizes, ", "), bytes));
+    }
+    if (entry.begin() < position) {
+      header.fail(fmt::format("tensor {} begins at byte {} of the data, within the one that ends at byte {}", name,
+                              entry.begin(), position));
+    }
+    if (entry.begin() > position) {
+      header.fail(fmt::format("bytes {} to {} of the data belong to no tensor", position, entry.begin()));
+    }
+    if (entry.end() > data_bytes) {
+      header.fail(
+          fmt::format("tensor {} ends at byte {} of the data, which has {} bytes", name, entry.end(), data_bytes));
+    }
+    position = entry.end();
+  }
+  if (position != data_bytes) {
+    header.fail(fmt::format("{} bytes follow the last tensor", data_bytes - position));
+  }
+}
+
+// Moves each tensor to an aligned position, since other writers may not align them. Tensors move towards the front: an
+// entry takes more bytes of the header than alignment adds.
+void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry>& entries) {
+  bool all_aligned = true;
+  for (Entry& entry : entries) {
+    entry.position = data + static_cast<std::size_t>(entry.begin());
+    all_aligned = all_aligned && entry.position % size_of(entry.dtype) == 0;
+  }
+  if (all_aligned) return;
+  std::size_t end = 0;
+  for (Entry& entry : entries) {
+    const std::size_t size = size_of(entry.dtype), from = entry.position;
+    entry.position = (end + size - 1) / size * size;
+    end = entry.position + static_cast<std::size_t>(entry.end() - entry.begin());
+    std::memmove(content.data.get() + entry.position, content.data.get() + from, end - entry.position);
+  }
+}
+
+}  // namespace
+
+detail::safetensors::Layout detail::safetensors::read_layout(const ReadBytes& read, std::uint64_t file_bytes,
+                                                             const std::string& path) {
+  HeaderParser header(path);
+  const auto first = [&](std::size_t size) {
+    FileBytes bytes{std::shared_ptr<char[]>(new char[size]), size};  // uninitialized
+    read(0, size, bytes.data.get());
+    return bytes;
+  };
+  const FileBytes prefix = first(static_cast<std::size_t>(std::min<std::uint64_t>(kPrefix, file_bytes)));
+  const std::size_t data = parse_header(first(kPrefix + header_bytes(prefix, file_bytes, header)), header);
+  check_names(header);
+  check_layout(header, file_bytes - data);
+  Layout layout{{}, std::move(header.metadata)};
+  for (Entry& entry : header.entries) {
+    layout.tensors.push_back({std::move(entry.name), entry.dtype, Shape(entry.sizes), data + entry.begin()});
+  }
+  return layout;
+}
+
+Safetensors read_safetensors(FileSystem& files, const std::string& path) {
+  detail::FileBytes file = detail::read_bytes(files, path);
+  HeaderParser header(path);
+  const std::size_t data = parse_header(file, header);
+  check_names(header);
+  check_layout(header, file.size - data);
+  align(file, data, header.entries);
+
+  Safetensors result;
+  result.tensors.reserve(header.entries.size());
+  for (Entry& entry : header.entries) {
+    result.tensors.push_back({std::move(entry.name), Tensor(file.data.get() + entry.position, entry.dtype,
+                                                            Shape(entry.sizes), Device::cpu())});
+  }
+  result.metadata = std::move(header.metadata);
+  result.memory = std::move(file.data);
+  return result;
+}
+
+std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path) {
+  HeaderParser header(path);
+  const detail::FileBytes prefix = detail::read_bytes(files, path, nullptr, kPrefix);
+  const std::size_t size = header_bytes(prefix, files.open(path)->size(), header);
+  parse_header(detail::read_bytes(files, path, nullptr, kPrefix + size), header);
+  check_names(header);
+  return std::move(header.metadata);
+}
+
+}  // namespace giro

@@ -15,14 +15,14 @@ namespace {
 
 // The minimum size of a part. In a long file a part has at least 1 / kPartsOfFile of the bytes, so that a manifest
 // lists a few hundred parts.
-constexpr std::uint64_t kPartBytes = 1024, kPartsOfFile = 64;
+constexpr std::uint64_t kLinePartBytes = 1024, kPartsOfFile = 64;
 
 }  // namespace
 
 void LineFiles::File::add(std::string_view text) {
   checksum.add(text.data(), text.size());
   while (!text.empty()) {
-    const std::uint64_t full = std::max(kPartBytes, bytes / kPartsOfFile);
+    const std::uint64_t full = std::max(kLinePartBytes, bytes / kPartsOfFile);
     const std::uint64_t missing = full - std::min(full, part_bytes);
     const std::size_t end = missing < text.size() ? text.find('\n', missing) : text.npos;
     const std::string_view taken = text.substr(0, end == text.npos ? end : end + 1);

@@ -13,7 +13,7 @@
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
 
-#include "runtime/files/internal/disk_cache.h"
+#include "runtime/cuda/disk_cache.h"
 
 struct cudnnContext;
 

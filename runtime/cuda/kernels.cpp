@@ -7,8 +7,8 @@
 
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/disk_cache.h"
 #include "runtime/cuda/nvrtc.h"
-#include "runtime/files/internal/disk_cache.h"
 #include "runtime/internal/checksum.h"
 
 namespace giro::cuda {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/files/internal/disk_cache.h"
+#include "runtime/cuda/disk_cache.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/temporary_directory.h"
 

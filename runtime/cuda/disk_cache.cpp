@@ -1,4 +1,4 @@
-#include "runtime/files/internal/disk_cache.h"
+#include "runtime/cuda/disk_cache.h"
 
 #include <fmt/format.h>
 

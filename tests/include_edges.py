@@ -13,7 +13,8 @@ LAYERS = ["runtime", "kernels", "distributed", "loop", "callbacks", "samples", "
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Walls within a folder: who may not include what, and why.
 WALLS = [(re.compile(r"runtime/((?!trace\.)[a-z0-9_]+\.(h|cpp)|(internal|program)/.*)"), re.compile(r"runtime/files/.*"),
-          "devices, state and programs know nothing of files")]
+          "devices, state and programs know nothing of files"),
+         (re.compile(r"(?!loop/run/|tests/).*"), re.compile(r"loop/run/.*"), "the loop's engine is known by loop/engine.h alone")]
 STANDARD = re.compile(r"[a-z_0-9]+|std[a-z]+\.h")
 
 
@@ -45,7 +46,7 @@ def check(root, public):
             edges += 1
             header = target.removeprefix("giro/") if quote == "<" else target
             if quote == "<" and header not in public:
-                errors.append(where + "no such public header (a header in internal/, cpu/, cuda/, mpi/, nccl/, functors/, pointwise/ or tools/ is private)")
+                errors.append(where + "no such public header (a header in internal/, run/, cpu/, cuda/, mpi/, nccl/, functors/, pointwise/ or tools/ is private)")
             elif quote == '"' and header in public:
                 errors.append(where + f"a public header is included as <giro/{header}>")
             elif quote == '"' and not (root / header).is_file():

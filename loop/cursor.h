@@ -33,7 +33,11 @@ class CursorOver final : public Cursor {
     if constexpr (kIsReference) {
       return **it_;
     } else {
-      if (!made_) made_.emplace(**it_);
+      if (!is_made_) {
+        made_.reset();
+        made_.emplace(**it_);
+        is_made_ = true;
+      }
       return *made_;
     }
   }
@@ -41,33 +45,32 @@ class CursorOver final : public Cursor {
   std::int64_t first_batch() const override { return first_; }
   void begin(std::int64_t batch) override { it_.emplace(begin_at(*range_, first_, batch)); }
   bool at_end() const override { return *it_ == std::ranges::end(*range_); }
-  const void* batch() override { return previous_ = std::addressof(**this); }
+  const void* batch() override { return std::addressof(**this); }
   std::int64_t samples(const void* batch) const override { return samples_of(*static_cast<const B*>(batch)); }
+  bool keeps_batch() const override { return !kIsReference || keeps_last_batch<std::remove_cvref_t<R>>; }
   bool advance() override {
     ++*it_;
+    is_made_ = false;
     return !at_end();
   }
-  const void* previous() const override {
-    return !kIsReference || keeps_last_batch<std::remove_cvref_t<R>> ? previous_ : nullptr;
-  }
-  void release() override { made_.reset(); }
-  bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity) override {
+  bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity, const void*& last) override {
     auto& it = *it_;
     const auto end = std::ranges::end(*range_);
-    while (!made_ && elapsed.steps < idle.until_steps && !signals_ask()) {
+    while (!is_made_ && elapsed.steps < idle.until_steps && !signals_ask()) {
       activity = Activity::dataset;
       auto&& batch = *it;
       activity = Activity::batch_size;
       const std::int64_t samples = samples_of(batch);
       if (elapsed.samples + samples >= idle.until_samples) {
-        keep(std::forward<Reference>(batch));
+        (void)keep(std::forward<Reference>(batch));
+        is_made_ = !kIsReference;
         return false;
       }
       activity = Activity::next_batch;
       elapsed.step_samples = samples;
       ++it;
       if (it == end) {
-        keep(std::forward<Reference>(batch));
+        last = keep(std::forward<Reference>(batch));
         return true;
       }
       elapsed.count(samples);
@@ -82,11 +85,12 @@ class CursorOver final : public Cursor {
 
  private:
   std::int64_t samples_of(const B& batch) const { return batch_size_fn_ ? batch_size_fn_(batch) : batch_size(batch); }
-  void keep(Reference&& batch) {
+  // Keeps a batch that the dataset has made. Returns null if it does not outlive the iterator.
+  const B* keep(Reference&& batch) {
     if constexpr (kIsReference) {
-      previous_ = std::addressof(batch);
+      return keeps_batch() ? std::addressof(batch) : nullptr;
     } else {
-      previous_ = std::addressof(made_.emplace(std::forward<Reference>(batch)));
+      return std::addressof(made_.emplace(std::forward<Reference>(batch)));
     }
   }
 
@@ -94,8 +98,9 @@ class CursorOver final : public Cursor {
   std::function<std::int64_t(const B&)> batch_size_fn_;
   std::int64_t first_;
   std::optional<std::ranges::iterator_t<R>> it_;
+  // What an iterator has returned by value, for the position before if it is not made here yet.
   std::conditional_t<kIsReference, std::optional<char>, std::optional<B>> made_;
-  const void* previous_ = nullptr;
+  bool is_made_ = false;
 };
 
 }  // namespace giro::detail

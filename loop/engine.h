@@ -39,18 +39,17 @@ class Cursor {
   // Goes to batch number `batch`. Call this before the functions below.
   virtual void begin(std::int64_t batch) = 0;
   virtual bool at_end() const = 0;
-  // The batch here, and its number of samples. The dataset makes it once.
+  // The batch here, valid until the next call after an advance, and its number of samples. Call batch() once per
+  // position: the dataset may make it anew.
   virtual const void* batch() = 0;
   virtual std::int64_t samples(const void* batch) const = 0;
+  // Whether batch() stays valid after an advance.
+  virtual bool keeps_batch() const = 0;
   // Goes to the next batch. Returns false at the end.
   virtual bool advance() = 0;
-  // The batch before this position; null if it did not outlive the advance.
-  virtual const void* previous() const = 0;
-  // Call this when the batch before this position is no longer needed.
-  virtual void release() = 0;
   // Goes over batches as long as their steps are idle, and counts them. Returns whether the dataset has ended; its last
-  // step is not counted then. `activity` is what it was doing if it throws.
-  virtual bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity) = 0;
+  // step is not counted then, and `batch` is its batch, or null. `activity` is what it was doing if it throws.
+  virtual bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity, const void*& batch) = 0;
   // Saves or restores what the dataset remembers.
   virtual void persist(Archive& archive) = 0;
 };

@@ -6,7 +6,7 @@ Agenda::Agenda(std::vector<Schedule> schedules) : evaluating_(schedules.size()) 
   entries_.reserve(schedules.size());
   for (Schedule& schedule : schedules) {
     const Traits traits = schedule.traits();
-    entries_.push_back({std::move(schedule), traits});
+    entries_.push_back({.traits = traits, .schedule = std::move(schedule)});
     awaits_end_ |= traits.awaits_end;
     reads_clock_ |= traits.reads_clock;
   }

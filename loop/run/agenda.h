@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -37,21 +39,29 @@ class Agenda {
   // evaluation, and due(task) if the task is due.
   template <class Before, class Due>
   void evaluate(const Elapsed& elapsed, Before&& before, Due&& due) {
-    Deadline next;
-    for (std::size_t task = 0; task < entries_.size(); ++task) {
-      Entry& entry = entries_[task];
-      if (elapsed.last || entry.next.reached(elapsed)) {
-        if (entry.traits.always) {
-          entry.next.steps = elapsed.steps + 1;
-          due(task);
-        } else {
-          before(entry.traits);
-          if (is_due(task, elapsed)) due(task);
-        }
+    const auto reaches_rest = [&] { return elapsed.samples >= next_.samples || elapsed.time() >= next_.time; };
+    const std::int64_t steps = elapsed.last ? std::numeric_limits<std::int64_t>::max() : elapsed.steps;
+    bool rest = reaches_rest(), changes = elapsed.last;
+    Entry* const entries = entries_.data();
+    const std::size_t count = entries_.size();
+    for (std::size_t task = 0; task < count; ++task) {
+      Entry& entry = entries[task];
+      if (entry.next.steps > steps && !(rest && entry.next.reached(elapsed))) continue;
+      if (entry.traits.always) {
+        entry.next.steps = elapsed.steps + 1;
+        due(task);
+      } else {
+        changes = true;
+        before(entry.traits);
+        if (is_due(task, elapsed)) due(task);
       }
-      next.merge(entry.next);
+      rest = reaches_rest();  // the clock may have been read
     }
-    next_ = next;
+    next_.steps = elapsed.steps + 1;
+    // The usual case: only tasks that are always due were evaluated.
+    if (!changes) return;
+    next_ = {};
+    for (const Entry& entry : entries_) next_.merge(entry.next);
   }
 
   // The same for the tasks that await the end, if the step was not known to be the last (Elapsed::last) before.
@@ -69,9 +79,9 @@ class Agenda {
 
  private:
   struct Entry {
-    Schedule schedule;
-    Traits traits;
     Deadline next{.steps = 0};  // when to evaluate it next
+    Traits traits;
+    Schedule schedule;
   };
 
   bool is_due(std::size_t task, const Elapsed& elapsed);

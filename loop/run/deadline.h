@@ -13,14 +13,11 @@ struct Deadline {
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();
   double time = std::numeric_limits<double>::infinity();  // seconds since the loop's start
-  bool steps_alone = true;                                // the usual case: samples and time are not limited
 
   // In the run that `elapsed` belongs to. Error(invalid_argument) if it has no tokens and the period does.
   static Deadline at(const Period& period, const Elapsed& elapsed) {
     Deadline deadline;
     if (period.steps) deadline.steps = *period.steps;
-    deadline.steps_alone = !period.samples && !period.tokens && !period.time && !period.date;
-    if (deadline.steps_alone) return deadline;
     if (period.samples) deadline.samples = *period.samples;
     if (period.tokens) deadline.samples = std::min(deadline.samples, elapsed.samples_with(*period.tokens));
     if (period.time) deadline.time = *period.time;
@@ -30,14 +27,12 @@ struct Deadline {
   // The earlier of both.
   void merge(const Deadline& other) {
     steps = std::min(steps, other.steps);
-    if (other.steps_alone) return;
     samples = std::min(samples, other.samples);
     time = std::min(time, other.time);
-    steps_alone = false;
   }
   bool has_time() const { return time < std::numeric_limits<double>::infinity(); }
   bool reached(const Elapsed& elapsed) const {
-    return elapsed.steps >= steps || (!steps_alone && (elapsed.samples >= samples || elapsed.time() >= time));
+    return elapsed.steps >= steps || elapsed.samples >= samples || elapsed.time() >= time;
   }
 };
 

@@ -183,7 +183,6 @@ void RunEngine::after_step(std::function<void()> f, bool first) {
 }
 
 void RunEngine::run_deferred(std::vector<Deferred>& calls) {
-  if (calls.empty()) return;
   bring_device();
   const bool stopped = loop_.stop_iteration;
   for (const Deferred& call : std::exchange(calls, {})) {

@@ -38,14 +38,6 @@ void RunEngine::launch() {
   is_launching_ = false;
 }
 
-// Waits until all queued work is done and observed. Then the logs are all that the current step has logged so far.
-void RunEngine::bring_device() {
-  const State* const state = state_.device_state();
-  if (state != nullptr || !queue_.is_empty() || journal_.has_pending() || journal_.has_rows()) {
-    synchronize(state != nullptr ? &state->stream() : nullptr);
-  }
-}
-
 void RunEngine::settle() {
   bring_device();
   elapsed_.date = clock_.now();

@@ -61,13 +61,16 @@ std::unique_ptr<Engine> Engine::create(EngineOptions options, std::vector<Engine
 RunEngine::RunEngine(EngineOptions options, std::vector<EngineTask> tasks, Cursor& dataset, StateAccess& state,
                      AnyLoopState& loop)
     : dataset_(dataset),
+      keeps_batch_(dataset.keeps_batch()),
       state_(state),
+      device_state_(state.device_state()),
       loop_(loop),
       options_(with_tokens(std::move(options))),
       partitioner_(state.partitioner()),
       is_primary_(!partitioner_ || partitioner_->rank() == 0),
       has_own_arbiter_(options_.arbiter != nullptr),
       group_(has_own_arbiter_ ? nullptr : GroupArbiter::create(partitioner_)),
+      asks_arbiter_(has_own_arbiter_ || group_),
       arbiter_(has_own_arbiter_ ? options_.arbiter
                : group_         ? group_
                                 : std::make_shared<Arbiter>()),
@@ -146,7 +149,6 @@ Advanced RunEngine::advance_to(const Period& until) {
     loop_.batch_ = nullptr;
     activity_ = Activity::dataset;
     if (!dataset_.advance()) return Advanced::dataset_ended;
-    dataset_.release();
   }
   while (!aim_.reached(elapsed_)) {
     const bool is_skipped = skip_idle_steps();
@@ -166,7 +168,7 @@ void RunEngine::set_aim(const Period& until) {
 bool RunEngine::skip_idle_steps() {
   if (elapsed_.steps >= idle_.until_steps) return false;
   const std::int64_t before = elapsed_.steps;
-  const bool is_last = dataset_.skip(idle_, elapsed_, activity_);
+  const bool is_last = dataset_.skip(idle_, elapsed_, activity_, loop_.batch_);
   activity_ = Activity::loop;
   if (elapsed_.steps != before) clock_.forget();
   return is_last;
@@ -176,15 +178,13 @@ bool RunEngine::skip_idle_steps() {
 // the run ends with it, or `reached`.
 Advanced RunEngine::step(bool is_skipped) {
   Advanced why = Advanced::dataset_ended;
-  if (is_skipped) {
-    loop_.batch_ = dataset_.previous();
-  } else {
+  if (!is_skipped) {
     begin_step();
     why = reason_to_end();
     if (why == Advanced::reached) {
       activity_ = Activity::next_batch;
       if (!dataset_.advance()) why = Advanced::dataset_ended;
-      loop_.batch_ = dataset_.previous();
+      if (!keeps_batch_) loop_.batch_ = nullptr;
     }
   }
   activity_ = Activity::loop;
@@ -197,7 +197,6 @@ Advanced RunEngine::step(bool is_skipped) {
     if (why != Advanced::reached) run_last();
     end_step();
   }
-  if (why == Advanced::reached) dataset_.release();
   return why;
 }
 
@@ -236,23 +235,20 @@ void RunEngine::arbitrate_stop() {
   }
 }
 
-// Whether a signal has come; the result will report it.
-bool RunEngine::is_interrupted() {
-  if ((signals_ask() || has_own_arbiter_ || group_) && heeds_signals_) {
-    const int signal = arbiter_->interrupt();
-    const bool ends = signal != 0 && signal_ == 0;
-    if (signal != 0) signal_ = signal;
-    if (saves() && (arbiter_->save() || ends)) run_on_save();
-  }
-  return signal_ != 0;
+void RunEngine::check_signals() {
+  if (!heeds_signals_) return;
+  const int signal = arbiter_->interrupt();
+  const bool ends = signal != 0 && signal_ == 0;
+  if (signal != 0) signal_ = signal;
+  if (saves() && (arbiter_->save() || ends)) run_on_save();
 }
 
 // Passes the step's logs on to the journal. Returns whether there are any, or observers.
 bool RunEngine::pass_on_logs() {
-  run_deferred(at_step_end_);
+  if (!at_step_end_.empty()) run_deferred(at_step_end_);
   const bool has_news = !loop_.logs.empty() || !journal_.is_empty();
   if (has_news) journal_.end_step(elapsed_, loop_.logs);
-  run_deferred(after_step_);
+  if (!after_step_.empty()) run_deferred(after_step_);
   return has_news;
 }
 
@@ -271,7 +267,7 @@ void RunEngine::plan_idle_steps() {
   const Deadline& next = agenda_.next();
   // The usual case: something is due in each step.
   idle_.until_steps = 0;
-  if (next.steps <= elapsed_.steps || has_own_arbiter_ || group_ || elapsed_.time() >= next.time) return;
+  if (next.steps <= elapsed_.steps || asks_arbiter_ || elapsed_.time() >= next.time) return;
   // A step that may be the run's last is not idle.
   idle_.until_steps = std::min({next.steps, stop_.steps - 1, aim_.steps, clock_.next() - 1});
   idle_.until_samples = std::min({next.samples, stop_.samples, aim_.samples});
@@ -343,7 +339,6 @@ bool RunEngine::next() {
   const bool ends = reason_to_end() != Advanced::reached;
   end_step();
   if (ends || !dataset_.advance()) return false;
-  dataset_.release();
   begin_step();
   clock_.read(elapsed_);
   return true;

@@ -69,7 +69,12 @@ class RunEngine final : public Engine, StepSink {
   void end_step();
   void plan_idle_steps();
   void arbitrate_stop();
-  bool is_interrupted();
+  // Whether a signal has come; the result will report it.
+  bool is_interrupted() {
+    if (signals_ask() || asks_arbiter_) check_signals();
+    return signal_ != 0;
+  }
+  void check_signals();
   void restore(const Elapsed& elapsed, std::int64_t batches, Archive& archive);
 
   // Callbacks (run_callbacks.cpp).
@@ -98,7 +103,12 @@ class RunEngine final : public Engine, StepSink {
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
   void flush() override;
   void launch();
-  void bring_device();
+  // Waits until all queued work is done and observed. Then the logs are all that the current step has logged so far.
+  void bring_device() {
+    if (device_state_ != nullptr || !queue_.is_empty() || journal_.has_pending() || journal_.has_rows()) {
+      synchronize(device_state_ != nullptr ? &device_state_->stream() : nullptr);
+    }
+  }
   void synchronize(const Stream* stream);
   void make_room(const Stream& stream);
   void drain(bool all);
@@ -116,7 +126,9 @@ class RunEngine final : public Engine, StepSink {
   const AnyCallback* running() const { return is_launching_ ? queued_ : running_; }
 
   Cursor& dataset_;
+  const bool keeps_batch_;
   StateAccess& state_;
+  const State* const device_state_;
   AnyLoopState& loop_;
   EngineOptions options_;
   std::shared_ptr<const Partitioner> partitioner_;
@@ -124,6 +136,7 @@ class RunEngine final : public Engine, StepSink {
   // Makes the decisions: the program's own arbiter, that of several ranks (group_), or this process's.
   const bool has_own_arbiter_;
   std::shared_ptr<GroupArbiter> group_;
+  const bool asks_arbiter_;  // in each step
   std::shared_ptr<Arbiter> arbiter_;
   RunClock clock_;
   Elapsed elapsed_;

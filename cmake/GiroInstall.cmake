@@ -30,7 +30,7 @@ if(BUILD_SHARED_LIBS)
   endif()
 endif()
 configure_package_config_file(cmake/giroConfig.cmake.in ${PROJECT_BINARY_DIR}/giroConfig.cmake
-  INSTALL_DESTINATION ${giro_config_dir} NO_SET_AND_CHECK_MACRO)
+  INSTALL_DESTINATION ${giro_config_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/giroConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroConfigVersion.cmake cmake/FindDNNL.cmake
   cmake/FindISAL.cmake cmake/FindcuBLASLt.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake cmake/GiroNvidia.cmake

@@ -24,15 +24,15 @@ if(GIRO_WITH_CUDA)
     "extern \"C\" const char giro_cuda_version[];\nconst char giro_cuda_version[] = \"@PROJECT_VERSION@\";\n" @ONLY)
   add_library(giro_cuda MODULE ${PROJECT_BINARY_DIR}/cuda_version.cpp
     $<FILTER:$<TARGET_OBJECTS:giro>,INCLUDE,${backend}>)
-  # Its own calls of the backend go to the backend, not to the stand-ins of the same names.
-  target_link_options(giro_cuda PRIVATE LINKER:-Bsymbolic-functions)
   target_link_libraries(giro_cuda PRIVATE giro_shared fmt::fmt nlohmann_json::nlohmann_json ${giro_cuda_link}
     $<$<BOOL:${GIRO_WITH_NCCL}>:giro::nccl> Threads::Threads ${CMAKE_DL_LIBS})
   set_target_properties(giro_cuda PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   list(APPEND giro_shared_libraries giro_cuda)
 endif()
 foreach(library IN LISTS giro_shared_libraries)
-  target_link_options(${library} PRIVATE LINKER:--version-script=${PROJECT_BINARY_DIR}/exports.map)
+  # Each calls its own functions: the module the backend's, libgiro.so their stand-ins of the same names.
+  target_link_options(${library} PRIVATE LINKER:-Bsymbolic-functions
+    LINKER:--version-script=${PROJECT_BINARY_DIR}/exports.map)
   set_property(TARGET ${library} APPEND PROPERTY LINK_DEPENDS ${PROJECT_BINARY_DIR}/exports.map)
   if(NOT GIRO_SANITIZE)
     target_link_options(${library} PRIVATE LINKER:-z,defs,-z,now)

@@ -46,7 +46,7 @@ install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
 
 # Unity builds compile eight sources at a time and read what they include once, in half the time.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
-release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON)
+release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON -DBUILD_SHARED_LIBS=ON)
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   gpu=yes

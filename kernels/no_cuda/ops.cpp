@@ -1,5 +1,5 @@
-#include "kernels/cuda/expression.h"
 #include "kernels/internal/ops.h"
+#include "kernels/cuda/expression.h"
 #include "kernels/internal/precision.h"
 #include "kernels/internal/prepare.h"
 #include "kernels/internal/publish_op.h"

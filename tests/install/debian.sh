@@ -25,7 +25,7 @@ rm -rf "$root/giro"
 mkdir -p "$root/giro/debs"
 cp "$packages"/*.deb "$root/giro/debs"
 cp "$here/CMakeLists.txt" "$here/main.cpp" "$root/giro"
-inside 'apt-get -q update && apt-get -qy purge "^libgiro" giro-tools && cd /giro/debs &&
+inside 'apt-get -q update && dpkg --purge libgiro-cuda libgiro-dev giro-tools libgiro0.1 && cd /giro/debs &&
   apt-get -qy install --no-install-recommends ./libgiro[0-9]*.deb ./libgiro-dev*.deb ./giro-tools*.deb' >"$root/giro/apt.log" 2>&1 ||
   { cat "$root/giro/apt.log" >&2; exit 1; }
 inside 'cd /giro && cmake -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build' >/dev/null
@@ -33,6 +33,6 @@ expect '^cpu there is no CUDA module /' /giro/build/user
 expect '^none$' 'ldd /giro/build/user | grep -E "cuda|cublas|cudnn|nccl" || echo none'
 inside 'cd /giro && g++ -std=c++20 -c main.cpp $(pkg-config --cflags giro) && g++ main.o $(pkg-config --libs giro) -o user'
 expect '^cpu there is no CUDA module /' /giro/user
-expect 'giro-checkpoint' 'giro-checkpoint --help | head -n 1'
+expect 'checkpoints' 'giro-checkpoint --help | head -n 1'
 inside 'apt-get -qy install /giro/debs/libgiro-cuda*.deb' >>"$root/giro/apt.log" 2>&1
 expect '^cpu the CUDA module /.* cannot be loaded: libcudart' /giro/build/user

@@ -205,6 +205,39 @@ class FromSource(unittest.TestCase):
         self.use("FetchContent")
 
 
+@unittest.skipUnless(shutil.which("dpkg-shlibdeps"), "no dpkg-shlibdeps")
+class DebianPackages(unittest.TestCase):
+    """debian.sh installs them into a bare Debian."""
+
+    def test_packages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run("cpack", "-G", "DEB", "--config", arguments.build / "CPackConfig.cmake", "-B", folder)
+            fields, files = {}, {}
+            for package in pathlib.Path(folder).glob("*.deb"):
+                name = run("dpkg-deb", "--field", package, "Package").stdout.strip()
+                fields[name] = run("dpkg-deb", "--field", package, "Depends").stdout
+                files[name] = set(re.findall(r" \./(\S*[^/\s])(?: -> .*)?$", run("dpkg-deb", "-c", package).stdout, re.M))
+        abi = ".".join(arguments.version.split(".")[:2])
+        library = f"libgiro{abi}"
+        expected = {
+            library: {f"usr/lib/libgiro.so.{abi}", f"usr/lib/libgiro.so.{arguments.version}"},
+            "libgiro-dev": {"usr/lib/libgiro.so", "usr/lib/libgiro.a", "usr/lib/pkgconfig/giro.pc",
+                            "usr/lib/cmake/giro/giroConfig.cmake", "usr/include/giro/giro.h"},
+            "giro-tools": {"usr/bin/giro-checkpoint"},
+        }
+        if arguments.with_cuda:
+            expected["libgiro-cuda"] = {"usr/lib/libgiro_cuda.so"}
+        self.assertEqual(files.keys(), expected.keys())
+        for name, own in expected.items():
+            self.assertLessEqual(own, files[name], name)
+            if name != library:
+                self.assertIn(f"{library} (= {arguments.version})", fields[name])
+            for other in expected.keys() - {name}:
+                self.assertFalse(files[name] & files[other], (name, other))
+        self.assertRegex(fields[library], "libdnnl.*libfmt.*libpng")
+        self.assertNotRegex("".join(fields.values()), "cuda-|cublas|cudnn|nccl")
+
+
 if __name__ == "__main__":
     options = sys.argv[1:3] if sys.argv[1:2] == ["-k"] else []
     arguments = Arguments(*sys.argv[1 + len(options):])

@@ -10,7 +10,7 @@ foreach(header IN LISTS giro_umbrella_headers)
 endforeach()
 list(APPEND giro_public_headers ${giro_umbrella_headers})
 # Private headers are recognized by their folder.
-list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|program|rules|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|pointwise|tools)/")
+list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|program|rules|run|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|pointwise|tools)/")
 list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
 
 target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}

@@ -31,7 +31,7 @@ test_tree() {
   nice -n "${niceness:-0}" ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" "$@"
 }
 
-"$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
+"$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build pkg-config file
 install "tests that train on Fashion-MNIST" dataset-fashion-mnist || :
 install "the test that Python and giro read each other's files" python3-venv || :
 install "the same with PyTorch, and the comparison of GPT-2 with it" python3-torch || :

@@ -14,7 +14,7 @@ add_library(giro_shared SHARED ${stand_ins} $<FILTER:$<TARGET_OBJECTS:giro>,EXCL
 set_target_properties(giro_shared PROPERTIES OUTPUT_NAME giro EXPORT_NAME giro VERSION ${PROJECT_VERSION}
   SOVERSION ${giro_abi} UNITY_BUILD OFF)
 target_compile_features(giro_shared PUBLIC cxx_std_20)
-target_include_directories(giro_shared PUBLIC $<BUILD_INTERFACE:${giro_forest}> $<INSTALL_INTERFACE:include>
+target_include_directories(giro_shared PUBLIC $<BUILD_INTERFACE:${giro_include_dir}> $<INSTALL_INTERFACE:include>
                                        PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(giro_shared PRIVATE $<BUILD_INTERFACE:giro_options> ${giro_link} ${CMAKE_DL_LIBS})
 set(giro_shared_libraries giro_shared)

@@ -56,7 +56,7 @@ class CursorOver final : public Cursor {
   bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity, const void*& last) override {
     auto& it = *it_;
     const auto end = std::ranges::end(*range_);
-    while (!is_made_ && elapsed.steps < idle.until_steps && !signals_ask()) {
+    while (!is_made_ && elapsed.steps < idle.until_steps && !has_pending_signals()) {
       activity = Activity::dataset;
       auto&& batch = *it;
       activity = Activity::batch_size;

@@ -93,8 +93,8 @@ class Engine {
                                         StateAccess& state, AnyLoopState& loop);
   virtual ~Engine() = default;
 
-  virtual Advanced advance(const Period& until) = 0;
-  virtual void go_on(const Period& stop, History history, Outputs outputs) = 0;
+  virtual StopReason advance(const Period& until) = 0;
+  virtual void extend(const Period& stop, History history, Outputs outputs) = 0;
   // Afterwards the results may be moved away.
   virtual void finish() = 0;
   virtual const Elapsed& elapsed() const = 0;
@@ -102,7 +102,7 @@ class Engine {
   virtual Outputs& outputs() = 0;
   virtual std::any& metadata() = 0;
   virtual int interrupted() const = 0;
-  virtual Advanced ended() const = 0;
+  virtual StopReason ended() const = 0;
 
   virtual Elapsed completed() const = 0;
   virtual void at_step_end(std::function<void()> f) = 0;

@@ -55,7 +55,7 @@ std::vector<EngineTask> engine_tasks(const std::vector<Task<S, B>>& tasks) {
 // history and outputs, bit for bit.
 //
 //   giro::Run run(std::move(state), train, {{giro::every(1), train_step}});
-//   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
+//   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::StopReason::reached) evaluate(run.state());
 //   auto [trained, history, elapsed] = run.finish();
 //
 // The dataset must outlive the run. A position in it is a number of batches. A resumed run (LoopState::persist) begins
@@ -79,13 +79,13 @@ class Run : detail::StateAccess {
   // Runs until `until` is reached or the run ends; `until` counts like LoopOptions::stop. Every device step has then
   // run, and all logs are in the history. Errors: LoopError as in loop, which ends the run; Error(invalid_argument) if
   // the run has already ended.
-  Advanced advance(const Period& until = {}) { return engine_->advance(until); }
+  StopReason advance(const Period& until = {}) { return engine_->advance(until); }
 
   // Sets another stop for a run that has stopped at LoopOptions::stop, with a new history and new outputs. The batch
   // after the stop is made when the run is advanced, so a dataset that fails there leaves the run intact until then.
   // Error(invalid_argument) if the run has not stopped there.
-  void go_on(const Period& stop, History history = {}, Outputs outputs = {}) {
-    engine_->go_on(stop, std::move(history), std::move(outputs));
+  void extend(const Period& stop, History history = {}, Outputs outputs = {}) {
+    engine_->extend(stop, std::move(history), std::move(outputs));
   }
 
   // The results of the steps so far. The state's leaves may be written, as between two loops.

@@ -34,8 +34,8 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Devi
   throw Error(ErrorCode::unsupported, fmt::format("communicator on {}: {}", to_string(device), kReason));
 }
 
-void give_up() noexcept {
-  if (const auto function = in_cuda_module<give_up>()) function();
+void abandon_peers() noexcept {
+  if (const auto function = in_cuda_module<abandon_peers>()) function();
 }
 
 }  // namespace giro::nccl

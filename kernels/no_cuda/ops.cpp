@@ -30,8 +30,8 @@ void run(const pointwise::Expression& expression, const Stream& stream) {
 void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
   in_cuda_module<Run<std::vector<detail::HeldOp>>(prepare)>()(ops, stream);
 }
-std::string what_is_missing(Precision precision, Device device) {
-  return in_cuda_module<what_is_missing>()(precision, device);
+std::string unsupported_reason(Precision precision, Device device) {
+  return in_cuda_module<unsupported_reason>()(precision, device);
 }
 
 }  // namespace giro::cuda

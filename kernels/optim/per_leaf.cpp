@@ -60,10 +60,11 @@ Optimizer adafactor(const LearningRate& learning_rate, const AdafactorOptions& o
     };
     Var direction;
     if (const std::vector<int> axes = factored_axes(param.shape(), options.min_dim_size_to_factor); !axes.empty()) {
-      const Var row = moved("row", mean(squared, {axes[1]})), column = moved("column", mean(squared, {axes[0]}));
+      const Var row = update_average("row", mean(squared, {axes[1]})),
+                column = update_average("column", mean(squared, {axes[0]}));
       direction = g * rsqrt(row / mean(row, {axes[0]})) * rsqrt(column);
     } else {
-      direction = g * rsqrt(moved("nu", squared));
+      direction = g * rsqrt(update_average("nu", squared));
     }
     direction = direction / maximum(root_mean_square(direction) / options.clipping_threshold, 1.0);
     direction = direction * u.rate(learning_rate);

@@ -124,7 +124,7 @@ void RunEngine::run_last() {
 }
 
 void RunEngine::before_schedule(const Agenda::Traits& traits) {
-  if (traits.asks_user) launch();
+  if (traits.runs_user_code) launch();
   if (traits.reads_clock) clock_.read(elapsed_);
 }
 

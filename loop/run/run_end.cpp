@@ -10,10 +10,10 @@
 
 namespace giro::detail {
 
-void RunEngine::end(Advanced why) {
+void RunEngine::end(StopReason why) {
   has_ended_ = true;
   ended_ = why;
-  after_stop_ = why == Advanced::stopped && !loop_.stop_iteration && elapsed_.steps > options_.elapsed.steps;
+  after_stop_ = why == StopReason::stopped && !loop_.stop_iteration && elapsed_.steps > options_.elapsed.steps;
 }
 
 void RunEngine::finish() {

@@ -86,33 +86,33 @@ RunEngine::RunEngine(EngineOptions options, std::vector<EngineTask> tasks, Curso
   if (group_) group_->set_launch([this] { launch(); });
 }
 
-Advanced RunEngine::advance(const Period& until) {
+StopReason RunEngine::advance(const Period& until) {
   if (has_ended_) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("advance: the run has already ended at step {}", elapsed_.steps));
   }
   const InterruptScope signals(options_.catch_signals, saves());
   try {
-    Advanced why = advance_to(until);
+    StopReason why = advance_to(until);
     settle();
     // A signal may have come while the run waited for the device, and is not checked later.
-    if (why == Advanced::reached && is_interrupted()) why = Advanced::interrupted;
-    if (why != Advanced::reached) end(why);
+    if (why == StopReason::reached && is_interrupted()) why = StopReason::interrupted;
+    if (why != StopReason::reached) end(why);
     return why;
   } catch (...) {
     fail(std::current_exception());
   }
 }
 
-void RunEngine::go_on(const Period& stop, History history, Outputs outputs) {
+void RunEngine::extend(const Period& stop, History history, Outputs outputs) {
   if (!after_stop_ || is_finished_) {
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format("go_on: expected a run that has stopped at LoopOptions::stop, found one that {}, at step {}",
+        fmt::format("extend: expected a run that has stopped at LoopOptions::stop, found one that {}, at step {}",
                     is_finished_ ? "is finished" : "has not", elapsed_.steps));
   }
   has_ended_ = false;
-  ended_ = Advanced::reached;
+  ended_ = StopReason::reached;
   elapsed_.last = false;
   options_.stop = stop;
   stop_ = Deadline::at(stop, elapsed_);
@@ -122,14 +122,14 @@ void RunEngine::go_on(const Period& stop, History history, Outputs outputs) {
   loop_.first_record_ = journal_.history().size();
 }
 
-Advanced RunEngine::advance_to(const Period& until) {
+StopReason RunEngine::advance_to(const Period& until) {
   if (!has_begun_) {
     resume();
     queue_ = DeviceQueue(options_.steps_per_execution);
   }
   set_aim(until);
   if (!has_begun_) {
-    if (is_at_stop()) return Advanced::stopped;
+    if (is_at_stop()) return StopReason::stopped;
     activity_ = Activity::dataset;
     dataset_.begin(first_batch_);
     has_begun_ = true;
@@ -139,23 +139,23 @@ Advanced RunEngine::advance_to(const Period& until) {
         throw Error(ErrorCode::invalid_argument,
                     "the dataset is empty, expected batches until " + to_string(options_.stop));
       }
-      return Advanced::dataset_ended;
+      return StopReason::dataset_ended;
     }
-    if (start()) return Advanced::stopped;
+    if (start()) return StopReason::stopped;
   }
   if (after_stop_) {
-    if (is_at_stop()) return Advanced::stopped;
+    if (is_at_stop()) return StopReason::stopped;
     after_stop_ = false;
     loop_.batch_ = nullptr;
     activity_ = Activity::dataset;
-    if (!dataset_.advance()) return Advanced::dataset_ended;
+    if (!dataset_.advance()) return StopReason::dataset_ended;
   }
   while (!aim_.reached(elapsed_)) {
     const bool is_skipped = skip_idle_steps();
     if (!is_skipped && aim_.reached(elapsed_)) break;
-    if (const Advanced why = step(is_skipped); why != Advanced::reached) return why;
+    if (const StopReason why = step(is_skipped); why != StopReason::reached) return why;
   }
-  return Advanced::reached;
+  return StopReason::reached;
 }
 
 void RunEngine::set_aim(const Period& until) {
@@ -176,25 +176,25 @@ bool RunEngine::skip_idle_steps() {
 
 // Runs one step. `is_skipped`: only its end, since it was idle and has turned out to be the dataset's last. Returns why
 // the run ends with it, or `reached`.
-Advanced RunEngine::step(bool is_skipped) {
-  Advanced why = Advanced::dataset_ended;
+StopReason RunEngine::step(bool is_skipped) {
+  StopReason why = StopReason::dataset_ended;
   if (!is_skipped) {
     begin_step();
     why = reason_to_end();
-    if (why == Advanced::reached) {
+    if (why == StopReason::reached) {
       activity_ = Activity::next_batch;
-      if (!dataset_.advance()) why = Advanced::dataset_ended;
+      if (!dataset_.advance()) why = StopReason::dataset_ended;
       if (!keeps_batch_) loop_.batch_ = nullptr;
     }
   }
   activity_ = Activity::loop;
-  if (why == Advanced::interrupted && saves()) {
+  if (why == StopReason::interrupted && saves()) {
     // The step is saved as if the run continued, so the callbacks of last() run after the save.
     end_step();
     is_saved_ = true;
     run_last_after_all();
   } else {
-    if (why != Advanced::reached) run_last();
+    if (why != StopReason::reached) run_last();
     end_step();
   }
   return why;
@@ -213,16 +213,16 @@ void RunEngine::begin_step() {
 }
 
 // Why the run ends with this step, as far as callbacks, signals and the time decide it; else `reached`.
-Advanced RunEngine::reason_to_end() {
+StopReason RunEngine::reason_to_end() {
   const bool knows_time = clock_.check(elapsed_);
   if (has_own_arbiter_) arbitrate_stop();
-  if (elapsed_.last || loop_.stop_iteration) return Advanced::stopped;
-  if (is_interrupted()) return Advanced::interrupted;
+  if (elapsed_.last || loop_.stop_iteration) return StopReason::stopped;
+  if (is_interrupted()) return StopReason::interrupted;
   if (group_ && group_->is_stop_agreed()) {
     loop_.stop_iteration = true;
-    return Advanced::stopped;
+    return StopReason::stopped;
   }
-  return knows_time && clock_.time_after_step(elapsed_) >= stop_.time ? Advanced::stopped : Advanced::reached;
+  return knows_time && clock_.time_after_step(elapsed_) >= stop_.time ? StopReason::stopped : StopReason::reached;
 }
 
 // If a stop is refused, runs the callbacks that it had skipped.
@@ -336,7 +336,7 @@ bool RunEngine::begin() {
 }
 
 bool RunEngine::next() {
-  const bool ends = reason_to_end() != Advanced::reached;
+  const bool ends = reason_to_end() != StopReason::reached;
   end_step();
   if (ends || !dataset_.advance()) return false;
   begin_step();

@@ -28,15 +28,15 @@ class RunEngine final : public Engine, StepSink {
   RunEngine(EngineOptions options, std::vector<EngineTask> tasks, Cursor& dataset, StateAccess& state,
             AnyLoopState& loop);
 
-  Advanced advance(const Period& until) override;
-  void go_on(const Period& stop, History history, Outputs outputs) override;
+  StopReason advance(const Period& until) override;
+  void extend(const Period& stop, History history, Outputs outputs) override;
   void finish() override;
   const Elapsed& elapsed() const override { return elapsed_; }
   History& history() override { return journal_.history(); }
   Outputs& outputs() override { return journal_.outputs(); }
   std::any& metadata() override { return options_.metadata; }
   int interrupted() const override { return signal_; }
-  Advanced ended() const override { return ended_; }
+  StopReason ended() const override { return ended_; }
   Elapsed completed() const override;
   void at_step_end(std::function<void()> f) override;
   void after_step(std::function<void()> f, bool first) override;
@@ -58,20 +58,20 @@ class RunEngine final : public Engine, StepSink {
   };
 
   // Steps (run_engine.cpp).
-  Advanced advance_to(const Period& until);
+  StopReason advance_to(const Period& until);
   void set_aim(const Period& until);
   bool is_at_stop() const { return loop_.stop_iteration || stop_.reached(elapsed_); }
   bool skip_idle_steps();
-  Advanced step(bool is_skipped);
+  StopReason step(bool is_skipped);
   void begin_step();
-  Advanced reason_to_end();
+  StopReason reason_to_end();
   bool pass_on_logs();
   void end_step();
   void plan_idle_steps();
   void arbitrate_stop();
   // Whether a signal has come; the result will report it.
   bool is_interrupted() {
-    if (signals_ask() || asks_arbiter_) check_signals();
+    if (has_pending_signals() || asks_arbiter_) check_signals();
     return signal_ != 0;
   }
   void check_signals();
@@ -115,7 +115,7 @@ class RunEngine final : public Engine, StepSink {
   void settle();
 
   // The end (run_end.cpp).
-  void end(Advanced why);
+  void end(StopReason why);
   void run_last_after_all();
   void leave();
   void drop_step();
@@ -161,7 +161,7 @@ class RunEngine final : public Engine, StepSink {
   bool is_saved_ = false;    // after a signal that ends the run
   const bool heeds_signals_;
   int signal_ = 0;  // the signal that has interrupted the run, or 0
-  Advanced ended_ = Advanced::reached;
+  StopReason ended_ = StopReason::reached;
 };
 
 }  // namespace giro::detail

@@ -11,11 +11,11 @@ namespace giro::detail {
 
 #ifdef GIRO_CUDA_MODULE
 // Why there is no module, in one line; empty if it is loaded.
-const std::string& why_no_cuda_module();
+const std::string& no_cuda_module_reason();
 // The module's function of the same name.
 void* find_in_cuda_module(const void* stand_in);
 #else
-inline std::string why_no_cuda_module() { return "giro was built without the CUDA toolkit"; }
+inline std::string no_cuda_module_reason() { return "giro was built without the CUDA toolkit"; }
 inline void* find_in_cuda_module(const void*) { return nullptr; }
 #endif
 

@@ -17,7 +17,7 @@ using detail::in_cuda_module;
 template <auto* kStandIn, class... Arguments>
 auto call(Arguments&&... arguments) {
   const auto function = in_cuda_module<kStandIn>();
-  if (function == nullptr) throw Error(ErrorCode::device, detail::why_no_cuda_module());
+  if (function == nullptr) throw Error(ErrorCode::device, detail::no_cuda_module_reason());
   return function(std::forward<Arguments>(arguments)...);
 }
 
@@ -25,11 +25,11 @@ auto call(Arguments&&... arguments) {
 
 std::vector<DeviceInfo> device_infos(std::string& reason) {
   if (const auto function = in_cuda_module<device_infos>()) return function(reason);
-  reason = detail::why_no_cuda_module();
+  reason = detail::no_cuda_module_reason();
   return {};
 }
-std::string disk_cache_trouble() {
-  const auto function = in_cuda_module<disk_cache_trouble>();
+std::string disk_cache_error() {
+  const auto function = in_cuda_module<disk_cache_error>();
   return function != nullptr ? function() : "";
 }
 std::optional<std::size_t> free_memory(Device device) {

@@ -10,7 +10,7 @@ namespace {
 
 struct Module {
   void* library = nullptr;
-  std::string why_missing = {};
+  std::string missing_reason = {};
 };
 
 Module load() {
@@ -18,17 +18,17 @@ Module load() {
   ::dladdr(reinterpret_cast<const void*>(&load), &own);
   const std::string library = own.dli_fname;
   const std::string path = library.substr(0, library.rfind('/') + 1) + GIRO_CUDA_MODULE;
-  if (::access(path.c_str(), F_OK) != 0) return {.why_missing = fmt::format("there is no CUDA module {}", path)};
+  if (::access(path.c_str(), F_OK) != 0) return {.missing_reason = fmt::format("there is no CUDA module {}", path)};
   void* const module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
-    return {.why_missing = fmt::format("the CUDA module {} cannot be loaded: {}", path, ::dlerror())};
+    return {.missing_reason = fmt::format("the CUDA module {} cannot be loaded: {}", path, ::dlerror())};
   }
   // Any difference may break the private interface.
   const auto* const version = static_cast<const char*>(::dlsym(module, "giro_cuda_version"));
   if (version == nullptr || std::string(version) != GIRO_VERSION) {
     const std::string found = version == nullptr ? "no version" : version;
     ::dlclose(module);
-    return {.why_missing = fmt::format("the CUDA module {} is of giro {}, expected {}", path, found, GIRO_VERSION)};
+    return {.missing_reason = fmt::format("the CUDA module {} is of giro {}, expected {}", path, found, GIRO_VERSION)};
   }
   return {.library = module};
 }
@@ -40,7 +40,7 @@ const Module& of_process() {
 
 }  // namespace
 
-const std::string& why_no_cuda_module() { return of_process().why_missing; }
+const std::string& no_cuda_module_reason() { return of_process().missing_reason; }
 
 void* find_in_cuda_module(const void* stand_in) {
   void* const module = of_process().library;

@@ -43,20 +43,22 @@ template <class F>
 constexpr CallbackKind kind_of() {
   if constexpr (IsStep<F>::value) {
     return CallbackKind::device_step;
-  } else if constexpr (is_generic<F>) {
-    return CallbackKind::barrier;
   } else {
     static_assert(std::is_copy_constructible_v<F>,
                   "giro: a loop copies its callbacks, so they cannot capture anything that is move-only");
     static_assert(!IsReference<F>::value,
                   "giro: a loop copies its callbacks: instead of std::ref, pass a lambda that captures the object by "
                   "reference");
-    static_assert(IsReference<F>::value || Signature<F>::known,
+    static_assert(is_generic<F> || IsReference<F>::value || Signature<F>::known,
                   "giro: a callback must have a single signature, without auto parameters");
-    constexpr bool observes = []<class... Args>(std::tuple<Args...>*) {
-      return sizeof...(Args) > 0 && (is_observed<Args> && ...);
-    }(static_cast<typename Signature<F>::Arguments*>(nullptr));
-    return observes && std::is_void_v<typename Signature<F>::Return> ? CallbackKind::observer : CallbackKind::barrier;
+    if constexpr (is_generic<F>) {
+      return CallbackKind::barrier;
+    } else {
+      constexpr bool observes = []<class... Args>(std::tuple<Args...>*) {
+        return sizeof...(Args) > 0 && (is_observed<Args> && ...);
+      }(static_cast<typename Signature<F>::Arguments*>(nullptr));
+      return observes && std::is_void_v<typename Signature<F>::Return> ? CallbackKind::observer : CallbackKind::barrier;
+    }
   }
 }
 

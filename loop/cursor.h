@@ -33,11 +33,7 @@ class CursorOver final : public Cursor {
     if constexpr (kIsReference) {
       return **it_;
     } else {
-      if (!is_made_) {
-        made_.reset();
-        made_.emplace(**it_);
-        is_made_ = true;
-      }
+      if (!made_) made_.emplace(**it_);
       return *made_;
     }
   }
@@ -45,25 +41,33 @@ class CursorOver final : public Cursor {
   std::int64_t first_batch() const override { return first_; }
   void begin(std::int64_t batch) override { it_.emplace(begin_at(*range_, first_, batch)); }
   bool at_end() const override { return *it_ == std::ranges::end(*range_); }
-  const void* batch() override { return std::addressof(**this); }
+  const void* batch() override {
+    const B& batch = **this;
+    return std::addressof(batch);
+  }
   std::int64_t samples(const void* batch) const override { return samples_of(*static_cast<const B*>(batch)); }
-  bool keeps_batch() const override { return !kIsReference || keeps_last_batch<std::remove_cvref_t<R>>; }
-  bool advance() override {
+  bool advance(const void*& batch) override {
     ++*it_;
-    is_made_ = false;
-    return !at_end();
+    const bool ends = at_end();
+    if (!outlives_advance(ends)) batch = nullptr;
+    return !ends;
+  }
+  void release() override {
+    if constexpr (!kIsReference) made_.reset();
   }
   bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity, const void*& last) override {
     auto& it = *it_;
     const auto end = std::ranges::end(*range_);
-    while (!is_made_ && elapsed.steps < idle.until_steps && !has_pending_signals()) {
+    if constexpr (!kIsReference) {
+      if (made_) return false;
+    }
+    while (elapsed.steps < idle.until_steps && !has_pending_signals()) {
       activity = Activity::dataset;
       auto&& batch = *it;
       activity = Activity::batch_size;
       const std::int64_t samples = samples_of(batch);
       if (elapsed.samples + samples >= idle.until_samples) {
         (void)keep(std::forward<Reference>(batch));
-        is_made_ = !kIsReference;
         return false;
       }
       activity = Activity::next_batch;
@@ -84,11 +88,18 @@ class CursorOver final : public Cursor {
   }
 
  private:
+  struct Nothing {};
+
+  // Whether a batch stays valid when its iterator advances, possibly to the end.
+  static constexpr bool outlives_advance(bool to_end) {
+    return !kIsReference || std::ranges::forward_range<R> || (to_end && keeps_last_batch<std::remove_cvref_t<R>>);
+  }
   std::int64_t samples_of(const B& batch) const { return batch_size_fn_ ? batch_size_fn_(batch) : batch_size(batch); }
   // Keeps a batch that the dataset has made. Returns null if it does not outlive the iterator.
   const B* keep(Reference&& batch) {
     if constexpr (kIsReference) {
-      return keeps_batch() ? std::addressof(batch) : nullptr;
+      const B& kept = batch;
+      return outlives_advance(true) ? std::addressof(kept) : nullptr;
     } else {
       return std::addressof(made_.emplace(std::forward<Reference>(batch)));
     }
@@ -98,9 +109,7 @@ class CursorOver final : public Cursor {
   std::function<std::int64_t(const B&)> batch_size_fn_;
   std::int64_t first_;
   std::optional<std::ranges::iterator_t<R>> it_;
-  // What an iterator has returned by value, for the position before if it is not made here yet.
-  std::conditional_t<kIsReference, std::optional<char>, std::optional<B>> made_;
-  bool is_made_ = false;
+  std::conditional_t<kIsReference, Nothing, std::optional<B>> made_;  // what the iterator has returned by value
 };
 
 }  // namespace giro::detail

@@ -39,14 +39,13 @@ class Cursor {
   // Goes to batch number `batch`. Call this before the functions below.
   virtual void begin(std::int64_t batch) = 0;
   virtual bool at_end() const = 0;
-  // The batch here, valid until the next call after an advance, and its number of samples. Call batch() once per
-  // position: the dataset may make it anew.
+  // The batch here, and its number of samples.
   virtual const void* batch() = 0;
   virtual std::int64_t samples(const void* batch) const = 0;
-  // Whether batch() stays valid after an advance.
-  virtual bool keeps_batch() const = 0;
-  // Goes to the next batch. Returns false at the end.
-  virtual bool advance() = 0;
+  // Goes to the next batch. Returns false at the end. `batch`, the one before, becomes null if it is no longer valid.
+  virtual bool advance(const void*& batch) = 0;
+  // Call this when the batch before is no longer needed, before batch() is called for the next.
+  virtual void release() = 0;
   // Goes over batches as long as their steps are idle, and counts them. Returns whether the dataset has ended; its last
   // step is not counted then, and `batch` is its batch, or null. `activity` is what it was doing if it throws.
   virtual bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity, const void*& batch) = 0;
@@ -88,7 +87,7 @@ struct EngineTask {
 // documented there.
 class Engine {
  public:
-  // `dataset`, `state` and `loop` must outlive it. `loop` may be constructed later.
+  // `dataset` and `state` must outlive it. `loop` may be constructed later and destroyed earlier.
   static std::unique_ptr<Engine> create(EngineOptions options, std::vector<EngineTask> tasks, Cursor& dataset,
                                         StateAccess& state, AnyLoopState& loop);
   virtual ~Engine() = default;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -26,17 +27,18 @@ namespace detail {
 
 template <class S, class B>
 EngineOptions engine_options(LoopOptions<S, B>&& options) {
-  return {.stop = options.stop,
-          .elapsed = options.elapsed,
-          .history = std::move(options.history),
-          .outputs = std::move(options.outputs),
-          .on_start = {options.on_start.begin(), options.on_start.end()},
-          .on_end = {options.on_end.begin(), options.on_end.end()},
-          .tokens_per_sample = options.tokens_per_sample,
-          .metadata = std::move(options.metadata),
-          .catch_signals = options.catch_signals,
-          .steps_per_execution = options.steps_per_execution,
-          .arbiter = std::move(options.arbiter)};
+  return {
+      .stop = options.stop,
+      .elapsed = options.elapsed,
+      .history = std::move(options.history),
+      .outputs = std::move(options.outputs),
+      .on_start = {std::make_move_iterator(options.on_start.begin()), std::make_move_iterator(options.on_start.end())},
+      .on_end = {std::make_move_iterator(options.on_end.begin()), std::make_move_iterator(options.on_end.end())},
+      .tokens_per_sample = options.tokens_per_sample,
+      .metadata = std::move(options.metadata),
+      .catch_signals = options.catch_signals,
+      .steps_per_execution = options.steps_per_execution,
+      .arbiter = std::move(options.arbiter)};
 }
 
 template <class S, class B>

@@ -51,7 +51,6 @@ bool RunEngine::start() {
   for (AnyCallback& c : options_.on_start) run_hook(c, "on_start", [&] { run_at_once(c); });
   for_each_callback([&](AnyCallback& c) { run_hook(c, "on_start", [&] { c.on_start(loop_); }); });
   loop_.logs.clear();
-  between_steps_ = false;
   return arbiter_->stop(loop_.stop_iteration, elapsed_);
 }
 
@@ -182,13 +181,13 @@ void RunEngine::after_step(std::function<void()> f, bool first) {
   after_step_.insert(first ? after_step_.begin() : after_step_.end(), {running_, std::move(f)});
 }
 
-void RunEngine::run_deferred(std::vector<Deferred>& calls) {
+void RunEngine::run_deferred(std::vector<Deferred>& calls, const char* name) {
   bring_device();
   const bool stopped = loop_.stop_iteration;
   for (const Deferred& call : std::exchange(calls, {})) {
     running_ = call.callback;
-    const auto name = [&] { return (running_ != nullptr ? running_->name() : "") + "::at_step_end"; };
-    const Span span("callback", name, "step", elapsed_.steps);
+    const auto full_name = [&] { return (running_ != nullptr ? running_->name() : "") + name; };
+    const Span span("callback", full_name, "step", elapsed_.steps);
     call.run();
     running_ = nullptr;
   }

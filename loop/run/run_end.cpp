@@ -37,7 +37,8 @@ void RunEngine::finish() {
 // Runs the callbacks of last() after the latest step, for a run that is finished while paused or was interrupted.
 void RunEngine::run_last_after_all() {
   if (!agenda_.awaits_end() || elapsed_.steps == options_.elapsed.steps) return;
-  const Elapsed completed = elapsed_;
+  completed_ = elapsed_;
+  between_steps_ = false;
   elapsed_.step_samples = elapsed_.samples - elapsed_.previous_samples;
   elapsed_.samples = elapsed_.previous_samples;
   elapsed_.date = elapsed_.previous_date;
@@ -45,7 +46,7 @@ void RunEngine::run_last_after_all() {
   if (!is_saved_) loop_.batch_ = nullptr;
   run_last();
   pass_on_logs();
-  elapsed_ = completed;
+  elapsed_ = *std::exchange(completed_, std::nullopt);
   settle();
 }
 
@@ -78,6 +79,7 @@ void RunEngine::fail(const std::exception_ptr& cause) {
     elapsed_.count(elapsed_.step_samples);
   }
   const std::string place = where();
+  if (completed_) elapsed_ = *std::exchange(completed_, std::nullopt);
   loop_.failed_between_steps =
       whole && running_ == nullptr && !is_launching_ && elapsed_.steps > options_.elapsed.steps;
   loop_.failed = true;

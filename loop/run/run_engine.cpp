@@ -61,7 +61,6 @@ std::unique_ptr<Engine> Engine::create(EngineOptions options, std::vector<Engine
 RunEngine::RunEngine(EngineOptions options, std::vector<EngineTask> tasks, Cursor& dataset, StateAccess& state,
                      AnyLoopState& loop)
     : dataset_(dataset),
-      keeps_batch_(dataset.keeps_batch()),
       state_(state),
       device_state_(state.device_state()),
       loop_(loop),
@@ -95,8 +94,16 @@ StopReason RunEngine::advance(const Period& until) {
   try {
     StopReason why = advance_to(until);
     settle();
-    // A signal may have come while the run waited for the device, and is not checked later.
-    if (why == StopReason::reached && is_interrupted()) why = StopReason::interrupted;
+    between_steps_ = true;
+    // A signal may have come while the run waited for the device.
+    if (why != StopReason::reached) {
+      if (signal_ == 0 && heeds_signals_ && !asks_arbiter_) signal_ = arbiter_->interrupt();
+    } else if (is_interrupted()) {
+      why = StopReason::interrupted;
+      is_saved_ = saves();
+      loop_.batch_ = nullptr;
+      run_last_after_all();
+    }
     if (why != StopReason::reached) end(why);
     return why;
   } catch (...) {
@@ -148,8 +155,10 @@ StopReason RunEngine::advance_to(const Period& until) {
     after_stop_ = false;
     loop_.batch_ = nullptr;
     activity_ = Activity::dataset;
-    if (!dataset_.advance()) return StopReason::dataset_ended;
+    if (!dataset_.advance(loop_.batch_)) return StopReason::dataset_ended;
   }
+  activity_ = Activity::loop;
+  between_steps_ = false;
   while (!aim_.reached(elapsed_)) {
     const bool is_skipped = skip_idle_steps();
     if (!is_skipped && aim_.reached(elapsed_)) break;
@@ -183,8 +192,7 @@ StopReason RunEngine::step(bool is_skipped) {
     why = reason_to_end();
     if (why == StopReason::reached) {
       activity_ = Activity::next_batch;
-      if (!dataset_.advance()) why = StopReason::dataset_ended;
-      if (!keeps_batch_) loop_.batch_ = nullptr;
+      if (!dataset_.advance(loop_.batch_)) why = StopReason::dataset_ended;
     }
   }
   activity_ = Activity::loop;
@@ -197,6 +205,7 @@ StopReason RunEngine::step(bool is_skipped) {
     if (why != StopReason::reached) run_last();
     end_step();
   }
+  if (why != StopReason::dataset_ended) dataset_.release();
   return why;
 }
 
@@ -245,10 +254,10 @@ void RunEngine::check_signals() {
 
 // Passes the step's logs on to the journal. Returns whether there are any, or observers.
 bool RunEngine::pass_on_logs() {
-  if (!at_step_end_.empty()) run_deferred(at_step_end_);
+  if (!at_step_end_.empty()) run_deferred(at_step_end_, "::at_step_end");
   const bool has_news = !loop_.logs.empty() || !journal_.is_empty();
   if (has_news) journal_.end_step(elapsed_, loop_.logs);
-  if (!after_step_.empty()) run_deferred(after_step_);
+  if (!after_step_.empty()) run_deferred(after_step_, "::after_step");
   return has_news;
 }
 
@@ -338,7 +347,8 @@ bool RunEngine::begin() {
 bool RunEngine::next() {
   const bool ends = reason_to_end() != StopReason::reached;
   end_step();
-  if (ends || !dataset_.advance()) return false;
+  if (ends || !dataset_.advance(loop_.batch_)) return false;
+  dataset_.release();
   begin_step();
   clock_.read(elapsed_);
   return true;

@@ -93,7 +93,7 @@ class RunEngine final : public Engine, StepSink {
   void run_task(Task& task);
   void run_callback(AnyCallback& callback);
   void run_at_once(AnyCallback& callback);
-  void run_deferred(std::vector<Deferred>& calls);
+  void run_deferred(std::vector<Deferred>& calls, const char* name);
   void before_schedule(const Agenda::Traits& traits);
   void defer_stop(bool stopped);
   bool runs_here(const AnyCallback& callback) const { return is_primary_ || !callback.is_primary_only(); }
@@ -126,7 +126,6 @@ class RunEngine final : public Engine, StepSink {
   const AnyCallback* running() const { return is_launching_ ? queued_ : running_; }
 
   Cursor& dataset_;
-  const bool keeps_batch_;
   StateAccess& state_;
   const State* const device_state_;
   AnyLoopState& loop_;
@@ -155,7 +154,8 @@ class RunEngine final : public Engine, StepSink {
   IdleSteps idle_;
   std::int64_t first_batch_;  // the number of batches the dataset has skipped when the run begins
   Activity activity_ = Activity::loop;
-  bool between_steps_ = true;  // false: within a step, and elapsed_ is counted at its end
+  bool between_steps_ = true;         // false: within a step, and elapsed_ is counted at its end
+  std::optional<Elapsed> completed_;  // while elapsed_ is that of the latest step again, for run_last_after_all
   bool has_begun_ = false, has_ended_ = false, is_finished_ = false;
   bool after_stop_ = false;  // the current batch belongs to the step at which the run stopped
   bool is_saved_ = false;    // after a signal that ends the run

@@ -184,7 +184,7 @@ void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
 
 void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
 bool Graph::states_are_valid() const {
-  return std::ranges::all_of(impl().owned.states, &detail::WatchedState::is_there);
+  return std::ranges::all_of(impl().owned.states, &detail::WatchedState::is_valid);
 }
 std::vector<const State*> Graph::states() const {
   std::vector<const State*> states;

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
         score = attended.at(i, j) ? op.scale * score : -INFINITY;
         m = fmaxf(m, score);  // ignores NaN, but the sum does not
       }
-      m = joined<L::kAcross>(m, [](float x, float y) { return fmaxf(x, y); });
+      m = reduce_lanes<L::kAcross>(m, [](float x, float y) { return fmaxf(x, y); });
       const float shift = m == -INFINITY ? 0.0f : m, factor = expf(largest[i] - shift);
       largest[i] = m;
       float total = 0;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
   bool has_key[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    totals[i] = joined<L::kAcross>(totals[i], [](float x, float y) { return x + y; });
+    totals[i] = reduce_lanes<L::kAcross>(totals[i], [](float x, float y) { return x + y; });
     has_key[i] = totals[i] != 0 ||
                  (t + i < op.query.rows && op.pattern.has_key(b, h, t + i, op.pattern.end(t + i, tile.length)));
     if (op.logsumexp != nullptr && threadIdx.x % L::kAcross == 0 && t + i < op.query.rows) {

@@ -47,7 +47,7 @@ __global__ void attention_delta_kernel(const Backward op, std::int64_t rows) {
   };
   float sum = 0;
   for (int d = lane; d < op.out.width; d += 32) sum += element(outs, d) * element(douts, d);
-  sum = joined<32>(sum, [](float x, float y) { return x + y; });
+  sum = reduce_lanes<32>(sum, [](float x, float y) { return x + y; });
   if (lane == 0) op.delta[(std::int64_t{b} * op.out.heads + h) * op.out.rows + t] = sum;
 }
 

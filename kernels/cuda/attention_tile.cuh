@@ -134,9 +134,9 @@ __device__ void load_as(const Rows& rows, const Position& position, const Store&
 template <int kLoads, class Position, class Store>
 __device__ void load(const Rows& rows, const Position& position, const Store& store) {
   if (rows.dtype == DType::f32) {
-    load_as<kLoads, float>(rows, place, store);
+    load_as<kLoads, float>(rows, position, store);
   } else {
-    load_as<kLoads, std::uint16_t>(rows, place, store);
+    load_as<kLoads, std::uint16_t>(rows, position, store);
   }
 }
 
@@ -210,11 +210,11 @@ class Block : public Layout<kWidth> {
       constexpr int kLoads = 4;
 #pragma unroll 1
       for (int first = 0; first < kTile * kQuadsOfTile; first += kLoads * L::kThreads) {
-        const auto place = [&](int load) {
+        const auto position = [&](int load) {
           const int i = first + static_cast<int>(threadIdx.x) + load * L::kThreads;
           return Position{i / kQuadsOfTile, part * kTile + i % kQuadsOfTile * 4};
         };
-        load<kLoads>(rows, place, [&](int load, const Quad<float>& quad) {
+        load<kLoads>(rows, position, [&](int load, const Quad<float>& quad) {
           const Position to = position(load);
           quad_at(shared_.operands.rows[to.row][to.column - part * kTile]) = quad;
         });
@@ -246,11 +246,11 @@ class Block : public Layout<kWidth> {
 
  private:
   __device__ void load_terms(float (&terms)[kDepth][kStride], const Rows& rows, int from) {
-    const auto place = [&](int load) {
+    const auto position = [&](int load) {
       const int i = static_cast<int>(threadIdx.x) + load * L::kThreads;
       return Position{i / 2 % kTile, from + (i / (2 * kTile) * 2 + i % 2) * 4};
     };
-    load<kTile * kDepth / 4 / L::kThreads>(rows, place, [&](int load, const Quad<float>& quad) {
+    load<kTile * kDepth / 4 / L::kThreads>(rows, position, [&](int load, const Quad<float>& quad) {
       const Position to = position(load);
 #pragma unroll
       for (int i = 0; i < 4; ++i) terms[to.column - from + i][to.row] = quad.element[i];

@@ -53,7 +53,7 @@ Optimizer adafactor(const LearningRate& learning_rate, const AdafactorOptions& o
   const auto update = [=](LeafUpdate& u) {
     const Var param = u.param(), g = u.grad(), squared = square(g) + options.eps;
     const Var keep = 1 - power(u.step(), -options.decay_rate);
-    const auto moved = [&](const char* name, const Var& towards) {
+    const auto update_average = [&](const char* name, const Var& towards) {
       const Var after = keep * u.moment(name, towards.shape()) + (1 - keep) * towards;
       u.set_moment(name, after);
       return after;

@@ -165,7 +165,7 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   const Buffer memory = plan(temporaries, moves);
   trace->pin_held();
   calls.reserve(program.nodes().size() + ops.size());
-  BranchStreams order(*this, aside.get());
+  BranchStreams order(*this, side_stream.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HeldOp& op = ops[i];
     for (auto* tensors : {&op.node.reads, &op.node.writes}) {

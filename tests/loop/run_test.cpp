@@ -341,10 +341,10 @@ TEST(Run, DeferredFunctionsSeeNoLaterBatch) {
 }
 
 // At most one batch that a dataset returns by value is alive, also in steps in which nothing is due and at a pause.
-struct Counted {
-  explicit Counted(int* count) : alive(count) { ++*alive; }
-  Counted(Counted&& other) noexcept : alive(std::exchange(other.alive, nullptr)) {}
-  ~Counted() {
+struct LiveBatch {
+  explicit LiveBatch(int* count) : alive(count) { ++*alive; }
+  LiveBatch(LiveBatch&& other) noexcept : alive(std::exchange(other.alive, nullptr)) {}
+  ~LiveBatch() {
     if (alive != nullptr) --*alive;
   }
   int* alive;
@@ -353,9 +353,9 @@ TEST(Run, HoldsOneBatchAtATime) {
   int alive = 0, most = 0;
   auto data = std::views::iota(0, 10) | std::views::transform([&](int) {
                 most = std::max(most, alive + 1);
-                return Counted(&alive);
+                return LiveBatch(&alive);
               });
-  giro::Run run(0, data, std::vector<Task<int, Counted>>{{every(4), [](int& s, const Counted&) { ++s; }}});
+  giro::Run run(0, data, std::vector<Task<int, LiveBatch>>{{every(4), [](int& s, const LiveBatch&) { ++s; }}});
   EXPECT_EQ(run.advance(at(5)), StopReason::reached);
   EXPECT_EQ(alive, 0);
   EXPECT_EQ(run.advance(), StopReason::dataset_ended);

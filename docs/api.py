@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Copies the public headers for Doxygen, with giro's plain comments marked as documentation.
 
-usage: api.py ROOT PUBLIC_HEADERS TARGET_FOLDER
+usage: api.py ROOT TARGET_FOLDER
 
 A comment above a declaration documents it, and so does one after it on its line; a comment followed by a blank line
 describes the file. Indented lines of a comment are code or a table, and stay as they are. Line numbers do not change.
@@ -72,11 +72,22 @@ def documented(lines):
     return result
 
 
-def main(root, listed, target):
-    for name in pathlib.Path(listed).read_text(encoding="utf-8").split():
-        source = pathlib.Path(root, name)
-        source = source if source.is_file() else pathlib.Path(root, "callbacks", name)  # an umbrella header
-        text = REQUIRES.sub("", source.read_text(encoding="utf-8"))
+def public_headers(root):
+    """Their paths. Which folders are private is said where the headers are installed."""
+    rule = root / "cmake" / "GiroInstall.cmake"
+    private = re.search(r'EXCLUDE REGEX "(/.*/)"', rule.read_text(encoding="utf-8"))
+    if private is None:
+        sys.exit(f"{rule}: expected a list of private folders after EXCLUDE REGEX, found none")
+    for folder in ["runtime", "kernels", "distributed", "loop", "callbacks"]:
+        for header in sorted((root / folder).rglob("*.h")):
+            path = header.relative_to(root).as_posix()
+            if not re.search(private[1], path):
+                yield path
+
+
+def main(root, target):
+    for name in public_headers(pathlib.Path(root)):
+        text = REQUIRES.sub("", pathlib.Path(root, name).read_text(encoding="utf-8"))
         copy = pathlib.Path(target, name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("\n".join(documented(text.splitlines())), encoding="utf-8")

@@ -19,14 +19,15 @@ PARTS = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`|<!--.*?-->)", re.S | re.M)
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)")
 LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".cu": "cuda", ".py": "python", ".sh": "bash", ".txt": "cmake", "": "text"}
 
+ITEM = re.compile(r"(- |\d+\. )")
+
 headers = {}  # pages of the API reference, by path
 
 
 def api_pages():
     for compound in xml.etree.ElementTree.parse(BUILD / "api.tag").iter("compound"):
         if compound.get("kind") == "file":
-            path = compound.findtext("path") + compound.findtext("name")
-            headers[path if (ROOT / path).exists() else f"callbacks/{path}"] = f"api/{compound.findtext('filename')}"
+            headers[compound.findtext("path") + compound.findtext("name")] = f"api/{compound.findtext('filename')}"
 
 
 def page_of(path):
@@ -85,6 +86,23 @@ def on_files(files, config):
     return files
 
 
+def lists(markdown):
+    """Lists as Python-Markdown wants them: after a blank line, and what belongs to an item indented by four."""
+    lines, marker, in_code = [""], 0, False
+    for line in markdown.splitlines():
+        fenced = line.startswith("```")
+        item = not in_code and ITEM.match(line)
+        if item:
+            if not marker and lines[-1].strip():
+                lines.append("")
+            marker = len(item[0])
+        elif line.strip() and not line.startswith(" "):
+            marker = 0
+        lines.append(" " * (4 - marker) + line if marker and line.startswith(" ") else line)
+        in_code ^= fenced
+    return "\n".join(lines[1:])
+
+
 def on_page_markdown(markdown, page, config, files):
     here = page.file.src_uri
     path = getattr(page.file, "repository_path", f"docs/{here}")
@@ -94,6 +112,8 @@ def on_page_markdown(markdown, page, config, files):
         target = targets.get(match[1])
         return os.path.relpath(page_of(target), os.path.dirname(here) or ".") if target else match[1]
 
-    parts = PARTS.split(markdown)
+    parts = PARTS.split(lists(markdown))
     parts[::2] = [LINK.sub(moved, part) for part in parts[::2]]
+    # GitHub needs the backslash within a table's code, Python-Markdown shows it.
+    parts[1::2] = [part if "\n" in part else part.replace("\\|", "|") for part in parts[1::2]]
     return "".join(parts)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles the C++ blocks of Markdown pages, as a reader would who pastes them.
 
-usage: docs_test.py COMPILER INCLUDE_FOLDER PAGE...
+usage: code_blocks.py COMPILER INCLUDE_FOLDER PAGE...
 
 A block with a main() is a program by itself. Every other block of a page belongs to one source, in order:
 - a block that begins with { lists the tasks of a loop;

@@ -82,7 +82,7 @@ void check_choice(const std::string& dir, const char* option, const std::string&
 }
 
 // A damaged checkpoint does not count: a resumed run has skipped it.
-void check_none_later(const CheckpointStore& store, FileSystem& files, std::int64_t steps) {
+void check_no_later_checkpoint(const CheckpointStore& store, FileSystem& files, std::int64_t steps) {
   if (store.latest_steps() <= steps) return;
   const std::vector<StoredCheckpoint> all = store.all();
   const auto later = std::find_if(all.rbegin(), all.rend(), [&](const StoredCheckpoint& stored) {
@@ -124,7 +124,7 @@ bool has_finite(const CheckpointStore& store) {
 constexpr std::chrono::seconds kRetryWaits[] = {std::chrono::seconds(1), std::chrono::seconds(2),
                                                 std::chrono::seconds(4)};
 constexpr std::chrono::seconds kPause{10};
-constexpr int kMostSkipped = 10;
+constexpr int kMaxSkipped = 10;
 
 }  // namespace
 
@@ -148,7 +148,7 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
 
 bool Checkpoint::is_interrupted() { return detail::interrupt_signal() != 0; }
 
-bool Checkpoint::writer_says(bool yes) const {
+bool Checkpoint::broadcast_decision(bool yes) const {
   return ranks_ == nullptr ? yes : !ranks_->broadcast(yes ? "yes" : "").empty();
 }
 
@@ -160,7 +160,7 @@ CheckpointStoreOptions Checkpoint::store_options() const {
           .files = options_.files};
 }
 
-void Checkpoint::leave(const Elapsed& elapsed, const State& state, bool prunes) {
+void Checkpoint::finish(const Elapsed& elapsed, const State& state, bool prunes) {
   wait();
   if (run_ && prunes && !state.moved_from()) run_->prune(reached(elapsed, state));
   store_.reset();
@@ -206,7 +206,7 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
       }
     } else {
       // Fails now rather than at the first save, after much training.
-      check_none_later(store(), *options_.files, steps);
+      check_no_later_checkpoint(store(), *options_.files, steps);
     }
     std::int64_t bytes = 0;
     for (const Collection* collection : collections_of(state, Collections::saved)) {
@@ -224,7 +224,7 @@ std::optional<double> Checkpoint::improvement(std::int64_t done, const State& st
     const std::int64_t steps = counted_steps(state).value_or(done);
     best_.emplace();
     for (const StoredCheckpoint& stored : store().all()) {
-      if (stored.record.steps <= steps) take_for_best(stored.record);
+      if (stored.record.steps <= steps) add_to_best(stored.record);
     }
   }
   const std::optional<double> value = monitor_->value(logs);
@@ -237,7 +237,7 @@ bool Checkpoint::is_better(const CheckpointRecord& a, const CheckpointRecord& b)
   return detail::is_better(a, b, options_.monitor, options_.mode);
 }
 
-void Checkpoint::take_for_best(const CheckpointRecord& record) {
+void Checkpoint::add_to_best(const CheckpointRecord& record) {
   if (!best_ || !is_better(record, {})) return;
   best_->insert(std::upper_bound(best_->begin(), best_->end(), record,
                                  [&](const auto& a, const auto& b) { return is_better(a, b); }),
@@ -281,14 +281,14 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
   if (not_finite.empty()) not_finite = diverged;
   if (ranks_ != nullptr) {
     double rank = not_finite.empty() ? -1 : ranks_->rank();
-    ranks_->agree({&rank, 1});
+    ranks_->all_reduce_max({&rank, 1});
     if (rank >= 0 && not_finite.empty()) not_finite = fmt::format("a leaf of rank {}", rank);
   }
   const bool may_skip = !not_finite.empty() && options_.not_finite != "save";
-  if (may_skip && writer_says(is_writer() && has_finite(store()))) {
+  if (may_skip && broadcast_decision(is_writer() && has_finite(store()))) {
     *report_ = fmt::format("step {} is not saved: {} is not finite", saving.record.steps, not_finite);
     ++skipped_;
-    if (options_.not_finite == "error" || skipped_ == kMostSkipped) {
+    if (options_.not_finite == "error" || skipped_ == kMaxSkipped) {
       const std::string before = skipped_ < 2 ? "" : fmt::format(", nor are the {} due before it", skipped_ - 1);
       throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}{}", dir_, *report_, before));
     }
@@ -301,7 +301,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
 
 void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>& persist) {
   if (is_writer() && !options_.overwrite)
-    check_none_later(store(), *options_.files, std::max(saving.record.steps, saving.completed));
+    check_no_later_checkpoint(store(), *options_.files, std::max(saving.record.steps, saving.completed));
   CheckpointStoreOptions keep = store_options();
   if (run_ && monitor_) keep.resumable = run_->resumable();
   store().set_keep(std::move(keep));
@@ -343,7 +343,7 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
       }
     }
   }
-  if (saving.record.best) take_for_best(saving.record);
+  if (saving.record.best) add_to_best(saving.record);
 }
 
 void Checkpoint::wait() {

@@ -109,7 +109,7 @@ class Checkpoint : public GenericCallback {
     std::optional<double> best;
     if (monitor_) {
       if (is_writer()) best = improvement(done, loop.state, loop.accumulated_logs());
-      if (!writer_says(best.has_value())) return;
+      if (!broadcast_decision(best.has_value())) return;
     }
     save_after_step(loop, best);
   }
@@ -123,7 +123,7 @@ class Checkpoint : public GenericCallback {
   }
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
-    leave(loop.elapsed, loop.state, loop.is_primary() && !loop.failed);
+    finish(loop.elapsed, loop.state, loop.is_primary() && !loop.failed);
   }
   // For loops written by hand: saves after the step at `elapsed`, regardless of the monitor. Returns false if it skips
   // a state that is not finite, or if this rank has nothing to save because rank 0 saves. `best` is the monitored
@@ -157,7 +157,7 @@ class Checkpoint : public GenericCallback {
   }
   bool is_writer() const { return ranks_ == nullptr || ranks_->rank() == 0; }
   // Rank 0's decision, on all ranks that save together.
-  bool writer_says(bool yes) const;
+  bool broadcast_decision(bool yes) const;
 
   // Saves the state at the end of the step, because later callbacks may still change it.
   template <class S, class B>
@@ -181,14 +181,14 @@ class Checkpoint : public GenericCallback {
 
   CheckpointStoreOptions store_options() const;
   void claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks);
-  void leave(const Elapsed& elapsed, const State& state, bool prunes);
+  void finish(const Elapsed& elapsed, const State& state, bool prunes);
   void begin(const Elapsed& elapsed, const State& state, bool resumes);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
   bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);
   // The monitored value, if it is one of the best so far. `done`: completed steps, as the loop counts them.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
   bool is_better(const CheckpointRecord& a, const CheckpointRecord& b) const;
-  void take_for_best(const CheckpointRecord& record);
+  void add_to_best(const CheckpointRecord& record);
   void expect_whole(const State& state) const;
   // `diverged`: an entry of the logs that is not finite, or "".
   Saving take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best,

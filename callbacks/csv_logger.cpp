@@ -65,7 +65,7 @@ class CsvWriter final : public detail::RecordWriter {
     if (!has_header_) {
       const std::vector<std::string> names = from_cells(line);
       const bool begins = line.starts_with(kCsvElapsed) && names.size() >= 3 && names[2] == "time";
-      if (!begins) refuse(line, fmt::format("a header \"{},...\"", kCsvElapsed));
+      if (!begins) reject(line, fmt::format("a header \"{},...\"", kCsvElapsed));
       for (std::size_t i = 3; i < names.size(); ++i) add_column(names[i]);
       columns_in_file_ = columns_.size();
       has_header_ = true;
@@ -73,7 +73,7 @@ class CsvWriter final : public detail::RecordWriter {
     }
     std::int64_t step = 0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
-    if (error != std::errc() || *end != ',') refuse(line, "a record that begins with its steps");
+    if (error != std::errc() || *end != ',') reject(line, "a record that begins with its steps");
     return step;
   }
 

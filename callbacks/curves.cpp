@@ -56,7 +56,7 @@ struct Axis {
   double tick = 1;
 
   // `margin` is the part of the range to add at either end.
-  Axis(const std::vector<double>& values, double margin, double least_tick) {
+  Axis(const std::vector<double>& values, double margin, double min_tick) {
     bool any = false;
     for (const double value : values) {
       if (!is_drawable(value)) continue;
@@ -78,7 +78,7 @@ struct Axis {
     const double rough = (high - low) / 6;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     const double digit = rough / power;
-    tick = std::max(power * (digit < 1.5 ? 1 : digit < 3 ? 2 : digit < 7 ? 5 : 10), least_tick);
+    tick = std::max(power * (digit < 1.5 ? 1 : digit < 3 ? 2 : digit < 7 ? 5 : 10), min_tick);
   }
 
   double position(double value) const { return (value - low) / (high - low); }

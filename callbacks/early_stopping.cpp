@@ -31,7 +31,7 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
 void EarlyStopping::begin(const Elapsed& elapsed) {
   Memory& memory = *memory_;
   memory.monitor.begin(elapsed);
-  memory.is_put_back = false;
+  memory.is_restored = false;
   if (std::exchange(memory.stopped, false)) {
     memory.waited = 0;
     memory.waits_since.reset();
@@ -44,7 +44,7 @@ void EarlyStopping::begin(const Elapsed& elapsed) {
   }
 }
 
-EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& logs) {
+EarlyStopping::Verdict EarlyStopping::evaluate(const Elapsed& elapsed, const Logs& logs) {
   Memory& memory = *memory_;
   const std::optional<double> value = memory.monitor.value(logs);
   if (!value) return Verdict::wait;
@@ -82,7 +82,7 @@ void EarlyStopping::persist(Archive& archive) {
   }
 }
 
-void EarlyStopping::take_read(const State& state) {
+void EarlyStopping::adopt_restored(const State& state) {
   const std::vector<Leaf> read = std::exchange(memory_->read, {});
   if (read.empty()) return;
   State best = state.clone();
@@ -104,7 +104,7 @@ void EarlyStopping::copy_saved(const State& state, Saved& saved) {
   }
 }
 
-void EarlyStopping::refuse_other_state() {
+void EarlyStopping::reject_other_state() {
   throw Error(ErrorCode::invalid_argument,
               "early_stopping: the best state belongs to a loop over another type or structure of states, expected "
               "a separate early_stopping for this loop");

@@ -57,7 +57,7 @@ class EarlyStopping : public GenericCallback {
   EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options);
 
   // For loops written by hand: whether to stop. It restores nothing.
-  bool operator()(const Elapsed& elapsed, const Logs& logs) { return look(elapsed, logs) == Verdict::stop; }
+  bool operator()(const Elapsed& elapsed, const Logs& logs) { return evaluate(elapsed, logs) == Verdict::stop; }
 
   // With restore_best also the best state, if it is a State.
   void persist(Archive& archive);
@@ -65,23 +65,23 @@ class EarlyStopping : public GenericCallback {
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
     begin(loop.elapsed);
-    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);
+    if constexpr (std::is_base_of_v<State, S>) adopt_restored(loop.state);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    if (detail::may_be_cut_short()) return;  // the evaluation may have been cut short
-    const Verdict verdict = look(loop.elapsed, loop.accumulated_logs());
+    if (detail::may_be_interrupted()) return;  // the evaluation may have been cut short
+    const Verdict verdict = evaluate(loop.elapsed, loop.accumulated_logs());
     if (verdict == Verdict::best && restore_best_) keep(loop.state);
     if (verdict == Verdict::stop) {
-      put_back(loop.state);
+      restore_best_state(loop.state);
       loop.stop_iteration = true;
     }
   }
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
     memory_->ended = loop.elapsed;
-    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);  // if a resumed run has already ended
-    if (!loop.failed) put_back(loop.state);
+    if constexpr (std::is_base_of_v<State, S>) adopt_restored(loop.state);  // if a resumed run has already ended
+    if (!loop.failed) restore_best_state(loop.state);
   }
 
   // Shared by all copies: the best value, NaN while there is none, and when it was seen.
@@ -103,16 +103,16 @@ class EarlyStopping : public GenericCallback {
     std::optional<Elapsed> ended = {};  // the end of the latest loop
     bool stopped = false;
     std::any best_state = {};
-    bool is_put_back = false;     // whether the latest loop has restored it already
+    bool is_restored = false;     // whether the latest loop has restored it already
     std::vector<Leaf> read = {};  // the best state as read from an archive, until a loop's state adopts it
     std::shared_ptr<const void> read_owner = {};
   };
 
   void begin(const Elapsed& elapsed);
-  Verdict look(const Elapsed& elapsed, const Logs& logs);
-  void take_read(const State& state);
+  Verdict evaluate(const Elapsed& elapsed, const Logs& logs);
+  void adopt_restored(const State& state);
   static void copy_saved(const State& state, Saved& saved);
-  [[noreturn]] static void refuse_other_state();
+  [[noreturn]] static void reject_other_state();
 
   template <class S>
   void keep(const S& state) {
@@ -128,14 +128,14 @@ class EarlyStopping : public GenericCallback {
     }
   }
   template <class S>
-  void put_back(S& state) {
-    if (!memory_->best_state.has_value() || std::exchange(memory_->is_put_back, true)) return;
+  void restore_best_state(S& state) {
+    if (!memory_->best_state.has_value() || std::exchange(memory_->is_restored, true)) return;
     using Kept = std::conditional_t<std::is_base_of_v<State, S>, Saved, S>;
     if constexpr (std::copyable<Kept>) {
       const Kept* best = std::any_cast<Kept>(&memory_->best_state);
-      if (best == nullptr) refuse_other_state();
+      if (best == nullptr) reject_other_state();
       if constexpr (std::is_base_of_v<State, S>) {
-        if (!(*best)->fits(state)) refuse_other_state();
+        if (!(*best)->fits(state)) reject_other_state();
         (*best)->write_back(state);
       } else {
         state = *best;

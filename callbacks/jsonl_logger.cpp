@@ -26,7 +26,7 @@ class JsonlRecordWriter final : public detail::RecordWriter {
     if (line.starts_with(kJsonlBegin)) {
       std::from_chars(line.data() + kJsonlBegin.size(), line.data() + line.size(), step);
     }
-    if (step < 0) refuse(line, fmt::format("{}N,...", kJsonlBegin));
+    if (step < 0) reject(line, fmt::format("{}N,...", kJsonlBegin));
     return step;
   }
 

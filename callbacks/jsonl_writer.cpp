@@ -60,7 +60,7 @@ JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
 JsonlWriter::~JsonlWriter() = default;
 
 void JsonlWriter::line(const std::string& text) {
-  if (is_closed_) detail::refuse_closed(kJsonlWriter);
+  if (is_closed_) detail::reject_closed(kJsonlWriter);
   file_->text += text;
   file_->end_line(Elapsed::now());
 }
@@ -95,7 +95,7 @@ void JsonlWriter::write_hparams(const HParams& hparams) {
 }
 
 void JsonlWriter::flush() {
-  if (is_closed_) detail::refuse_closed(kJsonlWriter);
+  if (is_closed_) detail::reject_closed(kJsonlWriter);
   file_->flush();
 }
 void JsonlWriter::close() {

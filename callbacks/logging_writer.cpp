@@ -32,7 +32,7 @@ LoggingWriter::LoggingWriter(const LoggingWriterOptions& options) : options_(opt
 }
 
 void LoggingWriter::expect_open() const {
-  if (is_closed_) detail::refuse_closed(kLoggingWriter);
+  if (is_closed_) detail::reject_closed(kLoggingWriter);
 }
 
 void LoggingWriter::line(std::int64_t step, const std::string& text) {

@@ -34,7 +34,7 @@ std::optional<double> Monitor::value(const Logs& logs) const {
   try {
     return logs.entry_value(entry_);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::not_found && (waits_ || detail::may_be_cut_short())) return std::nullopt;
+    if (error.code() == ErrorCode::not_found && (waits_ || detail::may_be_interrupted())) return std::nullopt;
     throw Error(error.code(), fmt::format("monitor '{}': {}", entry_, error.what()));
   }
 }

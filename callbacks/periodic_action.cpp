@@ -12,11 +12,11 @@ namespace giro {
 
 PeriodicAction::PeriodicAction(std::string name, ActionInterval interval)
     : name_(std::move(name)), interval_(std::move(interval)) {
-  const auto refuse = [&](const char* what, auto found) {
+  const auto reject = [&](const char* what, auto found) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} is {}, expected more than 0", name_, what, found));
   };
-  if (interval_.every_steps && *interval_.every_steps < 1) refuse("every_steps", *interval_.every_steps);
-  if (interval_.every_secs && !(*interval_.every_secs > 0)) refuse("every_secs", *interval_.every_secs);
+  if (interval_.every_steps && *interval_.every_steps < 1) reject("every_steps", *interval_.every_steps);
+  if (interval_.every_secs && !(*interval_.every_secs > 0)) reject("every_secs", *interval_.every_secs);
 }
 
 bool PeriodicAction::operator()(std::int64_t step, double t) {

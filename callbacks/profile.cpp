@@ -49,11 +49,11 @@ struct Profile::Memory {
 Profile::Profile(const ProfileOptions& options)
     : memory_(new Memory{.options = options,
                          .action = {"profile", {options.every_steps, options.every_secs, options.on_steps}}}) {
-  const auto refuse = [](const char* what, auto found) {
+  const auto reject = [](const char* what, auto found) {
     throw Error(ErrorCode::invalid_argument, fmt::format("profile: {} is {}, expected 0 or more", what, found));
   };
-  if (options.num_profile_steps < 0) refuse("num_profile_steps", options.num_profile_steps);
-  if (!(options.profile_duration_ms >= 0)) refuse("profile_duration_ms", options.profile_duration_ms);
+  if (options.num_profile_steps < 0) reject("num_profile_steps", options.num_profile_steps);
+  if (!(options.profile_duration_ms >= 0)) reject("profile_duration_ms", options.profile_duration_ms);
   if (options.num_profile_steps == 0 && options.profile_duration_ms == 0) {
     throw Error(ErrorCode::invalid_argument,
                 "profile: num_profile_steps and profile_duration_ms are 0, expected at least one above 0");

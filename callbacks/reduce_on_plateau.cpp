@@ -25,7 +25,7 @@ ReduceOnPlateau::ReduceOnPlateau(const std::string& monitor, const ReduceOnPlate
         "a finite number >= 0");
 }
 
-void ReduceOnPlateau::look(const State& state, const Logs& logs, const Partitioner* partitioner) {
+void ReduceOnPlateau::evaluate(const State& state, const Logs& logs, const Partitioner* partitioner) {
   Memory& memory = *memory_;
   const std::optional<double> value = memory.monitor.value(logs);
   if (!value) return;
@@ -38,7 +38,7 @@ void ReduceOnPlateau::look(const State& state, const Logs& logs, const Partition
     memory.waited = is_better ? 0 : memory.waited + 1;
   }
   double is_due = memory.waited >= std::max<std::int64_t>(options_.patience, 1) ? 1 : 0;
-  if (partitioner != nullptr) partitioner->agree({&is_due, 1});
+  if (partitioner != nullptr) partitioner->all_reduce_max({&is_due, 1});
   if (is_due == 0) return;
   const auto scale = static_cast<double>(to_host<float>(leaf, state.stream()).front());
   const double reduced = std::min(scale, std::max(scale * options_.factor, options_.min_scale));

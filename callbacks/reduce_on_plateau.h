@@ -48,9 +48,9 @@ class ReduceOnPlateau : public GenericCallback {
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    if (detail::may_be_cut_short()) return;  // the evaluation may have been cut short
+    if (detail::may_be_interrupted()) return;  // the evaluation may have been cut short
     if constexpr (std::is_base_of_v<State, S>) {
-      look(loop.state, loop.accumulated_logs(), partitioner_of(loop.state).get());
+      evaluate(loop.state, loop.accumulated_logs(), partitioner_of(loop.state).get());
     } else {
       throw Error(ErrorCode::unsupported, "reduce_on_plateau: expected a State with a leaf learning_rate_scale");
     }
@@ -65,7 +65,7 @@ class ReduceOnPlateau : public GenericCallback {
     std::int64_t waited = 0, cooling = 0, reductions = 0;
   };
 
-  void look(const State& state, const Logs& logs, const Partitioner* partitioner);
+  void evaluate(const State& state, const Logs& logs, const Partitioner* partitioner);
 
   ReduceOnPlateauOptions options_;
   std::shared_ptr<Memory> memory_;

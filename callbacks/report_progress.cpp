@@ -11,8 +11,8 @@ namespace {
 
 // 37'020 s are "10h17m".
 std::string format_seconds(double seconds) {
-  constexpr double kMinute = 60, kHour = 60 * kMinute, kDay = 24 * kHour, kMost = 1e6 * kDay;
-  const auto whole = static_cast<std::int64_t>(seconds > 0 ? std::min(seconds, kMost) / kMinute : 0);
+  constexpr double kMinute = 60, kHour = 60 * kMinute, kDay = 24 * kHour, kMax = 1e6 * kDay;
+  const auto whole = static_cast<std::int64_t>(seconds > 0 ? std::min(seconds, kMax) / kMinute : 0);
   const std::int64_t days = whole / 1440, hours = whole / 60 % 24;
   return fmt::format("{}{}{}m", days > 0 ? fmt::format("{}d", days) : "", hours > 0 ? fmt::format("{}h", hours) : "",
                      whole % 60);

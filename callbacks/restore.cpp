@@ -30,21 +30,21 @@ void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
   }
 }
 
-// Calls load(most_steps). Each rank verifies only its own shard, so a rank may fall back to an older checkpoint than
+// Calls load(max_steps). Each rank verifies only its own shard, so a rank may fall back to an older checkpoint than
 // the others because of damage that they do not see. The others then take that one too.
 std::optional<LoadedCheckpoint> load_same(
     const Partitioner* ranks, const std::string& path,
-    const std::function<std::optional<LoadedCheckpoint>(std::int64_t most_steps)>& load) {
+    const std::function<std::optional<LoadedCheckpoint>(std::int64_t max_steps)>& load) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max(), kNone = -1, kFailed = -2;
   if (ranks == nullptr || ranks->update_shard().count == 1) return load(kAny);
   std::optional<LoadedCheckpoint> loaded;
   std::string newer;
-  for (std::int64_t steps = kAny, most_steps = kAny;;) {
+  for (std::int64_t steps = kAny, max_steps = kAny;;) {
     std::exception_ptr error;
-    if (steps > most_steps || most_steps == kAny) {
+    if (steps > max_steps || max_steps == kAny) {
       loaded.reset();
       try {
-        loaded = load(most_steps);
+        loaded = load(max_steps);
         steps = loaded ? loaded->record.steps : kNone;
       } catch (const Error&) {
         error = std::current_exception();
@@ -52,15 +52,15 @@ std::optional<LoadedCheckpoint> load_same(
       }
     }
     double range[]{static_cast<double>(steps), -static_cast<double>(steps)};
-    ranks->agree(range);
-    most_steps = static_cast<std::int64_t>(-range[1]);
+    ranks->all_reduce_max(range);
+    max_steps = static_cast<std::int64_t>(-range[1]);
     if (error) std::rethrow_exception(error);
-    if (most_steps == kFailed) {
+    if (max_steps == kFailed) {
       throw Error(ErrorCode::communication,
                   fmt::format("checkpoint '{}': another rank failed and cannot load any", path));
     }
-    if (most_steps == kNone || static_cast<std::int64_t>(range[0]) == most_steps) break;
-    if (steps > most_steps) newer = loaded->path;
+    if (max_steps == kNone || static_cast<std::int64_t>(range[0]) == max_steps) break;
+    if (steps > max_steps) newer = loaded->path;
   }
   if (loaded && !newer.empty()) {
     loaded->skipped.insert(loaded->skipped.begin(), fmt::format("checkpoint '{}': another rank cannot load it", newer));
@@ -82,8 +82,8 @@ Restored restored_from(const LoadedCheckpoint& checkpoint) {
 }  // namespace
 
 Restored detail::restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files) {
-  const auto checkpoint = load_same(ranks, path, [&](std::int64_t most_steps) -> std::optional<LoadedCheckpoint> {
-    return load_checkpoint(files, path, {Needed::state, held_parts(state), most_steps});
+  const auto checkpoint = load_same(ranks, path, [&](std::int64_t max_steps) -> std::optional<LoadedCheckpoint> {
+    return load_checkpoint(files, path, {Needed::state, held_parts(state), max_steps});
   });
   restore_state(state, *checkpoint);
   return restored_from(*checkpoint);
@@ -106,7 +106,7 @@ std::optional<Restored> detail::restore_first(State& state, const Partitioner* r
       if (why.empty()) why = caught.what();
       if (failed == 2) error = std::current_exception();
     }
-    if (ranks != nullptr) ranks->agree({&failed, 1});
+    if (ranks != nullptr) ranks->all_reduce_max({&failed, 1});
     if (error) std::rethrow_exception(error);
     if (failed == 2) {
       throw Error(ErrorCode::communication, fmt::format("checkpoint '{}': another rank cannot load it", path));
@@ -135,14 +135,14 @@ void Resume::resume(State& state, const Partitioner* partitioner, const Elapsed&
 }
 
 std::optional<Archive> Resume::read(State& state, const Partitioner* ranks) {
-  auto checkpoint = load_same(ranks, dir_, [&](std::int64_t most_steps) -> std::optional<LoadedCheckpoint> {
+  auto checkpoint = load_same(ranks, dir_, [&](std::int64_t max_steps) -> std::optional<LoadedCheckpoint> {
     std::vector<std::string> unreadable;
     const bool is_checkpoint =
         files_->status(detail::path_of(dir_, detail::kManifestName)).kind == FileSystem::Kind::file;
     if (!is_checkpoint && CheckpointStore(dir_, {.files = files_}).all(&unreadable).empty() && unreadable.empty()) {
       return std::nullopt;
     }
-    return detail::load_checkpoint(*files_, dir_, {detail::Needed::all, detail::held_parts(state), most_steps});
+    return detail::load_checkpoint(*files_, dir_, {detail::Needed::all, detail::held_parts(state), max_steps});
   });
   if (!checkpoint) return std::nullopt;
   restore_state(state, *checkpoint);
@@ -161,7 +161,7 @@ std::optional<Archive> Resume::read(State& state, const Partitioner* ranks) {
 void Resume::check_same_step(const Partitioner& partitioner) const {
   const double steps = restored_->path.empty() ? -1 : static_cast<double>(restored_->steps);
   double range[]{steps, -steps};
-  partitioner.agree(range);
+  partitioner.all_reduce_max(range);
   if (range[0] == -range[1]) return;
   const auto text = [](double step) { return step < 0 ? "no checkpoint" : fmt::format("step {}", step); };
   throw Error(ErrorCode::communication,

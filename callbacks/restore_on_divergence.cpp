@@ -46,7 +46,7 @@ void RestoreOnDivergence::persist(Archive& archive) {
 }
 
 Logs RestoreOnDivergence::logged(const History& history) const {
-  // A run continued after its stop (Run::go_on) has a new history.
+  // A run continued after its stop (Run::extend) has a new history.
   return history.latest(memory_->first_record <= history.size() + 1 ? memory_->first_record : 0);
 }
 
@@ -62,7 +62,7 @@ bool RestoreOnDivergence::has_diverged(const Logs& logs, const Partitioner* rank
   const bool is_high = value && options_.spike > 0 && memory.mean && *value > options_.spike * *memory.mean;
   double diverged = value && (!std::isfinite(*value) || is_high) ? 1 : 0;
   memory.value = value.value_or(0);
-  if (ranks != nullptr) ranks->agree({&diverged, 1});
+  if (ranks != nullptr) ranks->all_reduce_max({&diverged, 1});
   if (diverged == 0 && value) {
     memory.mean = memory.mean ? kDecay * *memory.mean + (1 - kDecay) * *value : *value;
     memory.tried.reset();

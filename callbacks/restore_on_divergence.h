@@ -70,7 +70,7 @@ class RestoreOnDivergence : public GenericCallback {
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    if (detail::may_be_cut_short()) return;  // an evaluation may have been cut short
+    if (detail::may_be_interrupted()) return;  // an evaluation may have been cut short
     if constexpr (std::is_base_of_v<State, S>) {
       Logs all = logged(loop.history);
       all.merge(loop.logs);

@@ -115,20 +115,20 @@ struct SummaryWriter::Impl {
 };
 
 SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions& options) {
-  const auto refuse = [&](const std::string& what) {
+  const auto reject = [&](const std::string& what) {
     throw Error(ErrorCode::invalid_argument, fmt::format("tensorboard '{}': {}", dir, what));
   };
   if (dir.empty()) throw Error(ErrorCode::invalid_argument, "tensorboard: the directory's name is empty");
   if (!(options.flush_interval >= 0)) {
-    refuse(fmt::format("flush_interval is {}, expected at least 0", options.flush_interval));
+    reject(fmt::format("flush_interval is {}, expected at least 0", options.flush_interval));
   }
   if (options.histogram_buckets < 1) {
-    refuse(fmt::format("histogram_buckets is {}, expected at least 1", options.histogram_buckets));
+    reject(fmt::format("histogram_buckets is {}, expected at least 1", options.histogram_buckets));
   }
   if (options.purge_step && *options.purge_step < 0) {
-    refuse(fmt::format("purge_step is {}, expected at least 0", *options.purge_step));
+    reject(fmt::format("purge_step is {}, expected at least 0", *options.purge_step));
   }
-  if (options.resume && !options.purge_step) refuse("resume without purge_step, the step from which the run continues");
+  if (options.resume && !options.purge_step) reject("resume without purge_step, the step from which the run continues");
   impl_ = std::make_shared<Impl>(dir, options);
   if (options.purge_step) purge(*options.purge_step, options.resume);
 }

@@ -10,9 +10,9 @@ endforeach()
 list(APPEND giro_public_headers ${giro_umbrella_headers})
 # Private headers are recognized by their folder.
 list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|program|rules|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|pointwise|tools)/")
-list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
+list(TRANSFORM giro_public_headers PREPEND ${giro_include_dir}/giro/)
 
-target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}
+target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_include_dir}
   FILES ${giro_public_headers})
 
 set(giro_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/giro)
@@ -26,6 +26,6 @@ install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroC
   DESTINATION ${giro_config_dir})
 
 # For the tests of the headers.
-string(REPLACE "${giro_forest}/giro/" "" giro_public_headers "${giro_public_headers}")
+string(REPLACE "${giro_include_dir}/giro/" "" giro_public_headers "${giro_public_headers}")
 list(JOIN giro_public_headers "\n" giro_public_headers)
 file(WRITE ${PROJECT_BINARY_DIR}/public_headers.txt "${giro_public_headers}\n")

@@ -20,33 +20,33 @@ std::string text_of(const Mesh::Axes& axes) {
 
 // Resolves a size of -1 and checks that the product of the sizes is `ranks`.
 Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
-  const auto refuse = [given = axes](const std::string& why) {
+  const auto reject = [given = axes](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, fmt::format("Mesh {}: {}", text_of(given), why));
   };
-  if (axes.empty()) refuse("expected at least one axis");
+  if (axes.empty()) reject("expected at least one axis");
   std::int64_t product = 1;
   int* open = nullptr;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     auto& [name, size] = axes[i];
-    if (name.empty()) refuse("an axis has no name");
+    if (name.empty()) reject("an axis has no name");
     const bool is_twice = std::any_of(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&axis = name](const auto& earlier) { return earlier.first == axis; });
-    if (is_twice) refuse(fmt::format("axis {} appears twice", printable(name)));
+    if (is_twice) reject(fmt::format("axis {} appears twice", printable(name)));
     if (size == -1) {
-      if (open != nullptr) refuse("only one size may be -1");
+      if (open != nullptr) reject("only one size may be -1");
       open = &size;
     } else if (size < 1) {
-      refuse(fmt::format("expected sizes of at least 1, or -1 for what the others leave, found {}", size));
+      reject(fmt::format("expected sizes of at least 1, or -1 for what the others leave, found {}", size));
     } else if (product <= ranks) {  // otherwise the product is too large already
       product *= size;
     }
   }
   if (open != nullptr) {
-    if (ranks % product != 0) refuse(fmt::format("{} ranks are not divisible by {}", ranks, product));
+    if (ranks % product != 0) reject(fmt::format("{} ranks are not divisible by {}", ranks, product));
     *open = static_cast<int>(ranks / product);
     product = ranks;
   }
-  if (product != ranks) refuse(fmt::format("the sizes must multiply to {} ranks", ranks));
+  if (product != ranks) reject(fmt::format("the sizes must multiply to {} ranks", ranks));
   return axes;
 }
 

@@ -48,14 +48,14 @@ class DataParallel : public Partitioner {
     ranks_.all_reduce(values, Reduction::mean, stream);
   }
 
-  void agree(std::span<double> values) const override {
+  void all_reduce_max(std::span<double> values) const override {
     host_.all_reduce(on_host(values.data(), DType::f64, values.size()), Reduction::max, host_stream_);
   }
   std::string broadcast(const std::string& text) const override { return broadcast(text, 0); }
   void expect_same(const std::string& what, const std::string& text) const override {
     const std::string of_first = broadcast(text, 0);
     double differs = of_first == text ? 0 : rank();
-    agree({&differs, 1});
+    all_reduce_max({&differs, 1});
     if (differs == 0) return;
     const int other = static_cast<int>(differs);
     const auto [line, first_line] = first_difference(broadcast(text, other), of_first);

@@ -115,14 +115,14 @@ struct World::Impl {
   void start() {
     const detail::Launch launch =
         detail::read_launch([](const char* name) { return std::getenv(name); }, mpi::is_available());
-    if (launch.by == detail::Launch::By::mpi || mpi::is_initialized()) {
+    if (launch.method == detail::Launch::Method::mpi || mpi::is_initialized()) {
       job = mpi::start(timeout);
-    } else if (launch.by == detail::Launch::By::environment) {
+    } else if (launch.method == detail::Launch::Method::environment) {
       job = start_without_mpi(launch, timeout);
     }
     if (job) {
       host = Communicator(job->host);
-      if (launch.by != detail::Launch::By::hand && launch.size != 0 && launch.size != host.size()) {
+      if (launch.method != detail::Launch::Method::manual && launch.size != 0 && launch.size != host.size()) {
         throw Error(ErrorCode::communication,
                     fmt::format("World: {} has started {} processes, but the MPI that giro was built with sees {}: "
                                 "they belong to different installations",
@@ -152,7 +152,7 @@ World::~World() {
   if (!impl_->job) return;
   const bool is_unwinding = std::uncaught_exceptions() > impl_->exceptions;
   if (is_unwinding || impl_->failed || !detail::failure().empty()) {
-    nccl::give_up();
+    nccl::abandon_peers();
     return;
   }
   impl_->communicators.clear();

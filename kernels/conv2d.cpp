@@ -112,8 +112,8 @@ void check_bias(std::string_view op, const checks::Argument& b, const Tensor& w)
 
 }  // namespace
 
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
-            const Stream& stream) {
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
+            MathMode math, const Stream& stream) {
   checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
   checks::is_storage("conv2d", {"w", w});
   checks::same_dtype("conv2d", {"y", y}, {"w", w});
@@ -124,7 +124,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream) {
+                     const Tensor& w, const Conv2dOptions& options, MathMode math, const Stream& stream) {
   constexpr std::string_view op = "conv2d_backward";
   checks::on_device(op, {{"dx", dx}, {"dw", dw}, {"db", db}, {"dz", dz}, {"x", x}, {"w", w}}, stream);
   checks::is_storage(op, {"w", w});

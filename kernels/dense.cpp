@@ -36,13 +36,13 @@ void check_gradient(std::string_view op, const checks::Argument& out, const Tens
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, MathMode math, const Stream& stream) {
   check("dense", y, x, w, b, stream);
   queue(ops::Dense{y, x, w, b, math}, stream);
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, Math math, const Stream& stream) {
+                    const Tensor& w, MathMode math, const Stream& stream) {
   constexpr std::string_view op = "dense_backward";
   checks::on_device(op, {{"dx", dx}, {"dw", dw}, {"db", db}, {"dz", dz}, {"x", x}, {"w", w}}, stream);
   checks::is_storage(op, {"w", w});

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -11,18 +11,18 @@ namespace giro {
 // device_mismatch; device for 16 bits where oneDNN has no such products for the CPU.
 
 // y = x w + b. x (B, I), w (I, O), b (O) or empty, y (B, O).
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream);
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, MathMode math, const Stream& stream);
 inline void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Stream& stream) {
-  dense(y, x, w, b, Math::f32, stream);
+  dense(y, x, w, b, MathMode::f32, stream);
 }
 
 // Given dz (B, O), the gradient of x w + b:
 //   dx = dz w^T (B, I), dw = x^T dz (I, O), db = sum over rows of dz (O). An empty output is not computed.
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, Math math, const Stream& stream);
+                    const Tensor& w, MathMode math, const Stream& stream);
 inline void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                            const Tensor& w, const Stream& stream) {
-  dense_backward(dx, dw, db, dz, x, w, Math::f32, stream);
+  dense_backward(dx, dw, db, dz, x, w, MathMode::f32, stream);
 }
 
 }  // namespace giro

@@ -30,18 +30,18 @@ double fastest(const Stream& stream, Round&& round) {
 
 // Tries growing sizes until a round takes long enough or the largest size is reached.
 double bytes_per_second(const Stream& stream) {
-  constexpr std::size_t kMost = std::size_t{256} << 20;
+  constexpr std::size_t kMax = std::size_t{256} << 20;
   for (std::size_t bytes = std::size_t{1} << 20;; bytes *= 4) {
     const Buffer from = Buffer::allocate(stream.device(), bytes), to = Buffer::allocate(stream.device(), bytes);
     stream.fill(from.data(), 0, bytes);
     stream.copy(to.data(), from.data(), bytes);
     const double seconds = fastest(stream, [&] { stream.copy(to.data(), from.data(), bytes); });
-    if (seconds >= kLongEnough || bytes >= kMost) return 2 * static_cast<double>(bytes) / seconds;
+    if (seconds >= kLongEnough || bytes >= kMax) return 2 * static_cast<double>(bytes) / seconds;
   }
 }
 
-double flops_per_second(const Stream& stream, DType dtype, Math math) {
-  constexpr std::int64_t kMost = 8192;
+double flops_per_second(const Stream& stream, DType dtype, MathMode math) {
+  constexpr std::int64_t kMax = 8192;
   double most = 0;
   for (std::int64_t n = 256;; n *= 2) {
     const std::size_t bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
@@ -55,7 +55,7 @@ double flops_per_second(const Stream& stream, DType dtype, Math math) {
     multiply();
     const double seconds = fastest(stream, multiply), size = static_cast<double>(n);
     most = std::max(most, 2 * size * size * size / seconds);
-    if (seconds >= kLongEnough || n >= kMost) return most;
+    if (seconds >= kLongEnough || n >= kMax) return most;
   }
 }
 
@@ -79,8 +79,8 @@ DeviceSpeed device_speed(const Stream& stream) {
   return {once(stream, "", [&] { return bytes_per_second(stream); }), product_speed(stream)};
 }
 
-double product_speed(const Stream& stream, DType dtype, Math math) {
-  return once(stream, std::string(name_of(dtype)) + (math == Math::tf32 ? " as tf32" : ""),
+double product_speed(const Stream& stream, DType dtype, MathMode math) {
+  return once(stream, std::string(name_of(dtype)) + (math == MathMode::tf32 ? " as tf32" : ""),
               [&] { return flops_per_second(stream, dtype, math); });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/program.h>
 #include <giro/runtime/stream.h>
@@ -13,6 +13,6 @@ namespace giro {
 DeviceSpeed device_speed(const Stream& stream);
 
 // Only the FLOP/s, for the given dtype and precision, measured the same way. Errors: also those of dense.
-double product_speed(const Stream& stream, DType dtype = DType::f32, Math math = Math::f32);
+double product_speed(const Stream& stream, DType dtype = DType::f32, MathMode math = MathMode::f32);
 
 }  // namespace giro

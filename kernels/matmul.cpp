@@ -57,7 +57,7 @@ Shape matmul_shape(const Shape& a, const Shape& b, const MatmulOptions& options)
   return Shape(sizes);
 }
 
-void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options, Math math,
+void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options, MathMode math,
             const Stream& stream) {
   checks::on_device("matmul", {{"out", out}, {"a", a}, {"b", b}}, stream);
   checks::is_storage("matmul", {"a", a});

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -20,7 +20,7 @@ Shape matmul_shape(const Shape& a, const Shape& b, const MatmulOptions& options 
 // out = a b. Row-major; out aliases no input. a and b are both f32, both bf16 or both f16; out has that dtype or f32.
 // Sums are computed in f32. If K is 0, the product is 0. Errors: as for matmul_shape; shape_mismatch, dtype_mismatch,
 // device_mismatch; device for 16 bits where oneDNN has no such products for the CPU.
-void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options, Math math,
+void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options, MathMode math,
             const Stream& stream);
 
 }  // namespace giro

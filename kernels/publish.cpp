@@ -36,11 +36,11 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
     checks::on_device(op, {{"scalar", scalar}}, stream);
     checks::has_shape(op, {"scalar", scalar}, {});
   }
-  // A kernel publishes up to kMostColumns scalars, one per lane. The last kernel counts the row.
+  // A kernel publishes up to kMaxColumns scalars, one per lane. The last kernel counts the row.
   std::size_t first = 0;
   do {
     const auto begin = scalars.begin() + static_cast<std::ptrdiff_t>(first);
-    const std::size_t columns = std::min(ops::Publish::kMostColumns, scalars.size() - first);
+    const std::size_t columns = std::min(ops::Publish::kMaxColumns, scalars.size() - first);
     const bool ends_row = first + columns == scalars.size();
     queue(ops::Publish{ring,
                        ends_row ? Tensor() : row,

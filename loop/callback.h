@@ -122,7 +122,7 @@ class StepSink {
   // Appends a call of a recorded step to the held-back calls.
   virtual void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) = 0;
   // Called before a call that runs at once: launches the held-back calls, so that their logs come first.
-  virtual void make_way() = 0;
+  virtual void flush_deferred() = 0;
 };
 
 }  // namespace detail
@@ -279,7 +279,7 @@ class Callback {
         const Broadcasts& values = broadcasts(loop.elapsed);
         latest.recording = callable.find(loop.state, loop.batch(), values, std::move(latest.recording));
         if (latest.recording->is_eager()) {
-          sink.make_way();
+          sink.flush_deferred();
           loop.logs.merge(callable(loop.state, loop.batch(), values));
         } else {
           sink.push(latest.recording, callable.call(loop.state, loop.batch(), values));

@@ -16,7 +16,7 @@ void DeviceLane::push(const std::shared_ptr<StepRecording>& recording, const Ste
   }
 }
 
-void DeviceLane::make_way() {
+void DeviceLane::flush_deferred() {
   if (journal_.has_rows()) {
     bring(&*stream_);
   } else {

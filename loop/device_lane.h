@@ -24,7 +24,7 @@ class DeviceLane final : public StepSink {
   void set_steps_per_execution(std::int64_t steps);
 
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
-  void make_way() override;
+  void flush_deferred() override;
   void launch();
   // Returns a function that calls launch; the lane must outlive it.
   std::function<void()> launcher();

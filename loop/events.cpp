@@ -39,7 +39,7 @@ class Named final : public ScheduleNode {
 
 }  // namespace
 
-void refuse_without(LoopEvent step) {
+void reject_missing_step(LoopEvent step) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("there is no {0}, so the steps would run nothing: expected a task {{\"{0}\", ...}}, or a "
                           "member of that name in the state or a callback",

@@ -123,7 +123,7 @@ constexpr bool has_events() {
 }
 
 // Throws Error(invalid_argument): the loop has nothing to run in its steps, and lacks a `step`.
-[[noreturn]] void refuse_without(LoopEvent step);
+[[noreturn]] void reject_missing_step(LoopEvent step);
 
 // The callbacks for each event and schedule, in the order in which they were added.
 template <class S, class B>
@@ -147,7 +147,7 @@ struct EventTable {
     bool any = !(*this)[step].empty() || works(each_step);
     for (const LoopEvent event : others) any |= !(*this)[event].empty();
     for (const Task<S, B>& task : scheduled) any |= works(task.callbacks);
-    if (!any) refuse_without(step);
+    if (!any) reject_missing_step(step);
   }
   // Appends a task for each of these events that has callbacks, under the event's name.
   void add_tasks(std::vector<Task<S, B>>& tasks, std::initializer_list<LoopEvent> events, const Schedule& schedule) {

@@ -61,9 +61,9 @@ std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_s
     bool needs_host = false, takes_broadcasts = false;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const auto traits = tasks[i].schedule.traits();
-      needs_host |= traits.asks_user;
+      needs_host |= traits.runs_user_code;
       // The user's function is not called for this.
-      if (traits.asks_user || !tasks[i].schedule(elapsed)) continue;
+      if (traits.runs_user_code || !tasks[i].schedule(elapsed)) continue;
       bool barrier = false;
       for (const CallbackOutline& callback : tasks[i].callbacks) {
         barrier |= callback.kind == CallbackKind::barrier;
@@ -91,7 +91,7 @@ std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_s
       whole = false;
       text += "   also needs the host by the clock\n";
     }
-    if (traits.asks_user) text += "   asks the program at every step\n";
+    if (traits.runs_user_code) text += "   asks the program at every step\n";
     std::string steps;
     for (std::size_t k = 0; k < std::min(kShown, host_steps[i].size()); ++k) {
       steps += fmt::format("{}{}", k == 0 ? "" : ", ", host_steps[i][k]);

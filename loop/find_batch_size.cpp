@@ -57,7 +57,7 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
       why = error.what();
       fails = 1;
     }
-    if (ranks != nullptr) ranks->agree({&fails, 1});
+    if (ranks != nullptr) ranks->all_reduce_max({&fails, 1});
     return fails == 0;
   };
   if (!fits(first)) {

@@ -14,9 +14,9 @@
 namespace giro::detail {
 namespace {
 
-constexpr double kBetweenLooks = 0.05;  // seconds
-constexpr double kSameSignal = 0.5;     // seconds
-constexpr double kMostGrowth = 2;       // limits the growth of the interval, since held-back steps seem to take no time
+constexpr double kExchangeInterval = 0.05;  // seconds
+constexpr double kSameSignal = 0.5;         // seconds
+constexpr double kMaxGrowth = 2;  // limits the growth of the interval, since held-back steps seem to take no time
 
 std::atomic<int> arbiters = 0;  // live instances
 
@@ -35,20 +35,20 @@ GroupArbiter::~GroupArbiter() {
   if (--arbiters == 0) agreed_signal = -1;
 }
 
-GroupArbiter::Values GroupArbiter::agree(Question question, const Values& values) {
+GroupArbiter::Values GroupArbiter::decide(Decision decision, const Values& values) {
   constexpr const char* kNames[] = {"what time it is", "whether a signal has arrived", "whether to stop",
                                     "to leave the loop"};
-  constexpr int kQuestions = std::size(kNames);
-  // One number for the question and the step count. With its negative, the maxima give the ranks' largest and smallest.
-  const auto asked_now = static_cast<double>(steps_ * kQuestions + static_cast<int>(question));
+  constexpr int kDecisions = std::size(kNames);
+  // One number for the decision and the step count. With its negative, the maxima give the ranks' largest and smallest.
+  const auto asked_now = static_cast<double>(steps_ * kDecisions + static_cast<int>(decision));
   std::array<double, 3 + std::tuple_size_v<Values>> asked{asked_now, -asked_now, std::max(latest_, Elapsed::now())};
   std::ranges::copy(values, asked.begin() + 3);
   if (launch_) launch_();
-  partitioner_->agree(asked);
+  partitioner_->all_reduce_max(asked);
   if (asked[0] != asked_now || asked[1] != -asked_now) {
     const auto describe = [&](double number) {
       const auto whole = static_cast<std::int64_t>(number);
-      return fmt::format("{} after {} steps", kNames[whole % kQuestions], whole / kQuestions);
+      return fmt::format("{} after {} steps", kNames[whole % kDecisions], whole / kDecisions);
     };
     throw Error(
         ErrorCode::communication,
@@ -62,7 +62,7 @@ GroupArbiter::Values GroupArbiter::agree(Question question, const Values& values
 }
 
 double GroupArbiter::now() {
-  agree(Question::date);
+  decide(Decision::date);
   return latest_;
 }
 
@@ -71,34 +71,34 @@ double GroupArbiter::date() { return std::max(latest_, Elapsed::now()); }
 int GroupArbiter::interrupt() {
   if (++steps_ < next_) return signal_;
   const double now = Elapsed::now();
-  const double since = now - looked_at_;
-  const double pace = static_cast<double>(steps_ - looked_) * std::min(kBetweenLooks / since, kMostGrowth);
-  if (now - saved_at_ > kSameSignal) saves_asked_ = std::max(saves_asked_, most_saves_asked_);
-  if (take_save_signal()) ++saves_asked_;
-  // agree() takes maxima. The interval is sent as a negative, so that the shortest one wins.
+  const double since = now - exchange_time_;
+  const double pace = static_cast<double>(steps_ - exchange_step_) * std::min(kExchangeInterval / since, kMaxGrowth);
+  if (now - saved_at_ > kSameSignal) saves_requested_ = std::max(saves_requested_, max_saves_requested_);
+  if (take_save_signal()) ++saves_requested_;
+  // decide() takes maxima. The interval is sent as a negative, so that the shortest one wins.
   const auto asked =
-      agree(Question::signals, {static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_),
-                                -std::max(pace, 1.0), stop_requested_ ? 1.0 : 0.0});
+      decide(Decision::signals, {static_cast<double>(interrupt_signal()), static_cast<double>(saves_requested_),
+                                 -std::max(pace, 1.0), stop_requested_ ? 1.0 : 0.0});
   agreed_signal = signal_ = static_cast<int>(asked[0]);
-  most_saves_asked_ = static_cast<std::int64_t>(asked[1]);
+  max_saves_requested_ = static_cast<std::int64_t>(asked[1]);
   next_ = steps_ + static_cast<std::int64_t>(-asked[2]);
   stop_agreed_ = asked[3] > 0;
-  looked_ = steps_;
-  looked_at_ = Elapsed::now();
+  exchange_step_ = steps_;
+  exchange_time_ = Elapsed::now();
   return signal_;
 }
 
 bool GroupArbiter::save() {
-  if (saves_done_ == most_saves_asked_) return false;
-  saves_done_ = most_saves_asked_;
+  if (saves_done_ == max_saves_requested_) return false;
+  saves_done_ = max_saves_requested_;
   saved_at_ = Elapsed::now();
   return true;
 }
 
-bool GroupArbiter::stop(bool asked, const Elapsed&) { return agree(Question::stop, {asked ? 1.0 : 0.0})[0] > 0; }
+bool GroupArbiter::stop(bool asked, const Elapsed&) { return decide(Decision::stop, {asked ? 1.0 : 0.0})[0] > 0; }
 
 int GroupArbiter::leave() {
-  return static_cast<int>(agree(Question::leave, {static_cast<double>(interrupt_signal())})[0]);
+  return static_cast<int>(decide(Decision::leave, {static_cast<double>(interrupt_signal())})[0]);
 }
 
 void GroupArbiter::set_failed() noexcept { partitioner_->set_failed(); }

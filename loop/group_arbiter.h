@@ -50,11 +50,11 @@ class GroupArbiter final : public Arbiter {
 
  private:
   // What the ranks decide together.
-  enum class Question { date, signals, stop, leave };
+  enum class Decision { date, signals, stop, leave };
   // The maximum of each value over the ranks. Also agrees on the latest date. Error(communication) if not all ranks ask
-  // the same question.
+  // the same decision.
   using Values = std::array<double, 4>;
-  Values agree(Question question, const Values& values = {});
+  Values decide(Decision decision, const Values& values = {});
 
   std::function<void()> launch_;
   std::shared_ptr<const Partitioner> partitioner_;
@@ -64,11 +64,11 @@ class GroupArbiter final : public Arbiter {
   // Counts of signals that asked to save: received on this rank, the most on any rank, and acted on. mpirun sends a
   // signal to all ranks, but they do not receive it at the same time. A signal that reaches another rank soon after a
   // save belongs to that save.
-  std::int64_t saves_asked_ = 0, most_saves_asked_ = 0, saves_done_ = 0;
+  std::int64_t saves_requested_ = 0, max_saves_requested_ = 0, saves_done_ = 0;
   double saved_at_ = Elapsed::now();
   std::int64_t steps_ = 0, next_ = 1;  // calls of interrupt, and the call that exchanges signals next
-  std::int64_t looked_ = 0;            // value of steps_ at the last exchange; looked_at_ is its time
-  double looked_at_ = Elapsed::now();
+  std::int64_t exchange_step_ = 0;     // value of steps_ at the last exchange; exchange_time_ is its time
+  double exchange_time_ = Elapsed::now();
 };
 
 }  // namespace giro::detail

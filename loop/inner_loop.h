@@ -53,13 +53,13 @@ class InnerLoop {
   }
 
   // Promises that the function does not change the state, except for moving it in and out. The state is then not saved.
-  InnerLoop& leaves_state_alone() {
-    leaves_state_alone_ = true;
+  InnerLoop& preserves_state() {
+    preserves_state_ = true;
     return *this;
   }
 
   Logs operator()(S& state) {
-    if (options_.output_state || kIsConst || leaves_state_alone_) return run(state);
+    if (options_.output_state || kIsConst || preserves_state_) return run(state);
     if constexpr (std::copy_constructible<S>) {
       S copy = state;
       return run(copy);
@@ -126,13 +126,13 @@ class InnerLoop {
     if constexpr (requires { result.interrupted; })
       return result.interrupted != 0;
     else
-      return detail::heeded_signal() != 0;
+      return detail::effective_signal() != 0;
   }
 
   std::string name_;
   F function_;
   InnerLoopOptions options_;
-  bool leaves_state_alone_ = false;
+  bool preserves_state_ = false;
 };
 
 // A callback that runs an inner loop on the state of the outer loop. Logs one value for each entry of the inner loop's

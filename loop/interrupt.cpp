@@ -28,17 +28,17 @@ thread_local int saving = 0;           // scopes of this thread that save
 std::array<struct sigaction, kSignals.size()> before;
 
 void forget() {
-  signals_asked = 0;
+  pending_signals = 0;
   first_interrupt = 0;
 }
 
 void handle(int signal) {
   if (signal == kSignals[kEnding]) {
-    signals_asked.fetch_or(kSaveAsked);
+    pending_signals.fetch_or(kSaveRequested);
     return;
   }
-  unsigned asked = signals_asked;
-  while ((asked & kEndSignal) == 0 && !signals_asked.compare_exchange_weak(asked, asked | unsigned(signal))) continue;
+  unsigned asked = pending_signals;
+  while ((asked & kEndSignal) == 0 && !pending_signals.compare_exchange_weak(asked, asked | unsigned(signal))) continue;
   if (signal != SIGINT) return;
   const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
   std::int64_t first = 0;

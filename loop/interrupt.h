@@ -27,26 +27,26 @@ class InterruptScope {
 };
 
 // The requests of signals: the signal that asks to end, and whether one asks to save.
-inline std::atomic<unsigned> signals_asked = 0;
-inline constexpr unsigned kEndSignal = 0xFF, kSaveAsked = 0x100;
-inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order_relaxed) != 0; }
+inline std::atomic<unsigned> pending_signals = 0;
+inline constexpr unsigned kEndSignal = 0xFF, kSaveRequested = 0x100;
+inline bool has_pending_signals() noexcept { return pending_signals.load(std::memory_order_relaxed) != 0; }
 
 // The signal that has asked to end, or 0.
 inline int interrupt_signal() noexcept {
-  return static_cast<int>(signals_asked.load(std::memory_order_relaxed) & kEndSignal);
+  return static_cast<int>(pending_signals.load(std::memory_order_relaxed) & kEndSignal);
 }
 // With several ranks, the signal that they have agreed on, or 0; else -1.
 inline std::atomic<int> agreed_signal = -1;
 // The signal that this process acts on: the agreed one with several ranks, else the one received.
-inline int heeded_signal() noexcept {
+inline int effective_signal() noexcept {
   const int agreed = agreed_signal.load(std::memory_order_relaxed);
   return agreed >= 0 ? agreed : interrupt_signal();
 }
 // Whether a loop that begins now in this thread would be inside a loop that saves.
 bool is_in_saving_loop() noexcept;
 // Whether an evaluation in this thread may have been cut short by a signal.
-inline bool may_be_cut_short() noexcept { return heeded_signal() != 0 && !is_in_saving_loop(); }
+inline bool may_be_interrupted() noexcept { return effective_signal() != 0 && !is_in_saving_loop(); }
 // Whether a signal has asked to save since the last call.
-inline bool take_save_signal() noexcept { return (signals_asked.fetch_and(~kSaveAsked) & kSaveAsked) != 0; }
+inline bool take_save_signal() noexcept { return (pending_signals.fetch_and(~kSaveRequested) & kSaveRequested) != 0; }
 
 }  // namespace giro::detail

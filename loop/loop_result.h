@@ -13,7 +13,7 @@
 namespace giro {
 
 // Why a run has returned.
-enum class Advanced {
+enum class StopReason {
   reached,        // it is at the point it was advanced to, and can continue
   dataset_ended,  // there is no batch left
   stopped,        // LoopOptions::stop was reached, or a callback asked to stop
@@ -31,7 +31,7 @@ struct LoopResult {
   int interrupted = 0;  // the signal that ended the loop, or 0
   // Why it has ended: `dataset_ended` if the data ended before LoopOptions::stop; `reached` for a Run that was finished
   // while paused.
-  Advanced ended = Advanced::reached;
+  StopReason ended = StopReason::reached;
 };
 
 template <std::size_t kIndex, class R>

@@ -159,7 +159,7 @@ LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> optio
 template <class S, class B>
 Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& options) {
   std::vector<Task<S, B>> tasks = evaluation_tasks(table, kTest);
-  if (tasks.empty()) refuse_without(kTest.step);
+  if (tasks.empty()) reject_missing_step(kTest.step);
   LoopOptions<S, B> test_options{.stop = options.test_duration,
                                  .on_start = table[LoopEvent::on_test_begin],
                                  .on_end = table[LoopEvent::on_test_end],
@@ -182,7 +182,7 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
                  [tasks = std::move(tasks), test_options = std::move(test_options), dataset = options.test_dataset](
                      S& state) { return loop(std::move(state), dataset, tasks, test_options); },
                  {.aggregation = options.test_aggregation});
-  if (!changes_state) test.leaves_state_alone();
+  if (!changes_state) test.preserves_state();
   return test;
 }
 

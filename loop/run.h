@@ -23,7 +23,7 @@ namespace giro {
 // history and outputs, bit for bit.
 //
 //   giro::Run run(std::move(state), train, {{giro::every(1), train_step}});
-//   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
+//   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::StopReason::reached) evaluate(run.state());
 //   auto [trained, history, elapsed] = run.finish();
 //
 // The dataset must outlive the run. A position in it is a number of batches. A resumed run (LoopState::persist) begins
@@ -49,18 +49,18 @@ class Run {
   // Runs until `until` is reached or the run ends; `until` counts like LoopOptions::stop. Every device step has then
   // run, and all logs are in the history. Errors: LoopError as in loop, which ends the run; Error(invalid_argument) if
   // the run has already ended.
-  Advanced advance(const Period& until = {}) {
+  StopReason advance(const Period& until = {}) {
     if (core_.has_ended()) {
       throw Error(ErrorCode::invalid_argument,
                   "advance: the run has already ended at step " + std::to_string(elapsed().steps));
     }
     const detail::InterruptScope signals(core_.options().catch_signals, core_.saves());
     try {
-      Advanced why = go(until);
+      StopReason why = go(until);
       core_.settle();
       // A signal may have come while the run waited for the device, and is not checked later.
-      if (why == Advanced::reached && core_.is_interrupted()) why = Advanced::interrupted;
-      if (why != Advanced::reached) core_.set_ended(why);
+      if (why == StopReason::reached && core_.is_interrupted()) why = StopReason::interrupted;
+      if (why != StopReason::reached) core_.set_ended(why);
       return why;
     } catch (...) {
       core_.fail(std::current_exception());
@@ -70,8 +70,8 @@ class Run {
   // Sets another stop for a run that has stopped at LoopOptions::stop, with a new history and new outputs. The batch
   // after the stop is made when the run is advanced, so a dataset that fails there leaves the run intact until then.
   // Error(invalid_argument) if the run has not stopped there.
-  void go_on(const Period& stop, History history = {}, Outputs outputs = {}) {
-    core_.go_on(stop, std::move(history), std::move(outputs));
+  void extend(const Period& stop, History history = {}, Outputs outputs = {}) {
+    core_.extend(stop, std::move(history), std::move(outputs));
   }
 
   // The results of the steps so far. The state's leaves may be written, as between two loops.
@@ -91,25 +91,25 @@ class Run {
   using Core = detail::RunCore<S, B>;
   using Current = detail::CurrentBatch<R, B>;
 
-  Advanced go(const Period& until) {
+  StopReason go(const Period& until) {
     const std::int64_t begins_at = core_.first_batch();
     if (!it_) core_.resume();
     core_.aim_at(until);
     if (!it_) {
-      if (core_.is_at_stop()) return Advanced::stopped;
+      if (core_.is_at_stop()) return StopReason::stopped;
       core_.set_place(detail::Place::dataset);
       it_.emplace(detail::begin_at(*dataset_, begins_at, core_.first_batch()));
       if (*it_ == std::ranges::end(*dataset_)) {
         if (core_.first_batch() == begins_at) core_.check_none_asked_for();
-        return Advanced::dataset_ended;
+        return StopReason::dataset_ended;
       }
-      if (core_.start(current_.at(*it_))) return Advanced::stopped;
+      if (core_.start(current_.at(*it_))) return StopReason::stopped;
     }
     const auto end = std::ranges::end(*dataset_);
     if (core_.is_after_stop()) {
-      if (core_.is_at_stop()) return Advanced::stopped;
+      if (core_.is_at_stop()) return StopReason::stopped;
       core_.leave_stop();
-      if (++*it_ == end) return Advanced::dataset_ended;
+      if (++*it_ == end) return StopReason::dataset_ended;
     }
     while (!core_.is_at_aim()) {
       std::optional<std::int64_t> last_size;
@@ -117,38 +117,38 @@ class Run {
         last_size = count_quiet_steps(end);
         if (core_.is_at_aim() && !last_size) break;
       }
-      if (const Advanced why = step(end, last_size); why != Advanced::reached) return why;
+      if (const StopReason why = step(end, last_size); why != StopReason::reached) return why;
     }
-    return Advanced::reached;
+    return StopReason::reached;
   }
 
   // Runs one step. With `last_size`, runs only the end of a quiet step of `last_size` samples, which turned out to be
   // the dataset's last. Returns why the run ends with it, or `reached`.
   template <class End>
-  Advanced step(const End& end, const std::optional<std::int64_t>& last_size) {
+  StopReason step(const End& end, const std::optional<std::int64_t>& last_size) {
     core_.set_place(detail::Place::dataset);
-    Advanced why = Advanced::reached;
+    StopReason why = StopReason::reached;
     if (!last_size) {
       const B& batch = current_.at(*it_);
       core_.begin_step(batch);
-      why = as_advanced(core_.ends_after_step());
-      if (why == Advanced::reached) {
+      why = stop_reason_of(core_.ends_after_step());
+      if (why == StopReason::reached) {
         core_.set_place(detail::Place::next_batch);
-        if (++*it_ == end) why = Advanced::dataset_ended;
+        if (++*it_ == end) why = StopReason::dataset_ended;
         core_.set_place(detail::Place::loop);
         if constexpr (!Current::kOutlivesIterator) core_.set_batch(nullptr);
       }
     } else {
       core_.begin_last_step(current_.kept(), *last_size);
-      why = Advanced::dataset_ended;
+      why = StopReason::dataset_ended;
     }
-    if (why == Advanced::interrupted && core_.saves()) {
+    if (why == StopReason::interrupted && core_.saves()) {
       core_.end_interrupted_step();
     } else {
-      if (why != Advanced::reached) core_.run_last();
+      if (why != StopReason::reached) core_.run_last();
       core_.end_step();
     }
-    if (why != Advanced::dataset_ended) current_.forget();
+    if (why != StopReason::dataset_ended) current_.forget();
     return why;
   }
 
@@ -192,9 +192,9 @@ class Run {
     return last_size;
   }
 
-  static Advanced as_advanced(typename Core::End end) {
-    if (end == Core::End::none) return Advanced::reached;
-    return end == Core::End::stopped ? Advanced::stopped : Advanced::interrupted;
+  static StopReason stop_reason_of(typename Core::End end) {
+    if (end == Core::End::none) return StopReason::reached;
+    return end == Core::End::stopped ? StopReason::stopped : StopReason::interrupted;
   }
 
   R* dataset_;

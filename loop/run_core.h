@@ -52,22 +52,22 @@ class RunCore final : RunMemory {
 
   bool has_ended() const noexcept { return over_; }
   int interrupted() const noexcept { return signal_; }
-  void set_ended(Advanced why) noexcept {
+  void set_ended(StopReason why) noexcept {
     over_ = true;
     ended_ = why;
     after_stop_ =
-        why == Advanced::stopped && !run().loop.stop_iteration && run().elapsed.steps > run().options.elapsed.steps;
+        why == StopReason::stopped && !run().loop.stop_iteration && run().elapsed.steps > run().options.elapsed.steps;
   }
 
-  void go_on(const Period& stop, History history, Outputs outputs) {
+  void extend(const Period& stop, History history, Outputs outputs) {
     if (!after_stop_ || finished_) {
       throw Error(ErrorCode::invalid_argument,
-                  "go_on: expected a run that has stopped at LoopOptions::stop, found one " +
+                  "extend: expected a run that has stopped at LoopOptions::stop, found one " +
                       std::string(finished_ ? "that is finished" : "that has not") + ", at step " +
                       std::to_string(run().elapsed.steps));
     }
     over_ = false;
-    ended_ = Advanced::reached;
+    ended_ = StopReason::reached;
     run().elapsed.last = false;
     run().options.stop = stop;
     stop_ = Wake::at(stop, run().elapsed);
@@ -182,7 +182,7 @@ class RunCore final : RunMemory {
 
   // Whether a signal has come; the result will report it.
   [[gnu::always_inline]] bool is_interrupted() {
-    if (signals_ask() || run().options.arbiter) [[unlikely]]
+    if (has_pending_signals() || run().options.arbiter) [[unlikely]]
       heed_signals();
     return signal_ != 0;
   }
@@ -325,7 +325,7 @@ class RunCore final : RunMemory {
   bool heeds_signals_;
   bool is_saved_ = false;  // after a signal that ends the run
   bool aimed_ = false, over_ = false, finished_ = false, after_stop_ = false;
-  Advanced ended_ = Advanced::reached;
+  StopReason ended_ = StopReason::reached;
   int signal_ = 0;  // the signal that has interrupted the run, or 0
   Place place_ = Place::loop;
 };

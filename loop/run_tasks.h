@@ -222,7 +222,7 @@ class RunTasks {
   }
 
   void before_asking(const Agenda::Traits& traits) {
-    if (traits.asks_user) run_.lane.launch();
+    if (traits.runs_user_code) run_.lane.launch();
     if (traits.reads_clock) run_.clock.read(run_.elapsed);
   }
 

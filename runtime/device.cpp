@@ -22,7 +22,7 @@ Discovery discover_devices() {
   return found;
 }
 
-std::string disk_cache_trouble() { return cuda::disk_cache_trouble(); }
+std::string disk_cache_error() { return cuda::disk_cache_error(); }
 
 Device parse_device(const std::string& name, const Discovery& discovery) {
   if (name == "auto") return discovery.best();

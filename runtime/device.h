@@ -51,7 +51,7 @@ Discovery discover_devices();
 
 // Why the kernels and plans that this process built for a GPU are not cached for the next run (GIRO_CACHE), e.g.
 // because the directory is not writable; empty if they are cached, if the cache is off, or if none was built yet.
-std::string disk_cache_trouble();
+std::string disk_cache_error();
 
 // The device named by a user's option: "auto" (the best available), "cpu", "cuda" or "cuda:N". Error(invalid_argument)
 // for any other name, Error(device) with the reason if the GPU does not exist.

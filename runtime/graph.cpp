@@ -67,7 +67,7 @@ void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<vo
   const OutsideRecording outside;
   detail::Recording recording(stream.impl(), nullptr);
   recording.is_dry_ = true;
-  recording.trace = std::make_shared<Arena>(stream.device(), Arena::Of::nowhere);
+  recording.trace = std::make_shared<Arena>(stream.device(), Arena::Kind::nowhere);
   try {
     body();
   } catch (...) {
@@ -144,7 +144,7 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   if (graph.owned.is_blocking && !is_recording) {
     replay_blocking(stream, times);
   } else {
-    detail::telling_progress(stream.impl(), [&] { graph.replay(stream.impl(), times); });
+    detail::with_progress_in_errors(stream.impl(), [&] { graph.replay(stream.impl(), times); });
   }
   if (is_recording) {
     detail::Recording::current()->kept.push_back(impl_);
@@ -183,13 +183,13 @@ void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
 }
 
 void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
-bool Graph::states_are_there() const {
-  return std::ranges::all_of(impl().owned.states, &detail::WatchedState::is_there);
+bool Graph::states_are_valid() const {
+  return std::ranges::all_of(impl().owned.states, &detail::WatchedState::is_valid);
 }
 std::vector<const State*> Graph::states() const {
   std::vector<const State*> states;
   for (const detail::WatchedState& state : impl().owned.states) {
-    if (state.is_there()) states.push_back(state.home);
+    if (state.is_valid()) states.push_back(state.owner);
   }
   return states;
 }

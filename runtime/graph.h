@@ -72,7 +72,7 @@ class Graph {
   // Whether each state that `body` used, except RecordOptions::state, is still where it was then. If one was moved,
   // replaced or destroyed, during the recording or since, `body` would now do something different, while a replay still
   // uses the old memory.
-  bool states_are_there() const;
+  bool states_are_valid() const;
   // Those of these states that are still there.
   std::vector<const State*> states() const;
 

@@ -8,7 +8,7 @@
 
 #include "runtime/cpu/stream.h"
 #include "runtime/internal/backend.h"
-#include "runtime/program/op_note.h"
+#include "runtime/program/opaque_op.h"
 
 namespace giro {
 CUstream_st* cuda_stream(const Stream& stream) {
@@ -23,7 +23,7 @@ CUstream_st* cuda_stream(const Stream& stream) {
                 "expected the kernel in nn::call");
   }
   if (detail::Recording::holds()) {
-    detail::note_op("cuda_stream");
+    detail::record_opaque_op("cuda_stream");
     detail::Recording::current()->share();
   }
   return cuda::handle(stream);
@@ -39,7 +39,7 @@ void submit(const Stream& stream, std::function<void()> function) {
   }
   if (!function) throw Error(ErrorCode::invalid_argument, "submit: the function is empty");
   stream.impl().check_usable("submit");
-  detail::note_op("submit");
+  detail::record_opaque_op("submit");
   cpu::submit(stream, std::move(function));
 }
 

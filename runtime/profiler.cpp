@@ -6,10 +6,10 @@
 namespace giro {
 
 void start_profiler() {
-  if (cuda::set_profiling(true)) detail::TraceRecorder::of_process().set_ranges(true);
+  if (cuda::set_profiling(true)) detail::TraceRecorder::instance().set_ranges(true);
 }
 void stop_profiler() {
-  detail::TraceRecorder::of_process().set_ranges(false);
+  detail::TraceRecorder::instance().set_ranges(false);
   (void)cuda::set_profiling(false);
 }
 

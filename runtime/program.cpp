@@ -112,7 +112,7 @@ void Program::add(Node node) { nodes_.push_back(std::move(node)); }
 
 void Program::set_memory(std::size_t planned, std::size_t least) {
   memory_ = std::max(memory_, planned);
-  least_memory_ = std::max(least_memory_, least);
+  min_memory_ = std::max(min_memory_, least);
 }
 
 void Program::set_name(std::string name) { name_ = std::move(name); }
@@ -135,7 +135,7 @@ void Program::set_names(std::vector<Leaf> leaves) { leaves_ = std::move(leaves);
 
 void Program::append(const Program& other) {
   nodes_.insert(nodes_.end(), other.nodes_.begin(), other.nodes_.end());
-  set_memory(other.memory_, other.least_memory_);
+  set_memory(other.memory_, other.min_memory_);
 }
 
 namespace {
@@ -206,9 +206,9 @@ std::string Program::text() const {
   }
   lines.push_back(
       {fmt::format("total of {} ops", nodes_.size()), times_ ? times_of(all, floors) : "", "", flops(), bytes()});
-  constexpr std::size_t kMostOpWidth = 28;  // leaves room for the numbers
+  constexpr std::size_t kMaxOpWidth = 28;  // leaves room for the numbers
   std::size_t op_width = 0;
-  for (const Line& line : lines) op_width = std::max(op_width, std::min(line.op.size(), kMostOpWidth));
+  for (const Line& line : lines) op_width = std::max(op_width, std::min(line.op.size(), kMaxOpWidth));
   std::string text;
   for (const Line& line : lines) {
     const bool fits = line.op.size() <= op_width;
@@ -218,7 +218,7 @@ std::string Program::text() const {
     if (line.flops <= 0 && !line.times.empty()) text += std::string(2 + 14 + 5, ' ');
     text += line.times + '\n' + line.values;
   }
-  if (memory_ > 0) text += fmt::format("temporaries: {} B, at least {} B at one time\n", memory_, least_memory_);
+  if (memory_ > 0) text += fmt::format("temporaries: {} B, at least {} B at one time\n", memory_, min_memory_);
   if (times_) {
     text += fmt::format("replayed as a whole: {}, floor {}, {}\n", microseconds(times_->replay), microseconds(floors),
                         times_floor(times_->replay, floors));

@@ -57,7 +57,7 @@ class Program {
   // Bytes of the temporaries: as planned, and the minimum for any plan, which is the most in use at one time. Excludes
   // workspaces of ops, and memory still held after the recording.
   std::size_t memory() const noexcept { return memory_; }
-  std::size_t least_memory() const noexcept { return least_memory_; }
+  std::size_t min_memory() const noexcept { return min_memory_; }
 
   const std::optional<Times>& times() const noexcept { return times_; }
   // The minimum seconds for a node at the speed of times(): for its bytes or for its FLOPs, whichever takes longer. 0
@@ -87,7 +87,7 @@ class Program {
   std::optional<Times> times_;
   std::vector<Node> nodes_;
   std::vector<Leaf> leaves_;
-  std::size_t memory_ = 0, least_memory_ = 0;
+  std::size_t memory_ = 0, min_memory_ = 0;
 };
 
 }  // namespace giro

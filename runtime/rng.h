@@ -57,17 +57,17 @@ struct Rng {
   }
 };
 
-// A random permutation of [0, size) that needs no table, keyed by a stream of random numbers. Up to kDrawn elements it
-// is drawn with Fisher-Yates, so all permutations are equally likely. Above, it is an eight-round Feistel network over
-// the next power of four, applied until the result is below size (fewer than four tries on average).
+// A random permutation of [0, size) that needs no table, keyed by a stream of random numbers. Up to kTableSize elements
+// it is drawn with Fisher-Yates, so all permutations are equally likely. Above, it is an eight-round Feistel network
+// over the next power of four, applied until the result is below size (fewer than four tries on average).
 class KeyedPermutation {
  public:
-  static constexpr std::uint64_t kDrawn = 16;
+  static constexpr std::uint64_t kTableSize = 16;
 
   KeyedPermutation() = default;
   // size >= 1.
   GIRO_HOST_DEVICE KeyedPermutation(std::uint64_t size, const Rng& rng) : size_(size) {
-    if (size <= kDrawn) {
+    if (size <= kTableSize) {
       draw(rng);
       return;
     }
@@ -84,7 +84,7 @@ class KeyedPermutation {
 
   // The new position of `index`, which is below size.
   GIRO_HOST_DEVICE std::uint64_t operator()(std::uint64_t index) const {
-    if (size_ <= kDrawn) return table_ >> (4 * index) & 15;
+    if (size_ <= kTableSize) return table_ >> (4 * index) & 15;
     do {
       index = feistel(index);
     } while (index >= size_);
@@ -131,7 +131,7 @@ class KeyedPermutation {
   }
 
   std::uint64_t size_ = 1;
-  std::uint64_t table_ = 0xFEDCBA9876543210;  // up to kDrawn: the new position of i, in bits 4 i to 4 i + 3
+  std::uint64_t table_ = 0xFEDCBA9876543210;  // up to kTableSize: the new position of i, in bits 4 i to 4 i + 3
   std::uint64_t swapped_ = 0;                 // the odd index of the swapped pair; 0 for none
   int half_bits_ = 1;
   std::uint32_t key_[8] = {};

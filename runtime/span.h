@@ -12,12 +12,12 @@ namespace detail {
 // Receives the spans of all threads: a trace, a profiler.
 class SpanSink {
  public:
-  struct Begun {
+  struct SpanStart {
     std::int64_t time;
     std::uint64_t token;
   };
-  virtual Begun begin(const char* category, const char* name) noexcept = 0;
-  virtual void end(const Begun& begun, const char* key, std::int64_t value) noexcept = 0;
+  virtual SpanStart begin(const char* category, const char* name) noexcept = 0;
+  virtual void end(const SpanStart& begun, const char* key, std::int64_t value) noexcept = 0;
 
  protected:
   ~SpanSink() = default;
@@ -63,7 +63,7 @@ class Span {
   detail::SpanSink* const sink_;
   const char* key_;
   std::int64_t value_;
-  detail::SpanSink::Begun begun_;
+  detail::SpanSink::SpanStart begun_;
 };
 
 }  // namespace giro

@@ -111,7 +111,7 @@ void State::link() noexcept {
 // Records that the leaves now belong to this object.
 void State::settle() noexcept {
   if (identity_ == nullptr) return;
-  identity_->home = this;
+  identity_->owner = this;
   identity_->moved_in = detail::Recording::current_id();
 }
 

@@ -106,7 +106,7 @@ void Stream::synchronize() const {
     throw Error(ErrorCode::invalid_argument,
                 "synchronize: a stream cannot be waited for while it is recording: the recorded work has not run yet");
   }
-  impl_->peers.wait([&] { detail::telling_progress(*impl_, [&] { impl_->synchronize(); }); });
+  impl_->peers.wait([&] { detail::with_progress_in_errors(*impl_, [&] { impl_->synchronize(); }); });
   impl_->faults.expect_none();
 }
 
@@ -142,7 +142,7 @@ void expect_outside(const detail::EventImpl& event, const char* call) {
 }
 
 template <class F>
-decltype(auto) telling(const detail::EventImpl& event, F&& f) {
+decltype(auto) with_event_progress_in_errors(const detail::EventImpl& event, F&& f) {
   try {
     return f();
   } catch (const Error& error) {
@@ -155,14 +155,14 @@ decltype(auto) telling(const detail::EventImpl& event, F&& f) {
 
 bool Event::query() const {
   expect_outside(*impl_, "query");
-  const bool done = telling(*impl_, [&] { return impl_->query(); });
+  const bool done = with_event_progress_in_errors(*impl_, [&] { return impl_->query(); });
   if (done) impl_->peers.check();
   return done;
 }
 
 void Event::synchronize() const {
   expect_outside(*impl_, "synchronize");
-  impl_->peers.wait([&] { telling(*impl_, [&] { impl_->synchronize(); }); });
+  impl_->peers.wait([&] { with_event_progress_in_errors(*impl_, [&] { impl_->synchronize(); }); });
 }
 
 }  // namespace giro

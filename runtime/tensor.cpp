@@ -72,7 +72,7 @@ std::string to_string(const Tensor& tensor) {
 namespace {
 
 // A CPU stream copies only between host memory; a CUDA stream between its device and the host.
-void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
+void check_accessible(const char* what, const Tensor& tensor, const Stream& stream) {
   if (stream.device().is_cpu() && !tensor.device().is_cpu()) {
     throw Error(ErrorCode::device_mismatch, fmt::format("{} is {}, which a stream on {} cannot reach", what,
                                                         to_string(tensor), to_string(stream.device())));
@@ -101,13 +101,13 @@ void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
     throw Error(ErrorCode::dtype_mismatch,
                 fmt::format("copy: destination is {}, source is {}", to_string(dst), to_string(src)));
   }
-  check_reach("copy: the destination", dst, stream);
-  check_reach("copy: the source", src, stream);
+  check_accessible("copy: the destination", dst, stream);
+  check_accessible("copy: the source", src, stream);
   detail::queue_copy(dst, src, stream);
 }
 
 void detail::read_bytes(void* host, const Tensor& tensor, const Stream& stream) {
-  check_reach("the tensor to read", tensor, stream);
+  check_accessible("the tensor to read", tensor, stream);
   check_not_recording("to_host", tensor, stream);
   stream.copy(host, tensor.raw(), tensor.bytes());
   stream.synchronize();
@@ -118,7 +118,7 @@ void detail::write_bytes(const Tensor& tensor, const void* host, std::size_t byt
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("{} bytes given for {}, expected {}", bytes, to_string(tensor), tensor.bytes()));
   }
-  check_reach("the tensor to write", tensor, stream);
+  check_accessible("the tensor to write", tensor, stream);
   check_not_recording("from_host", tensor, stream);
   stream.copy(tensor.raw(), host, bytes);
   stream.synchronize();

@@ -73,7 +73,7 @@ void write_json(const TraceRecord& record, FileSystem::Writer& out) {
 
 }  // namespace
 
-Trace::Trace(std::size_t max_bytes) { TraceRecorder::of_process().start(max_bytes); }
+Trace::Trace(std::size_t max_bytes) { TraceRecorder::instance().start(max_bytes); }
 
 Trace::~Trace() {
   try {
@@ -85,14 +85,14 @@ Trace::~Trace() {
 
 void Trace::stop() {
   if (record_) return;
-  TraceRecorder::of_process().close();
+  TraceRecorder::instance().close();
   try {
     cuda::finish_launch_times();
   } catch (...) {
-    record_ = TraceRecorder::of_process().stop();
+    record_ = TraceRecorder::instance().stop();
     throw;
   }
-  record_ = TraceRecorder::of_process().stop();
+  record_ = TraceRecorder::instance().stop();
 }
 
 void Trace::write(const std::string& path, FileSystem& files) {

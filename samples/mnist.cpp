@@ -40,8 +40,8 @@ nn::Layer make_model(const std::string& name) {
 int train(const Arguments& args) {
   // The ranks that mpirun or torchrun has started, each with its GPU, or only this process. The partitioner lets the
   // same program train on several GPUs or in several CPU processes.
-  const sample::Place place(args);
-  const auto& [world, context, partitioner] = place;
+  const sample::Environment environment(args);
+  const auto& [world, context, partitioner] = environment;
   const giro::Device device = context.device();
 
   // 2. The data is on the device; each step gathers its batch there, in an order determined by the seed.
@@ -106,7 +106,7 @@ int train(const Arguments& args) {
   }
   auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
-    return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
+    return sample::stopped(trained.interrupted, trained.elapsed.steps, environment, logdir, args.checkpoint_every > 0);
   }
   const double train_seconds = trained.elapsed.time();
 
@@ -122,8 +122,8 @@ int train(const Arguments& args) {
 
   // 7. The files and the result of the run.
   if (!world.is_primary()) return 0;
-  if (const std::string trouble = giro::disk_cache_trouble(); !trouble.empty()) {
-    std::printf("kernels and plans are not kept for the next run: %s\n", trouble.c_str());
+  if (const std::string failure = giro::disk_cache_error(); !failure.empty()) {
+    std::printf("kernels and plans are not kept for the next run: %s\n", failure.c_str());
   }
   trained.history.write_csv(logdir + "/history.csv");
   if (args.log_every > 0) giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");

@@ -94,8 +94,8 @@ nn::Var robust_loss(const nn::Var& prediction, const nn::Var& target, double del
 
 // Returns the exit code.
 int train(Arguments args) {
-  sample::Place place(args);
-  auto& [world, context, partitioner] = place;
+  sample::Environment environment(args);
+  auto& [world, context, partitioner] = environment;
   const giro::Device device = context.device();
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
 
@@ -159,14 +159,14 @@ int train(Arguments args) {
   auto trained = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
-          {evaluating, giro::inner_loop("valid", validate, {.aggregation = "mean"}).leaves_state_alone()},
+          {evaluating, giro::inner_loop("valid", validate, {.aggregation = "mean"}).preserves_state()},
           {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
           {args.saving(), giro::backup_and_restore(logdir + "/model")},
           {evaluating, stopping},
       },
       {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
-    return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
+    return sample::stopped(trained.interrupted, trained.elapsed.steps, environment, logdir, args.checkpoint_every > 0);
   }
   const double best_loss = stopping.best();
   const std::int64_t best_step = stopping.best_elapsed()->steps + 1;

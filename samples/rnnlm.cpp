@@ -113,12 +113,12 @@ giro::History read_history(const std::string& path, std::int64_t steps) {
 
 // Returns the exit code.
 int train(const Arguments& args) {
-  const auto refuse = [](const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); };
-  const sample::Place place(args);
-  const auto& [world, context, partitioner] = place;
-  if (args.carry && partitioner) refuse("--carry: the ranks of a partition cannot carry, expected --partition single");
+  const auto reject = [](const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); };
+  const sample::Environment environment(args);
+  const auto& [world, context, partitioner] = environment;
+  if (args.carry && partitioner) reject("--carry: the ranks of a partition cannot carry, expected --partition single");
   if (args.checkpoint_every == 0)
-    refuse("--checkpoint-every: it is 0, expected 1 or more: the loop runs over checkpoints");
+    reject("--checkpoint-every: it is 0, expected 1 or more: the loop runs over checkpoints");
 
   const auto tokens = [&](double begin, double end) {
     return giro::data::tokens(
@@ -130,7 +130,7 @@ int train(const Arguments& args) {
   const auto train_data = rows.repeat().batch(args.batch).partition(partitioner).prefetch(2);
   const giro::Dataset held_out = tokens(kTrained, 1);
   const std::int64_t eval_batch = std::min(args.batch, held_out.num_rows() / world.size() * world.size());
-  if (eval_batch == 0) refuse("too little text for evaluation");
+  if (eval_batch == 0) reject("too little text for evaluation");
   const auto eval_data = held_out.repeat().batch(eval_batch).partition(partitioner);
   Rnnlm model{args.width, args.layers, args.dropout, args.carry, args.carry};
   const auto cross_entropy = [&](const nn::Var& outputs, const giro::Batch& batch) {
@@ -176,7 +176,7 @@ int train(const Arguments& args) {
     }
   }
   if (train_loop.interrupted() != 0) {
-    return sample::stopped(train_loop.interrupted(), train_loop.step(), place, logdir, true);
+    return sample::stopped(train_loop.interrupted(), train_loop.step(), environment, logdir, true);
   }
 
   if (!world.is_primary()) return 0;

@@ -53,12 +53,12 @@ struct Options {
 inline giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
 
 // The ranks that mpirun or torchrun has started, each with its GPU, or only this process.
-struct Place {
+struct Environment {
   giro::World world;
   giro::DeviceContext context;
   std::shared_ptr<const giro::Partitioner> partitioner;  // null: this process trains alone
 
-  explicit Place(const Options& options) : context(choose(options.device, world)) {
+  explicit Environment(const Options& options) : context(choose(options.device, world)) {
     if (options.partition == "single" && world.size() > 1) {
       throw giro::Error(
           giro::ErrorCode::invalid_argument, "--partition single: " + std::to_string(world.size()) +
@@ -81,8 +81,8 @@ struct Place {
 };
 
 // Times the training steps, without other work between them and without the first two steps, which record. As tasks:
-// whenever that other work is due, `pause` comes before it and `go_on` after it. Both are also due with `begins()`, and
-// `pause` in the last step.
+// whenever that other work is due, `pause` comes before it and `restart` after it. Both are also due with `begins()`,
+// and `pause` in the last step.
 class Stopwatch {
  public:
   // For a run that resumes from the newest checkpoint in a directory, if there is one.
@@ -98,7 +98,7 @@ class Stopwatch {
       steps_ += elapsed.steps - first_step_;
     };
   }
-  auto go_on() {
+  auto restart() {
     return [this](const giro::TrainState& state, const giro::Elapsed& elapsed) {
       if (elapsed.steps < second_step_) return;
       state.stream().synchronize();
@@ -123,8 +123,8 @@ class Stopwatch {
 
 // Prints how to resume a run that a signal has ended. Returns the exit code.
 inline int stopped(
-    int signal, std::int64_t steps, const Place& place, const std::string& logdir, bool has_checkpoints) {
-  if (place.world.is_primary()) {
+    int signal, std::int64_t steps, const Environment& environment, const std::string& logdir, bool has_checkpoints) {
+  if (environment.world.is_primary()) {
     std::printf("stopped after %lld steps", static_cast<long long>(steps));
     if (has_checkpoints) std::printf(": continue with --resume --logdir %s", logdir.c_str());
     std::printf("\n");

@@ -10,8 +10,8 @@
 namespace giro::flip {
 
 TrainState& Checkpoint::mutable_state() const {
-  if (source_ && source_->of_run != nullptr) return *source_->of_run;
-  if (source_ && source_->own) return *source_->own;
+  if (source_ && source_->run_state != nullptr) return *source_->run_state;
+  if (source_ && source_->copy) return *source_->copy;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("the checkpoint of step {} has no state: expected one from a train loop that has not failed "
                           "since",

@@ -18,7 +18,7 @@ namespace giro::flip {
 namespace {
 
 // A signal waits until the evaluation has ended; then the stream handles it.
-struct Uninterrupted : Arbiter {
+struct UninterruptedArbiter : Arbiter {
   int interrupt() override { return 0; }
   bool save() override { return false; }
 };
@@ -52,7 +52,7 @@ double gradients_l2_norm(const TrainState& state) {
   return l2_norm(grads.flat(ranks->update_shard()), state.stream(), ranks);
 }
 
-[[noreturn]] void refuse_evaluation(const std::string& what) {
+[[noreturn]] void reject_evaluation(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "eval loop: " + what);
 }
 
@@ -67,22 +67,22 @@ struct EvalLoop::Impl {
 
 EvalLoop::EvalLoop(EvalLoopOptions options) {
   if (options.n_steps && *options.n_steps < 1)
-    refuse_evaluation(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
+    reject_evaluation(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
   if (options.group == "train")
-    refuse_evaluation("the group 'train' is reserved for the training metrics, expected another");
-  if (!options.task.data) refuse_evaluation("there is no data");
+    reject_evaluation("the group 'train' is reserved for the training metrics, expected another");
+  if (!options.task.data) reject_evaluation("there is no data");
   constexpr std::int64_t kForever = AnyDataset<Batch>::kForever;
   const std::optional<std::int64_t> batches = options.task.data.num_batches();
-  if (batches == 0) refuse_evaluation("the data is empty, expected at least one batch");
-  if (!options.n_steps && batches == kForever) refuse_evaluation("the data repeats endlessly, expected n_steps");
+  if (batches == 0) reject_evaluation("the data is empty, expected at least one batch");
+  if (!options.n_steps && batches == kForever) reject_evaluation("the data repeats endlessly, expected n_steps");
   if (options.n_steps && batches && batches != kForever && *options.n_steps > *batches) {
-    refuse_evaluation(fmt::format("n_steps is {}, but the data has {} batches", *options.n_steps, *batches));
+    reject_evaluation(fmt::format("n_steps is {}, but the data has {} batches", *options.n_steps, *batches));
   }
-  if (options.task.metrics.empty()) refuse_evaluation("there is no metric");
+  if (options.task.metrics.empty()) reject_evaluation("there is no metric");
   std::vector<std::string> labels;
   for (const auto& [label, metric] : options.task.metrics) {
     if (std::find(labels.begin(), labels.end(), label) != labels.end()) {
-      refuse_evaluation(fmt::format("two metrics are named '{}'", label));
+      reject_evaluation(fmt::format("two metrics are named '{}'", label));
     }
     labels.push_back(label);
   }
@@ -93,23 +93,23 @@ EvalLoop& EvalLoop::operator=(EvalLoop&&) noexcept = default;
 EvalLoop::~EvalLoop() = default;
 
 Summary EvalLoop::operator()(Summary summary) {
-  if (!impl_) refuse_evaluation("it was moved from");
+  if (!impl_) reject_evaluation("it was moved from");
   TrainState& state = summary.mutable_state();
   const EvalLoopOptions& options = impl_->options;
   const AnyDataset<Batch>& data = options.task.data;
   std::int64_t steps = 0;
   auto evaluate = inner_loop(
       [&](TrainState moved) {
-        auto result = loop(
-            std::move(moved), data, {{every(1), impl_->step}},
-            {.stop = options.n_steps ? at(*options.n_steps) : Period{}, .arbiter = std::make_shared<Uninterrupted>()});
+        auto result = loop(std::move(moved), data, {{every(1), impl_->step}},
+                           {.stop = options.n_steps ? at(*options.n_steps) : Period{},
+                            .arbiter = std::make_shared<UninterruptedArbiter>()});
         steps = result.elapsed.steps;
         return result;
       },
       {.aggregation = "mean"});
-  const Logs logs = evaluate.leaves_state_alone()(state);
+  const Logs logs = evaluate.preserves_state()(state);
   if (options.n_steps && steps < *options.n_steps) {
-    refuse_evaluation(fmt::format("n_steps is {}, but the data ended after {} batches", *options.n_steps, steps));
+    reject_evaluation(fmt::format("n_steps is {}, but the data ended after {} batches", *options.n_steps, steps));
   }
 
   auto& metrics = summary.metrics;

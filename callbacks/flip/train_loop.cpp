@@ -28,20 +28,20 @@ Step<TrainState> train_step(const TrainTask& task) {
       std::source_location());
 }
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, "train loop: " + what); }
+[[noreturn]] void reject(const std::string& what) { throw Error(ErrorCode::invalid_argument, "train loop: " + what); }
 
 }  // namespace
 
 struct TrainLoop::Impl {
   explicit Impl(TrainLoopOptions given) : options(std::move(given)) {
-    if (options.n_steps < 0) refuse(fmt::format("n_steps is {}, expected 0 or more", options.n_steps));
+    if (options.n_steps < 0) reject(fmt::format("n_steps is {}, expected 0 or more", options.n_steps));
     if (options.n_steps_per_checkpoint < 1) {
-      refuse(fmt::format("n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint));
+      reject(fmt::format("n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint));
     }
-    if (!options.task.loss) refuse("there is no loss");
-    if (!options.task.data) refuse("there is no data");
+    if (!options.task.loss) reject("there is no loss");
+    if (!options.task.data) reject("there is no data");
     const auto first = options.task.data.begin();
-    if (first == options.task.data.end()) refuse("the data is empty, expected at least one batch");
+    if (first == options.task.data.end()) reject("the data is empty, expected at least one batch");
 
     const double begin = Elapsed::now();
     TrainState state = TrainState::create(options.task.model, options.task.optimizer,
@@ -71,17 +71,17 @@ struct TrainLoop::Impl {
   }
   // A checkpoint that is still held takes over the state.
   ~Impl() {
-    if (is_held()) source->own.emplace(std::move(run->state()));
-    leave_source();
+    if (is_held()) source->copy.emplace(std::move(run->state()));
+    detach_source();
   }
 
   void log(const std::string& line) const {
     if (options.log && (!options.partitioner || options.partitioner->rank() == 0)) options.log(line);
   }
   std::int64_t steps() const { return run->elapsed().steps; }
-  bool is_held() const { return source && source->of_run != nullptr && source.use_count() > 1; }
-  void leave_source() {
-    if (source) source->of_run = nullptr;
+  bool is_held() const { return source && source->run_state != nullptr && source.use_count() > 1; }
+  void detach_source() {
+    if (source) source->run_state = nullptr;
     source.reset();
   }
   // The next step with a checkpoint: (step - 1) is a multiple of n_steps_per_checkpoint.
@@ -92,17 +92,17 @@ struct TrainLoop::Impl {
 
   // The checkpoint at step `until`, or where the stream ends before; none if it has ended here.
   std::optional<Checkpoint> advance(std::int64_t until) {
-    if (why != Advanced::reached) return std::nullopt;
-    if (is_held()) source->own.emplace(run->state().clone());
-    leave_source();
+    if (why != StopReason::reached) return std::nullopt;
+    if (is_held()) source->copy.emplace(run->state().clone());
+    detach_source();
     const double begin = Elapsed::now();
     const std::int64_t before = steps();
-    why = Advanced::stopped;  // in case advance() throws
+    why = StopReason::stopped;  // in case advance() throws
     why = run->advance(at(until));
     signal = run->interrupted();
     if (steps() == before) return std::nullopt;
 
-    source = std::make_shared<detail::Source>(detail::Source{.of_run = &run->state()});
+    source = std::make_shared<detail::Source>(detail::Source{.run_state = &run->state()});
     Checkpoint checkpoint;
     checkpoint.step = steps();
     checkpoint.n_completed_steps = steps() - before;
@@ -114,20 +114,20 @@ struct TrainLoop::Impl {
   }
   Checkpoint expect_next(const char* function, std::int64_t until) {
     if (auto checkpoint = advance(until)) return std::move(*checkpoint);
-    refuse_to_go_on(function);
+    reject_ended_stream(function);
   }
   // Handles a signal that arrived while no step ran, as in the body of a loop over checkpoints, after its last one.
-  void heed_signal() {
-    if (why != Advanced::reached) return;
+  void handle_pending_signal() {
+    if (why != StopReason::reached) return;
     double found = giro::detail::interrupt_signal();
-    if (options.partitioner) options.partitioner->agree({&found, 1});
+    if (options.partitioner) options.partitioner->all_reduce_max({&found, 1});
     signal = static_cast<int>(found);
-    if (signal != 0) why = Advanced::interrupted;
+    if (signal != 0) why = StopReason::interrupted;
   }
-  [[noreturn]] void refuse_to_go_on(const char* function) const {
+  [[noreturn]] void reject_ended_stream(const char* function) const {
     const char* reason = "an error ended it";
-    if (why == Advanced::dataset_ended) reason = "the data ended";
-    if (why == Advanced::interrupted) reason = "a signal ended it";
+    if (why == StopReason::dataset_ended) reason = "the data ended";
+    if (why == StopReason::interrupted) reason = "a signal ended it";
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: the stream ended at step {}: {}", function, steps(), reason));
   }
@@ -135,8 +135,8 @@ struct TrainLoop::Impl {
   TrainLoopOptions options;
   std::optional<AnyDataset<Batch>> data;
   std::optional<Run<TrainState, AnyDataset<Batch>>> run;
-  Advanced why = Advanced::reached;  // why the stream has ended; reached: it has not
-  int signal = 0;                    // that ended it
+  StopReason why = StopReason::reached;  // why the stream has ended; reached: it has not
+  int signal = 0;                        // that ended it
   std::shared_ptr<detail::Source> source;
 };
 
@@ -163,8 +163,8 @@ TrainLoop::Iterator::Iterator(std::shared_ptr<Impl> impl, std::int64_t n_steps)
     : impl_(std::move(impl)), n_steps_(n_steps) {
   if (impl_->steps() >= n_steps_) {
     impl_->log(fmt::format("Stop training, already reached the total training steps {}.", n_steps_));
-  } else if (impl_->why != Advanced::reached && impl_->why != Advanced::interrupted) {
-    impl_->refuse_to_go_on("begin");
+  } else if (impl_->why != StopReason::reached && impl_->why != StopReason::interrupted) {
+    impl_->reject_ended_stream("begin");
   }
   ++*this;
 }
@@ -174,7 +174,7 @@ TrainLoop::Iterator& TrainLoop::Iterator::operator++() {
   if (impl_->steps() < n_steps_) {
     current_ = impl_->advance(std::min(impl_->next_checkpoint(), n_steps_));
   } else {
-    impl_->heed_signal();
+    impl_->handle_pending_signal();
   }
   return *this;
 }

@@ -20,7 +20,7 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::size_t kMostGathered = std::size_t{1} << 16;
+constexpr std::size_t kMaxGathered = std::size_t{1} << 16;
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 // Fields of tensorflow.Event and tensorflow.SessionLog.
@@ -28,7 +28,7 @@ constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSession
 constexpr int kStatus = 1, kStart = 1;
 
 // The number in the name of an event file, seconds since the Unix epoch; 0 for another file.
-std::int64_t seconds_of(const std::string& name) {
+std::int64_t timestamp_of(const std::string& name) {
   std::int64_t number = 0;
   if (name.starts_with(kPrefix)) {
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
@@ -55,7 +55,7 @@ EventFile::EventFile(std::string dir, std::shared_ptr<FileSystem> files, double 
   files_->create_directories(dir_);
   lock_ = lock_for_writing(*files_, path_of(dir_, ".tensorboard.lock"), dir_);
   remove_temporaries(*files_, path_of(dir_, kPrefix));
-  for (const std::string& name : files_->list(dir_)) number_ = std::max(number_, seconds_of(name));
+  for (const std::string& name : files_->list(dir_)) number_ = std::max(number_, timestamp_of(name));
 }
 
 void EventFile::begin(double date) {
@@ -71,7 +71,7 @@ void EventFile::remove_from(std::int64_t step) {
   flush();
   writer_.reset();
   for (const std::string& name : files_->list(dir_)) {
-    if (seconds_of(name) == 0) continue;
+    if (timestamp_of(name) == 0) continue;
     const std::string path = path_of(dir_, name);
     const std::vector<char> content = files_->read(path);
     std::string_view rest(content.data(), content.size());
@@ -101,7 +101,7 @@ void EventFile::add(double date, std::int64_t step, int field, const ProtoMessag
   event_.add_double(kWallTime, date).add_integer(kStep, step).add_message(field, value);
   append_tfrecord(records_, event_.bytes());
   // A clock that was set back must not delay the records.
-  if (records_.size() < kMostGathered && date >= flushed_date_ && date < flushed_date_ + flush_interval_) return;
+  if (records_.size() < kMaxGathered && date >= flushed_date_ && date < flushed_date_ + flush_interval_) return;
   flush();
   flushed_date_ = date;
 }

@@ -25,13 +25,13 @@ std::vector<double> numbers_of(const HostArray& array) {
 
 }  // namespace
 
-void refuse_step(const char* writer, std::int64_t step) {
+void reject_step(const char* writer, std::int64_t step) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: the step is {}, expected 0 or more", writer, step));
 }
-void refuse_tag(const char* writer) {
+void reject_tag(const char* writer) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: a tag is empty", writer));
 }
-void refuse_closed(const char* writer) {
+void reject_closed(const char* writer) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: it is closed", writer));
 }
 

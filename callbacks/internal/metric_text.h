@@ -12,15 +12,15 @@ namespace giro::detail {
 // Error(invalid_argument), naming the writer, for a step below 0 and for an empty tag.
 template <class Tagged>
 void expect_step_and_tags(const char* writer, std::int64_t step, const Tagged& tagged);
-[[noreturn]] void refuse_step(const char* writer, std::int64_t step);
-[[noreturn]] void refuse_tag(const char* writer);
-[[noreturn]] void refuse_closed(const char* writer);
+[[noreturn]] void reject_step(const char* writer, std::int64_t step);
+[[noreturn]] void reject_tag(const char* writer);
+[[noreturn]] void reject_closed(const char* writer);
 
 template <class Tagged>
 void expect_step_and_tags(const char* writer, std::int64_t step, const Tagged& tagged) {
-  if (step < 0) refuse_step(writer, step);
+  if (step < 0) reject_step(writer, step);
   for (const auto& [tag, value] : tagged) {
-    if (tag.empty()) refuse_tag(writer);
+    if (tag.empty()) reject_tag(writer);
   }
 }
 

@@ -10,12 +10,12 @@
 namespace giro::detail {
 
 std::string encode_png(const std::uint8_t* pixels, std::int64_t height, std::int64_t width, std::int64_t channels) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // bytes of pixels
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();  // bytes of pixels
   const auto fail = [&](const char* why) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("png: an image of {} x {} pixels and {} channels: {}", height, width, channels, why));
   };
-  if (width > kMost / channels / height) fail("expected less than 2 GiB of pixels");
+  if (width > kMax / channels / height) fail("expected less than 2 GiB of pixels");
   png_image image = {};
   image.version = PNG_IMAGE_VERSION;
   image.height = static_cast<png_uint_32>(height);

@@ -44,7 +44,7 @@ void RecordWriter::persist(Archive& archive) {
   if (!archive.is_reading() && file_.is_open()) file_.sync();
 }
 
-void RecordWriter::refuse(const std::string& line, const std::string& expected) const {
+void RecordWriter::reject(const std::string& line, const std::string& expected) const {
   throw Error(ErrorCode::corrupt_data, fmt::format("{}: '{}' has the line {:?}, expected {}", name_, file_.path(),
                                                    line.substr(0, 60), expected));
 }

@@ -39,7 +39,7 @@ class RecordWriter {
   virtual void append(const Elapsed& elapsed, const std::vector<Logs::Entry>& numbers) = 0;
 
   LogFile& file() { return file_; }
-  [[noreturn]] void refuse(const std::string& line, const std::string& expected) const;
+  [[noreturn]] void reject(const std::string& line, const std::string& expected) const;
 
  private:
   std::string name_;

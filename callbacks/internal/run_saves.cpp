@@ -23,60 +23,60 @@ std::string canonical(const std::string& dir) {
 }  // namespace
 
 void RunSaves::add(const std::string& dir, const CheckpointStoreOptions& options) {
-  places_.push_back({canonical(dir), options});
+  directories_.push_back({canonical(dir), options});
 }
 
 std::shared_ptr<CheckpointStore> RunSaves::store(const std::string& dir, const CheckpointStoreOptions& options) {
   const std::shared_ptr<CheckpointStore> store = shared_store(dir, options, this);
-  for (Place& place : places_) {
-    if (place.dir == canonical(dir)) place.store = store;
+  for (Directory& directory : directories_) {
+    if (directory.dir == canonical(dir)) directory.store = store;
   }
   return store;
 }
 
 void RunSaves::set_saving(const std::string& dir, std::int64_t steps) {
-  for (Place& place : places_) {
-    if (place.dir == canonical(dir)) place.saving = steps;
+  for (Directory& directory : directories_) {
+    if (directory.dir == canonical(dir)) directory.saving = steps;
   }
 }
 
 std::vector<std::int64_t> RunSaves::resumable() const {
   std::vector<std::int64_t> steps;
-  for (const Place& place : places_) {
-    if (!place.options.monitor.empty()) continue;
-    const std::int64_t latest = CheckpointStore(place.dir, {.files = place.options.files}).latest_steps();
+  for (const Directory& directory : directories_) {
+    if (!directory.options.monitor.empty()) continue;
+    const std::int64_t latest = CheckpointStore(directory.dir, {.files = directory.options.files}).latest_steps();
     steps.push_back(latest >= 0 ? latest : begin_);
-    if (place.saving > latest) steps.push_back(place.saving);
+    if (directory.saving > latest) steps.push_back(directory.saving);
   }
   return steps;
 }
 
 std::vector<std::shared_ptr<CheckpointStore>> RunSaves::best_stores() const {
   std::vector<std::shared_ptr<CheckpointStore>> stores;
-  for (const Place& place : places_) {
-    if (const auto store = place.store.lock(); store && !place.options.monitor.empty()) stores.push_back(store);
+  for (const Directory& directory : directories_) {
+    if (const auto store = directory.store.lock(); store && !directory.options.monitor.empty()) stores.push_back(store);
   }
   return stores;
 }
 
 void RunSaves::wait(const std::string& dir) {
   const std::string wanted = canonical(dir);
-  for (const Place& place : places_) {
-    if (place.dir != wanted) continue;
-    if (const auto store = place.store.lock()) store->wait();
+  for (const Directory& directory : directories_) {
+    if (directory.dir != wanted) continue;
+    if (const auto store = directory.store.lock()) store->wait();
   }
 }
 
 void RunSaves::prune(std::int64_t steps) {
-  for (const Place& place : places_) {
-    const bool is_best = !place.options.monitor.empty();
-    const bool has_best = std::any_of(places_.begin(), places_.end(), [&](const Place& other) {
-      return other.dir == place.dir && !other.options.monitor.empty();
+  for (const Directory& directory : directories_) {
+    const bool is_best = !directory.options.monitor.empty();
+    const bool has_best = std::any_of(directories_.begin(), directories_.end(), [&](const Directory& other) {
+      return other.dir == directory.dir && !other.options.monitor.empty();
     });
     if (has_best && !is_best) continue;
-    const std::shared_ptr<CheckpointStore> store = shared_store(place.dir, place.options, this);
+    const std::shared_ptr<CheckpointStore> store = shared_store(directory.dir, directory.options, this);
     if (store->latest_steps() < 0 || store->latest_steps() > steps) continue;
-    CheckpointStoreOptions options = place.options;
+    CheckpointStoreOptions options = directory.options;
     if (is_best) options.resumable = resumable();
     store->set_keep(options);
     try {

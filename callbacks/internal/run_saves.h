@@ -35,13 +35,13 @@ class RunSaves {
   void prune(std::int64_t steps);
 
  private:
-  struct Place {
+  struct Directory {
     std::string dir;
     CheckpointStoreOptions options;
     std::weak_ptr<CheckpointStore> store = {};
     std::int64_t saving = -1;
   };
-  std::vector<Place> places_;
+  std::vector<Directory> directories_;
   std::int64_t begin_ = 0;
 };
 

@@ -20,10 +20,10 @@ std::uint64_t read_little_endian(std::string_view data, std::size_t bytes) {
 }  // namespace
 
 std::uint32_t masked_crc32c(std::string_view data) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // the library counts in int
+  constexpr std::size_t kMax = std::size_t{1} << 30;  // the library counts in int
   std::uint32_t crc = ~std::uint32_t{0};
   while (!data.empty()) {
-    const std::string_view piece = data.substr(0, kMost);
+    const std::string_view piece = data.substr(0, kMax);
     // The library only reads, but its signature lacks const.
     auto* bytes = reinterpret_cast<unsigned char*>(const_cast<char*>(piece.data()));
     crc = ::crc32_iscsi(bytes, static_cast<int>(piece.size()), crc);

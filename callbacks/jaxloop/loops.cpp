@@ -41,16 +41,16 @@ std::int64_t step_of(const TrainState& state) {
   return value;
 }
 
-DatasetIterator::DatasetIterator(AnyDataset<Batch> dataset, std::int64_t place)
-    : dataset_(std::move(dataset)), place_(place) {
+DatasetIterator::DatasetIterator(AnyDataset<Batch> dataset, std::int64_t position)
+    : dataset_(std::move(dataset)), position_(position) {
   if (!dataset_) throw Error(ErrorCode::invalid_argument, "DatasetIterator: the dataset is empty, expected a range");
 }
 
 bool DatasetIterator::is_at_end() const {
   if (const std::optional<std::int64_t> batches = rest().num_batches()) return *batches == 0;
-  if (!lookout_ || lookout_->place > place_) lookout_ = std::make_shared<Lookout>(Lookout{rest().begin(), place_});
-  auto& [it, place] = *lookout_;
-  for (; place < place_ && it != dataset_.end(); ++place) ++it;
+  if (!cursor_ || cursor_->position > position_) cursor_ = std::make_shared<Cursor>(Cursor{rest().begin(), position_});
+  auto& [it, position] = *cursor_;
+  for (; position < position_ && it != dataset_.end(); ++position) ++it;
   return it == dataset_.end();
 }
 

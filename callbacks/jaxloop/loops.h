@@ -25,23 +25,23 @@ namespace giro::jaxloop {
 class DatasetIterator {
  public:
   // Error(invalid_argument) for a dataset without a range.
-  explicit DatasetIterator(AnyDataset<Batch> dataset, std::int64_t place = 0);
+  explicit DatasetIterator(AnyDataset<Batch> dataset, std::int64_t position = 0);
 
-  std::int64_t place() const noexcept { return place_; }  // batches used so far
-  void advance(std::int64_t batches) noexcept { place_ += batches; }
-  AnyDataset<Batch> rest() const { return dataset_.skip(place_); }
-  // If the range has no num_batches(), it is traversed once more, up to the place.
+  std::int64_t position() const noexcept { return position_; }  // batches used so far
+  void advance(std::int64_t batches) noexcept { position_ += batches; }
+  AnyDataset<Batch> rest() const { return dataset_.skip(position_); }
+  // If the range has no num_batches(), it is traversed once more, up to the position.
   bool is_at_end() const;
 
  private:
-  struct Lookout {
+  struct Cursor {
     AnyDataset<Batch>::Iterator it;
-    std::int64_t place;
+    std::int64_t position;
   };
 
   AnyDataset<Batch> dataset_;
-  std::int64_t place_;
-  mutable std::shared_ptr<Lookout> lookout_;  // kept, so that another call passes only the batches since
+  std::int64_t position_;
+  mutable std::shared_ptr<Cursor> cursor_;  // kept, so that another call passes only the batches since
 };
 
 struct LoopOptions {

@@ -22,23 +22,23 @@ std::string stopped_file(const CheckpointSpec& spec) {
   return (std::filesystem::path(spec.checkpoint_dir) / "STOPPED").string();
 }
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, "outer loop: " + what); }
+[[noreturn]] void reject(const std::string& what) { throw Error(ErrorCode::invalid_argument, "outer loop: " + what); }
 
 void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments) {
   if (options.train_loop == nullptr && options.eval_loops.empty())
-    refuse("there is neither a train loop nor an eval loop");
-  if (options.train_loop != nullptr && !arguments.train_dataset) refuse("there is a train loop, but no train_dataset");
+    reject("there is neither a train loop nor an eval loop");
+  if (options.train_loop != nullptr && !arguments.train_dataset) reject("there is a train loop, but no train_dataset");
   if (options.train_loop != nullptr && arguments.train_loop_steps < 1) {
-    refuse(fmt::format("train_loop_steps is {}, expected at least 1", arguments.train_loop_steps));
+    reject(fmt::format("train_loop_steps is {}, expected at least 1", arguments.train_loop_steps));
   }
   if (options.eval_loops.size() != arguments.eval_specs.size()) {
-    refuse(fmt::format("there are {} eval loops and {} eval_specs, expected one for each", options.eval_loops.size(),
+    reject(fmt::format("there are {} eval loops and {} eval_specs, expected one for each", options.eval_loops.size(),
                        arguments.eval_specs.size()));
   }
   for (const EvalSpec& spec : arguments.eval_specs) {
-    if (!spec.dataset) refuse("an eval_spec has no dataset");
+    if (!spec.dataset) reject("an eval_spec has no dataset");
     if (spec.eval_loop_interval >= 1) continue;
-    refuse(fmt::format("eval_loop_interval is {}, expected at least 1", spec.eval_loop_interval));
+    reject(fmt::format("eval_loop_interval is {}, expected at least 1", spec.eval_loop_interval));
   }
 }
 
@@ -97,7 +97,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   // A signal after the last step has nothing left to end, but is reported.
   if (!detail::is_in_saving_loop()) {
     double signal = detail::interrupt_signal();
-    if (state.partitioner()) state.partitioner()->agree({&signal, 1});
+    if (state.partitioner()) state.partitioner()->all_reduce_max({&signal, 1});
     outputs.interrupted = static_cast<int>(signal);
   }
   return {std::move(state), std::move(outputs)};
@@ -121,7 +121,7 @@ bool OuterLoop::evaluate(TrainState& state, const OuterLoopArguments& arguments,
 }
 
 LoopResult OuterLoop::evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments) {
-  if (!options_.checkpoint_spec) refuse("there is no train loop, and no checkpoint_spec with checkpoints to evaluate");
+  if (!options_.checkpoint_spec) reject("there is no train loop, and no checkpoint_spec with checkpoints to evaluate");
   if (state.partitioner() && state.partitioner()->size() > 1) {
     throw Error(ErrorCode::unsupported, "outer loop: evaluation without training supports one process only");
   }

@@ -50,5 +50,5 @@ std::string identity_of(Device device);
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout);
 // From now on, destroying a communicator does not wait for the other ranks.
-void give_up() noexcept;
+void abandon_peers() noexcept;
 }  // namespace giro::nccl

@@ -14,9 +14,9 @@
 namespace giro::detail {
 namespace {
 
-using By = Launch::By;
+using Method = Launch::Method;
 
-constexpr int kMostRanks = std::numeric_limits<int>::max();
+constexpr int kMaxRanks = std::numeric_limits<int>::max();
 
 class Environment {
  public:
@@ -57,18 +57,18 @@ Launch by_mpi(const Environment& environment) {
   // Set by Open MPI's mpirun (the first name), by MPICH's and Intel's (the second), or by a PMIx server such as
   // Slurm's.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    if (environment.has(name)) return {By::mpi, "mpirun", environment.number(name, 1, kMostRanks)};
+    if (environment.has(name)) return {Method::mpi, "mpirun", environment.number(name, 1, kMaxRanks)};
   }
   if (environment.has("PMIX_RANK") || environment.has("PMI_RANK")) {
     const char* const tasks = "SLURM_STEP_NUM_TASKS";
-    return {By::mpi, "mpirun or srun", environment.has(tasks) ? environment.number(tasks, 1, kMostRanks) : 0};
+    return {Method::mpi, "mpirun or srun", environment.has(tasks) ? environment.number(tasks, 1, kMaxRanks) : 0};
   }
   return {};
 }
 
 Launch by_torchrun(const Environment& environment) {
   if (!environment.has("RANK") && !environment.has("WORLD_SIZE")) return {};
-  Launch launch{By::environment, "torchrun", environment.number("WORLD_SIZE", 1, kMostRanks)};
+  Launch launch{Method::environment, "torchrun", environment.number("WORLD_SIZE", 1, kMaxRanks)};
   launch.rank = environment.number("RANK", 0, launch.size - 1);
   if (launch.size == 1 && !environment.has("MASTER_ADDR")) return {};
   launch.local_rank = environment.number("LOCAL_RANK", 0, launch.size - 1);
@@ -82,21 +82,21 @@ Launch by_torchrun(const Environment& environment) {
 
 // Below Linux's ephemeral ports. Different steps on a machine rarely get the same port.
 int port_of_step(const Environment& environment) {
-  constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
-  const std::uint32_t job = environment.number<std::uint32_t>("SLURM_JOB_ID", 0, kMost);
-  const std::uint32_t step = environment.number<std::uint32_t>("SLURM_STEP_ID", 0, kMost);
+  constexpr auto kMax = std::numeric_limits<std::uint32_t>::max();
+  const std::uint32_t job = environment.number<std::uint32_t>("SLURM_JOB_ID", 0, kMax);
+  const std::uint32_t step = environment.number<std::uint32_t>("SLURM_STEP_ID", 0, kMax);
   return static_cast<int>(20000 + (job * 16 + step) % 12000);
 }
 
 Launch by_srun(const Environment& environment) {
   // An sbatch script outside of srun belongs to no step and runs alone.
   if (!environment.has("SLURM_STEP_NUM_TASKS") || !environment.has("SLURM_PROCID")) return {};
-  Launch launch{By::environment, "srun", environment.number("SLURM_STEP_NUM_TASKS", 1, kMostRanks)};
+  Launch launch{Method::environment, "srun", environment.number("SLURM_STEP_NUM_TASKS", 1, kMaxRanks)};
   if (launch.size == 1) return {};
   launch.rank = environment.number("SLURM_PROCID", 0, launch.size - 1);
   launch.local_rank = environment.number("SLURM_LOCALID", 0, launch.size - 1);
   const bool is_told = environment.has("MASTER_ADDR") || environment.has("MASTER_PORT");
-  if (is_told || environment.number("SLURM_STEP_NUM_NODES", 1, kMostRanks) > 1) {
+  if (is_told || environment.number("SLURM_STEP_NUM_NODES", 1, kMaxRanks) > 1) {
     const std::string host = environment.text("MASTER_ADDR");
     launch.address = join(host, environment.number("MASTER_PORT", 1, 65535));
   } else {
@@ -111,11 +111,11 @@ Launch read_launch(const std::function<const char*(const char*)>& variable, bool
   const Launch of_mpi = by_mpi({variable, "mpirun"});
   // torchrun sets this variable. mpirun or srun may have started torchrun, but torchrun does not start them.
   const bool is_by_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr;
-  if (of_mpi.by == By::mpi && has_mpi && !is_by_torchrun) return of_mpi;
+  if (of_mpi.method == Method::mpi && has_mpi && !is_by_torchrun) return of_mpi;
   const Launch of_torchrun = by_torchrun({variable, "torchrun"});
-  if (of_torchrun.by != By::hand) return of_torchrun;
+  if (of_torchrun.method != Method::manual) return of_torchrun;
   const Launch of_srun = by_srun({variable, "srun"});
-  return of_srun.by != By::hand ? of_srun : of_mpi;
+  return of_srun.method != Method::manual ? of_srun : of_mpi;
 }
 
 }  // namespace giro::detail

@@ -7,12 +7,12 @@ namespace giro::detail {
 
 // How the program was started, according to the environment.
 struct Launch {
-  enum class By {
-    hand,         // alone
+  enum class Method {
+    manual,       // alone
     mpi,          // mpirun or a similar launcher: MPI provides the rest
     environment,  // torchrun, or Slurm without MPI: all fields below are set
   };
-  By by = By::hand;
+  Method method = Method::manual;
   std::string launcher;  // for messages: "torchrun"
   int size = 1;          // processes; 0: unknown from the environment
   int rank = 0, local_rank = 0;

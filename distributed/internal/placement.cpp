@@ -17,7 +17,7 @@
 namespace giro::detail {
 namespace {
 
-struct Place {
+struct RankDevice {
   Device device;
   std::array<char, 64> gpu{};       // identifies the GPU among the GPUs of all machines
   std::array<char, 160> missing{};  // why the GPU is missing, if it is
@@ -28,23 +28,24 @@ void set(std::array<char, kSize>& text, const std::string& value) {
   value.copy(text.data(), kSize - 1);
 }
 
-Place place_of(Device device) {
-  Place place{.device = device};
-  if (device.is_cpu()) return place;
+RankDevice rank_device_of(Device device) {
+  RankDevice rank_device{.device = device};
+  if (device.is_cpu()) return rank_device;
   const Discovery discovery = discover_devices();
   const bool found = std::any_of(discovery.devices.begin(), discovery.devices.end(),
                                  [&](const DeviceInfo& info) { return info.device == device; });
   if (!found) {
-    set(place.missing, discovery.no_cuda_reason.empty() ? fmt::format("there are {} GPUs", discovery.devices.size() - 1)
-                                                        : discovery.no_cuda_reason);
-    return place;
+    set(rank_device.missing, discovery.no_cuda_reason.empty()
+                                 ? fmt::format("there are {} GPUs", discovery.devices.size() - 1)
+                                 : discovery.no_cuda_reason);
+    return rank_device;
   }
   try {
-    set(place.gpu, nccl::identity_of(device));
+    set(rank_device.gpu, nccl::identity_of(device));
   } catch (const Error& error) {
-    set(place.missing, error.what());
+    set(rank_device.missing, error.what());
   }
-  return place;
+  return rank_device;
 }
 
 }  // namespace
@@ -56,25 +57,25 @@ Device device_of_rank(int local_rank) {
 }
 
 void check_placement(const Communicator& host, Device device) {
-  const std::vector<Place> places = exchange(host, place_of(device));
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const Place& place = places[rank];
-    if (place.missing[0] != '\0') {
-      throw Error(ErrorCode::device, fmt::format("communicator: rank {} has no {}: {}", rank, to_string(place.device),
-                                                 place.missing.data()));
+  const std::vector<RankDevice> rank_devices = exchange(host, rank_device_of(device));
+  for (std::size_t rank = 0; rank < rank_devices.size(); ++rank) {
+    const RankDevice& rank_device = rank_devices[rank];
+    if (rank_device.missing[0] != '\0') {
+      throw Error(ErrorCode::device, fmt::format("communicator: rank {} has no {}: {}", rank,
+                                                 to_string(rank_device.device), rank_device.missing.data()));
     }
-    if (place.device.kind() != places[0].device.kind()) {
+    if (rank_device.device.kind() != rank_devices[0].device.kind()) {
       throw Error(
           ErrorCode::device_mismatch,
           fmt::format(
               "communicator: rank 0 asks for {}, rank {} for {}: either all ranks compute on GPUs, or all on the CPU",
-              to_string(places[0].device), rank, to_string(place.device)));
+              to_string(rank_devices[0].device), rank, to_string(rank_device.device)));
     }
-    for (std::size_t other = 0; place.device.is_cuda() && other < rank; ++other) {
-      if (place.gpu != places[other].gpu) continue;
+    for (std::size_t other = 0; rank_device.device.is_cuda() && other < rank; ++other) {
+      if (rank_device.gpu != rank_devices[other].gpu) continue;
       throw Error(ErrorCode::device_mismatch,
                   fmt::format("communicator: rank {} and rank {} share the GPU {}: each rank needs its own", other,
-                              rank, place.gpu.data()));
+                              rank, rank_device.gpu.data()));
     }
   }
 }

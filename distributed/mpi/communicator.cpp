@@ -74,7 +74,7 @@ void MpiCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, Re
                                  const Stream& stream) {
   submit(stream, [self = shared_from_this(), data, count, dtype, reduction] {
     const std::size_t width = size_of(dtype);
-    self->run_pieces(self->call("all_reduce", static_cast<std::size_t>(count) * width), count, most_elements_of_a_call,
+    self->run_pieces(self->call("all_reduce", static_cast<std::size_t>(count) * width), count, max_elements_per_call,
                      [&](std::int64_t first, int elements, MPI_Request* request) {
                        char* const piece = static_cast<char*>(data) + static_cast<std::size_t>(first) * width;
                        return MPI_Iallreduce(MPI_IN_PLACE, piece, elements, type_of(dtype), op_of(dtype, reduction),
@@ -87,7 +87,7 @@ void MpiCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, Re
 void MpiCommunicator::broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) {
   submit(stream, [self = shared_from_this(), data, count, dtype, root] {
     const std::size_t width = size_of(dtype);
-    self->run_pieces(self->call("broadcast", static_cast<std::size_t>(count) * width), count, most_elements_of_a_call,
+    self->run_pieces(self->call("broadcast", static_cast<std::size_t>(count) * width), count, max_elements_per_call,
                      [&](std::int64_t first, int elements, MPI_Request* request) {
                        char* const piece = static_cast<char*>(data) + static_cast<std::size_t>(first) * width;
                        return MPI_Ibcast(piece, elements, type_of(dtype), root, self->comm_, request);
@@ -105,7 +105,7 @@ void MpiCommunicator::gather_now(char* out, const char* in, std::int64_t count, 
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const Call gather = call("all_gather", bytes * static_cast<std::size_t>(size));
   char* const own = out + static_cast<std::size_t>(rank) * bytes;
-  if (count <= most_elements_of_a_call / size) {
+  if (count <= max_elements_per_call / size) {
     const void* const from = in == own ? MPI_IN_PLACE : in;
     const int elements = static_cast<int>(count);
     return run(gather, [&](MPI_Request* request) {
@@ -115,7 +115,7 @@ void MpiCommunicator::gather_now(char* out, const char* in, std::int64_t count, 
   // Pieces of all parts would not be contiguous in `out`, so each rank broadcasts its part instead.
   if (in != own) std::memcpy(own, in, bytes);
   for (int root = 0; root < size; ++root) {
-    run_pieces(gather, count, most_elements_of_a_call, [&](std::int64_t first, int elements, MPI_Request* request) {
+    run_pieces(gather, count, max_elements_per_call, [&](std::int64_t first, int elements, MPI_Request* request) {
       char* const piece =
           out + static_cast<std::size_t>(root) * bytes + static_cast<std::size_t>(first) * size_of(dtype);
       return MPI_Ibcast(piece, elements, type_of(dtype), root, comm_, request);
@@ -143,14 +143,14 @@ void MpiCommunicator::reduce_scatter_now(char* out, const char* in, std::int64_t
                                          Reduction reduction) {
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const Call scatter = call("reduce_scatter", bytes * static_cast<std::size_t>(size));
-  if (count <= most_elements_of_a_call / size) {
+  if (count <= max_elements_per_call / size) {
     return run(scatter, [&](MPI_Request* request) {
       return MPI_Ireduce_scatter_block(in, out, static_cast<int>(count), type_of(dtype), op_of(dtype, reduction), comm_,
                                        request);
     });
   }
   for (int root = 0; root < size; ++root) {
-    run_pieces(scatter, count, most_elements_of_a_call, [&](std::int64_t first, int elements, MPI_Request* request) {
+    run_pieces(scatter, count, max_elements_per_call, [&](std::int64_t first, int elements, MPI_Request* request) {
       const std::size_t offset = static_cast<std::size_t>(first) * size_of(dtype);
       return MPI_Ireduce(in + static_cast<std::size_t>(root) * bytes + offset, out + offset, elements, type_of(dtype),
                          op_of(dtype, reduction), root, comm_, request);
@@ -159,15 +159,15 @@ void MpiCommunicator::reduce_scatter_now(char* out, const char* in, std::int64_t
 }
 
 void MpiCommunicator::barrier(const Stream& stream) {
-  submit(stream, [self = shared_from_this()] { self->meet("barrier"); });
+  submit(stream, [self = shared_from_this()] { self->barrier_now("barrier"); });
 }
 
-void MpiCommunicator::meet(const char* name) {
+void MpiCommunicator::barrier_now(const char* name) {
   run(call(name, 0), [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
 }
 
 std::shared_ptr<detail::CommunicatorImpl> MpiCommunicator::split(int color, int key) {
-  meet("split");  // MPI_Comm_split would wait forever for a rank that does not arrive
+  barrier_now("split");  // MPI_Comm_split would wait forever for a rank that does not arrive
   MPI_Comm part = MPI_COMM_NULL;
   session_->check(MPI_Comm_split(comm_, color, key, &part), call("split", 0));
   return create(session_, part);

@@ -12,7 +12,7 @@
 namespace giro::mpi {
 
 // MPI counts are ints: more elements than this take several calls. Only tests change it.
-inline std::int64_t most_elements_of_a_call = INT_MAX;
+inline std::int64_t max_elements_per_call = INT_MAX;
 
 // For tensors in host memory. MPI_Finalize frees the MPI_Comm.
 class MpiCommunicator final : public detail::CommunicatorImpl, public std::enable_shared_from_this<MpiCommunicator> {
@@ -30,7 +30,7 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
 
   // A barrier that runs at once, without a stream.
-  void meet(const char* call);
+  void barrier_now(const char* call);
 
  private:
   Call call(const char* name, std::size_t bytes) const { return {name, bytes, rank, size}; }

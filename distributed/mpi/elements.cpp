@@ -30,7 +30,7 @@ void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
 }
 
 template <class T, Reduction kReduction>
-MPI_Op own_op() {
+MPI_Op custom_op() {
   static const MPI_Op op = [] {
     MPI_Op made = MPI_OP_NULL;
     MPI_Op_create(reduce<T, kReduction>, /*commute=*/1, &made);
@@ -40,10 +40,10 @@ MPI_Op own_op() {
 }
 
 template <class T>
-MPI_Op own_op(Reduction reduction) {
-  if (reduction == Reduction::max) return own_op<T, Reduction::max>();
-  if (reduction == Reduction::min) return own_op<T, Reduction::min>();
-  return own_op<T, Reduction::sum>();
+MPI_Op custom_op(Reduction reduction) {
+  if (reduction == Reduction::max) return custom_op<T, Reduction::max>();
+  if (reduction == Reduction::min) return custom_op<T, Reduction::min>();
+  return custom_op<T, Reduction::sum>();
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ MPI_Datatype type_of(DType dtype) {
 }
 
 MPI_Op op_of(DType dtype, Reduction reduction) {
-  if (dtype == DType::bf16) return own_op<BFloat16>(reduction);
-  if (dtype == DType::f16) return own_op<Float16>(reduction);
+  if (dtype == DType::bf16) return custom_op<BFloat16>(reduction);
+  if (dtype == DType::f16) return custom_op<Float16>(reduction);
   if (reduction == Reduction::max) return MPI_MAX;
   if (reduction == Reduction::min) return MPI_MIN;
   return MPI_SUM;

@@ -33,7 +33,7 @@ class MpiJob final : public detail::Job {
   ~MpiJob() override { session_->ended = true; }
 
   void finish() override {
-    all_->meet("~World");
+    all_->barrier_now("~World");
     session_->ended = true;
     if (is_own_) MPI_Finalize();
   }

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 // Ranks may outnumber the cores. Yielding is fast, but processes that only yielded kept all others, including mpirun,
 // off the cores for ten seconds on Linux 6.18. So a waiting rank sleeps briefly once per millisecond.
-void give_way(Clock::time_point now) {
+void yield_cpu(Clock::time_point now) {
   thread_local Clock::time_point slept = now;
   if (now - slept < std::chrono::milliseconds(1)) {
     sched_yield();
@@ -63,7 +63,7 @@ void Session::wait(MPI_Request& request, const Call& call) {
     if (done) return;
     const Clock::time_point now = Clock::now();
     if (now - begin > timeout) break;
-    give_way(now);
+    yield_cpu(now);
   }
   // The operation stays pending: MPI cannot cancel it. No further MPI call is made, so it does not progress.
   fail(fmt::format(

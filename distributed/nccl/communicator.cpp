@@ -66,13 +66,13 @@ std::string reason(ncclResult_t status, ncclComm_t comm) {
 }
 
 // The id that one rank creates and all ranks of a group need, or why it could not be created.
-struct Invitation {
+struct UniqueId {
   ncclUniqueId id{};
   std::array<char, 200> failure{};
 };
 
-Invitation invite() {
-  Invitation made;
+UniqueId create_unique_id() {
+  UniqueId made;
   const ncclResult_t status = ncclGetUniqueId(&made.id);
   if (status != ncclSuccess) reason(status, nullptr).copy(made.failure.data(), made.failure.size() - 1);
   return made;
@@ -80,16 +80,16 @@ Invitation invite() {
 
 // The ranks of `host` with this rank's color, ordered by key, then by rank.
 std::vector<int> group_of(const Communicator& host, int color, int key) {
-  struct Place {
+  struct Membership {
     int color, key;
   };
-  const std::vector<Place> places = detail::exchange(host, Place{color, key});
+  const std::vector<Membership> members = detail::exchange(host, Membership{color, key});
   std::vector<int> group;
   for (int rank = 0; rank < host.size(); ++rank) {
-    if (places[static_cast<std::size_t>(rank)].color == color) group.push_back(rank);
+    if (members[static_cast<std::size_t>(rank)].color == color) group.push_back(rank);
   }
   std::stable_sort(group.begin(), group.end(), [&](int a, int b) {
-    return places[static_cast<std::size_t>(a)].key < places[static_cast<std::size_t>(b)].key;
+    return members[static_cast<std::size_t>(a)].key < members[static_cast<std::size_t>(b)].key;
   });
   return group;
 }
@@ -111,18 +111,18 @@ std::size_t bytes_of(std::int64_t count, DType dtype) { return static_cast<std::
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& host, Device device,
                                                             std::chrono::milliseconds timeout, int color, int key) {
   const std::vector<int> group = group_of(host, color, key);
-  const auto invitations = detail::exchange(host, host.rank() == group[0] ? invite() : Invitation{});
+  const auto ids = detail::exchange(host, host.rank() == group[0] ? create_unique_id() : UniqueId{});
   for (int rank = 0; rank < host.size(); ++rank) {
-    const Invitation& invitation = invitations[static_cast<std::size_t>(rank)];
-    if (invitation.failure[0] == '\0') continue;
+    const UniqueId& unique_id = ids[static_cast<std::size_t>(rank)];
+    if (unique_id.failure[0] == '\0') continue;
     throw Error(ErrorCode::communication,
-                fmt::format("communicator: NCCL failed to start on rank {}: {}", rank, invitation.failure.data()));
+                fmt::format("communicator: NCCL failed to start on rank {}: {}", rank, unique_id.failure.data()));
   }
   std::shared_ptr<NcclCommunicator> made;
   std::array<char, 200> failure{};
   try {
     const auto own = std::find(group.begin(), group.end(), host.rank());
-    made = create(invitations[static_cast<std::size_t>(group[0])].id, static_cast<int>(own - group.begin()),
+    made = create(ids[static_cast<std::size_t>(group[0])].id, static_cast<int>(own - group.begin()),
                   static_cast<int>(group.size()), device, timeout);
   } catch (const Error& error) {
     std::string(error.what()).copy(failure.data(), failure.size() - 1);
@@ -138,9 +138,9 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const std::string& address, int rank, int size,
                                                             Device device, std::chrono::milliseconds timeout) {
   const NcclCommId id(address);
-  const Invitation invitation = invite();
-  if (invitation.failure[0] != '\0') throw Error(ErrorCode::communication, invitation.failure.data());
-  const auto made = create(invitation.id, rank, size, device, timeout);
+  const UniqueId unique_id = create_unique_id();
+  if (unique_id.failure[0] != '\0') throw Error(ErrorCode::communication, unique_id.failure.data());
+  const auto made = create(unique_id.id, rank, size, device, timeout);
   made->watchdog_->add(*made);
   return made;
 }
@@ -149,8 +149,8 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::create(const ncclUniqueId& i
                                                            std::chrono::milliseconds timeout) {
   std::shared_ptr<NcclCommunicator> made(new NcclCommunicator(rank, size, device, timeout));
   const Stream stream(device);
-  made->of_barrier_ = Buffer::allocate(device, sizeof(float));
-  stream.fill(made->of_barrier_.data(), 0, sizeof(float));
+  made->barrier_buffer_ = Buffer::allocate(device, sizeof(float));
+  stream.fill(made->barrier_buffer_.data(), 0, sizeof(float));
   stream.synchronize();
   const std::lock_guard lock(made->mutex_);
   cuda::make_current(device);
@@ -167,7 +167,7 @@ NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chron
 NcclCommunicator::~NcclCommunicator() {
   watchdog_->remove(*this);
   (void)cudaSetDevice(device.index());
-  if (comm_ != nullptr && detail::failure().empty() && !others_are_given_up && std::uncaught_exceptions() == 0) {
+  if (comm_ != nullptr && detail::failure().empty() && !peers_abandoned && std::uncaught_exceptions() == 0) {
     try {
       finish(ncclCommFinalize(comm_), "~Communicator", 0);
       if (ncclCommDestroy(comm_) == ncclSuccess) comm_ = nullptr;
@@ -251,7 +251,7 @@ void NcclCommunicator::queue(const char* name, std::size_t bytes, const Stream& 
   cuda::check(cudaEventRecord(last.done, on), "cudaEventRecord");
 }
 
-bool NcclCommunicator::look_at_queue() {
+bool NcclCommunicator::poll_queue() {
   while (!queued_.empty()) {
     if (cudaEventQuery(queued_.front().done) == cudaErrorNotReady) {
       (void)cudaGetLastError();
@@ -278,12 +278,12 @@ void NcclCommunicator::end_host_wait() noexcept {
   --host_waits_;
 }
 
-bool NcclCommunicator::look_at_host_waits() {
+bool NcclCommunicator::poll_host_waits() {
   const std::lock_guard lock(waits_mutex_);
   return !is_recorded_ || host_waits_ == 0 || Clock::now() - std::max(waits_since_, last_progress_) <= timeout_;
 }
 
-void NcclCommunicator::look() noexcept {
+void NcclCommunicator::poll() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);  // if locked, a call is running, which has its own timeout
   if (!lock || comm_ == nullptr) return;
   if (!detail::failure().empty()) return abort({});
@@ -295,10 +295,10 @@ void NcclCommunicator::look() noexcept {
     return abort(
         fmt::format("rank {} of {} on {}: NCCL reports: {}", rank, size, to_string(device), reason(status, comm_)));
   }
-  const bool queue_goes_on = look_at_queue();
-  if (queue_goes_on && look_at_host_waits()) return;
+  const bool queue_progresses = poll_queue();
+  if (queue_progresses && poll_host_waits()) return;
   const double seconds = std::chrono::duration<double>(timeout_).count();
-  const std::string what = queue_goes_on
+  const std::string what = queue_progresses
                                ? fmt::format("replayed collectives: rank {} of {} on {}", rank, size, to_string(device))
                                : describe(queued_.front().name, queued_.front().bytes);
   abort(fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
@@ -333,7 +333,7 @@ void NcclCommunicator::reduce_scatter(void* out, const void* in, std::int64_t co
 
 void NcclCommunicator::barrier(const Stream& stream) {
   queue("barrier", 0, stream, [&](ncclComm_t comm, cudaStream_t on) {
-    return ncclAllReduce(of_barrier_.data(), of_barrier_.data(), 1, ncclFloat32, ncclSum, comm, on);
+    return ncclAllReduce(barrier_buffer_.data(), barrier_buffer_.data(), 1, ncclFloat32, ncclSum, comm, on);
   });
 }
 

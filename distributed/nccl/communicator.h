@@ -22,7 +22,7 @@
 namespace giro::nccl {
 
 // For this process. Once set, destroying a communicator does not wait for the other ranks.
-inline std::atomic<bool> others_are_given_up{false};
+inline std::atomic<bool> peers_abandoned{false};
 
 // Connects GPUs, one per rank. The communicator is non-blocking: no call waits longer than the timeout. Once a
 // collective has failed, all communicators of the process are aborted, so that the GPU stops waiting, and all later
@@ -69,7 +69,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
                                                   std::chrono::milliseconds timeout);
   NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout);
 
-  void look() noexcept override;
+  void poll() noexcept override;
 
   // Queues the NCCL operation that `call(ncclComm_t, cudaStream_t)` starts.
   template <class Call>
@@ -77,16 +77,16 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
 
   // With mutex_ locked:
   void finish(ncclResult_t status, const char* name, std::size_t bytes);  // waits for a call in progress
-  bool look_at_host_waits();
-  bool look_at_queue();  // false once it is stuck
+  bool poll_host_waits();
+  bool poll_queue();  // false once it is stuck
   void abort(const std::string& why) noexcept;
 
   void check_usable(const char* name) const;
   std::string describe(const char* name, std::size_t bytes) const;
 
   const std::chrono::milliseconds timeout_;
-  Buffer of_barrier_;  // one f32
-  std::shared_ptr<Watchdog> watchdog_ = Watchdog::of_process();
+  Buffer barrier_buffer_;  // one f32
+  std::shared_ptr<Watchdog> watchdog_ = Watchdog::instance();
 
   std::mutex mutex_;           // held by a call until NCCL is done with it
   ncclComm_t comm_ = nullptr;  // null once it is being aborted

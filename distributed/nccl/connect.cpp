@@ -21,6 +21,6 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Devi
   return NcclCommunicator::connect(host, device, timeout);
 }
 
-void give_up() noexcept { others_are_given_up = true; }
+void abandon_peers() noexcept { peers_abandoned = true; }
 
 }  // namespace giro::nccl

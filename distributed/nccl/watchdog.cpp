@@ -5,7 +5,7 @@
 
 namespace giro::nccl {
 
-std::shared_ptr<Watchdog> Watchdog::of_process() {
+std::shared_ptr<Watchdog> Watchdog::instance() {
   static std::mutex mutex;
   static std::weak_ptr<Watchdog> current;
   const std::lock_guard lock(mutex);
@@ -38,7 +38,7 @@ void Watchdog::remove(Watched& watched) noexcept {
 void Watchdog::run() {
   std::unique_lock lock(mutex_);
   while (!ends_) {
-    for (Watched* watched : all_) watched->look();
+    for (Watched* watched : all_) watched->poll();
     changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return ends_; });
   }
 }

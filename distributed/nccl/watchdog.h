@@ -14,14 +14,14 @@ class Watchdog {
   class Watched {
    public:
     virtual ~Watched() = default;
-    virtual void look() noexcept = 0;
+    virtual void poll() noexcept = 0;
   };
 
-  static std::shared_ptr<Watchdog> of_process();
+  static std::shared_ptr<Watchdog> instance();
   ~Watchdog();
 
   void add(Watched& watched);
-  // Waits for a look() in progress; none happens afterwards.
+  // Waits for a poll() in progress; none happens afterwards.
   void remove(Watched& watched) noexcept;
 
  private:

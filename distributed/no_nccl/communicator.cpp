@@ -22,6 +22,6 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device de
   throw Error(ErrorCode::unsupported, fmt::format("communicator on {}: {}", to_string(device), kReason));
 }
 
-void give_up() noexcept {}
+void abandon_peers() noexcept {}
 
 }  // namespace giro::nccl

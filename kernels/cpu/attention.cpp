@@ -50,19 +50,19 @@ struct Forward : Common {
   };
 
   void run() const {
-    for_each_part(batch * attending.heads * chunks(), 1, 2 * work(), [&](std::int64_t unit, std::int64_t) {
-      run(unit / chunks() / attending.heads, unit / chunks() % attending.heads, unit % chunks() * kChunk);
+    for_each_part(batch * pattern.heads * chunks(), 1, 2 * work(), [&](std::int64_t unit, std::int64_t) {
+      run(unit / chunks() / pattern.heads, unit / chunks() % pattern.heads, unit % chunks() * kChunk);
     });
   }
 
   void run(std::int64_t b, std::int64_t h, std::int64_t begin) const {
-    const Arrays a = of_thread<Arrays>(attending.keys, width, products);
-    const std::int64_t queries = std::min(kChunk, attending.queries - begin), padded = padded_width();
+    const Arrays a = of_thread<Arrays>(pattern.keys, width, products);
+    const std::int64_t queries = std::min(kChunk, pattern.queries - begin), padded = padded_width();
     scale_rows(a.query, query.get(b, begin, h, queries, a.scratch), queries);
     std::fill_n(a.sums, queries * padded, 0.0f);
     std::fill_n(a.largest, queries, -kInfinity);
     std::fill_n(a.totals, queries, 0.0f);
-    const std::int64_t length = attending.length(b), last = attending.end(begin + queries - 1, length);
+    const std::int64_t length = pattern.length(b), last = pattern.end(begin + queries - 1, length);
     for (std::int64_t first = 0; first < last; first += kKeys) {
       const std::int64_t count = std::min(kKeys, last - first);
       const Rows keys = key.get(b, first, h / group, count, a.scratch);
@@ -73,19 +73,19 @@ struct Forward : Common {
         add_tile(a, b, h, begin + t, t, std::min(kQueries, queries - t), first, count, length);
       }
     }
-    for (std::int64_t t = 0; t < queries; ++t) finish(a, b, h, begin + t, t, attending.end(begin + t, length));
+    for (std::int64_t t = 0; t < queries; ++t) finish(a, b, h, begin + t, t, pattern.end(begin + t, length));
     end_of_streams();
   }
 
   void add_tile(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t in_chunk,
                 std::int64_t rows, std::int64_t first, std::int64_t packed, std::int64_t length) const {
-    const std::int64_t wanted = std::min(packed, attending.end(t + rows - 1, length) - first);
+    const std::int64_t wanted = std::min(packed, pattern.end(t + rows - 1, length) - first);
     if (wanted <= 0) return;
     multiply_keys(a.scores, a.query + in_chunk * width, a.keys, rows, packed, wanted);
     const std::int64_t padded = padded_width();
     for (std::int64_t i = 0; i < rows; ++i) {
       float* const row = a.scores + i * kScoreRow;
-      const std::int64_t exist = std::clamp<std::int64_t>(attending.end(t + i, length) - first, 0, wanted);
+      const std::int64_t exist = std::clamp<std::int64_t>(pattern.end(t + i, length) - first, 0, wanted);
       std::fill(row + exist, row + wanted, 0.0f);
       if (exist == 0) continue;
       apply_mask(row, b, h, t + i, first, exist);
@@ -93,7 +93,7 @@ struct Forward : Common {
       Compiled<OnlineSoftmax>::all.get()(row, exist, a.largest + in_chunk + i, a.totals + in_chunk + i, &factor);
       float* const sums = a.sums + (in_chunk + i) * padded;
       if (factor != 1) Compiled<Scaled>::all.get()(sums, sums, padded, factor);
-      if (attending.has_dropout) {
+      if (pattern.has_dropout) {
         draw(a.kept, b, h, t + i, first, exist);
         for (std::int64_t s = 0; s < exist; ++s) row[s] *= a.kept[s];
       }
@@ -104,12 +104,12 @@ struct Forward : Common {
 
   void finish(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t i, std::int64_t end) const {
     const float total = a.totals[i];
-    const bool has_key = total != 0 || attending.has_key(b, h, t, end);
+    const bool has_key = total != 0 || pattern.has_key(b, h, t, end);
     float* const sums = a.sums + i * padded_width();
     if (!has_key) std::fill_n(sums, width, 0.0f);
     out.set(b, t, h, sums, has_key ? 1 / total : 1);
     if (logsumexp == nullptr) return;
-    logsumexp[(b * attending.heads + h) * attending.queries + t] =
+    logsumexp[(b * pattern.heads + h) * pattern.queries + t] =
         has_key ? a.largest[i] + pointwise::math::log(total) : kInfinity;
   }
 };

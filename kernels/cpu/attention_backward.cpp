@@ -64,7 +64,7 @@ struct Backward : Common {
   std::int64_t items() const { return group * chunks(); }
   bool has_keys() const { return static_cast<bool>(dkey); }
   std::int64_t partial_size() const { return splits > 1 && has_keys() ? splits * half_of_partial() : 0; }
-  std::int64_t half_of_partial() const { return batch * key.heads * attending.keys * width; }
+  std::int64_t half_of_partial() const { return batch * key.heads * pattern.keys * width; }
 
   struct Arrays {
     float *query_rows, *query, *dout_rows, *dout, *dquery, *logsumexp, *delta;
@@ -94,7 +94,7 @@ struct Backward : Common {
       run(unit / splits / key.heads, unit / splits % key.heads, unit % splits);
     });
     if (partial_size() == 0) return;
-    for_each_part(batch * key.heads * attending.keys, 64, half_of_partial() * splits,
+    for_each_part(batch * key.heads * pattern.keys, 64, half_of_partial() * splits,
                   [&](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t row = begin; row < end; ++row) add_partial(row);
                     end_of_streams();
@@ -102,11 +102,11 @@ struct Backward : Common {
   }
 
   void run(std::int64_t b, std::int64_t head, std::int64_t split) const {
-    const Arrays a = of_thread<Arrays>(attending.keys, width, products);
+    const Arrays a = of_thread<Arrays>(pattern.keys, width, products);
     const std::int64_t padded = padded_width();
     if (has_keys()) {
-      std::fill_n(a.dkey, attending.keys * padded, 0.0f);
-      std::fill_n(a.dvalue, attending.keys * padded, 0.0f);
+      std::fill_n(a.dkey, pattern.keys * padded, 0.0f);
+      std::fill_n(a.dvalue, pattern.keys * padded, 0.0f);
     }
     for (std::int64_t item = split * items() / splits; item < (split + 1) * items() / splits; ++item) {
       add_chunk(a, b, head * group + item / chunks(), item % chunks() * kChunk);
@@ -115,7 +115,7 @@ struct Backward : Common {
       if (!has_keys()) break;
       float* const sums = is_value ? a.dvalue : a.dkey;
       const Array& to = is_value ? dvalue : dkey;
-      for (std::int64_t s = 0; s < attending.keys; ++s) {
+      for (std::int64_t s = 0; s < pattern.keys; ++s) {
         if (splits == 1) {
           to.set(b, s, head, sums + s * padded, 1);
         } else {
@@ -127,12 +127,12 @@ struct Backward : Common {
   }
 
   float* partial_row(bool is_value, std::int64_t b_and_head, std::int64_t split, std::int64_t s) const {
-    return partial + (is_value ? partial_size() : 0) + ((b_and_head * splits + split) * attending.keys + s) * width;
+    return partial + (is_value ? partial_size() : 0) + ((b_and_head * splits + split) * pattern.keys + s) * width;
   }
 
   // Adds the splits' sums of a row, in order.
   void add_partial(std::int64_t row) const {
-    const std::int64_t b_and_head = row / attending.keys, s = row % attending.keys;
+    const std::int64_t b_and_head = row / pattern.keys, s = row % pattern.keys;
     for (const bool is_value : {false, true}) {
       float* const sums = partial_row(is_value, b_and_head, 0, s);
       for (std::int64_t split = 1; split < splits; ++split) {
@@ -145,7 +145,7 @@ struct Backward : Common {
 
   // Adds the terms of kChunk queries to the gradients of all keys, and computes the gradients of these queries.
   void add_chunk(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t begin) const {
-    const std::int64_t queries = std::min(kChunk, attending.queries - begin), padded = padded_width();
+    const std::int64_t queries = std::min(kChunk, pattern.queries - begin), padded = padded_width();
     const Rows outs = out.get(b, begin, h, queries, a.scratch);
     const Rows douts = dout.get(b, begin, h, queries, a.dout_rows);
     for (std::int64_t t = 0; t < queries; ++t) {
@@ -153,7 +153,7 @@ struct Backward : Common {
       Compiled<Dot>::all.get()(row, outs.data + t * outs.row, width, a.delta + t);
       if (row != a.dout_rows + t * width) std::copy_n(row, width, a.dout_rows + t * width);
     }
-    std::copy_n(logsumexp + (b * attending.heads + h) * attending.queries + begin, queries, a.logsumexp);
+    std::copy_n(logsumexp + (b * pattern.heads + h) * pattern.queries + begin, queries, a.logsumexp);
     scale_rows(a.query_rows, query.get(b, begin, h, queries, a.scratch), queries);
     for (std::int64_t t = 0; t < queries; t += kQueries) {
       const std::int64_t rows = std::min(kQueries, queries - t);
@@ -161,7 +161,7 @@ struct Backward : Common {
       products.pack(a.dout + t * padded, a.dout_rows + t * width, width, rows, width);
     }
     std::fill_n(a.dquery, queries * padded, 0.0f);
-    const std::int64_t length = attending.length(b), last = attending.end(begin + queries - 1, length);
+    const std::int64_t length = pattern.length(b), last = pattern.end(begin + queries - 1, length);
     for (std::int64_t first = 0; first < last; first += kKeys) {
       const std::int64_t count = std::min(kKeys, last - first);
       const Rows keys = key.get(b, first, h / group, count, a.scratch);
@@ -179,20 +179,20 @@ struct Backward : Common {
 
   void add_tile(const Arrays& a, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t in_chunk,
                 std::int64_t rows, std::int64_t first, std::int64_t packed, std::int64_t length) const {
-    const std::int64_t wanted = std::min(packed, attending.end(t + rows - 1, length) - first);
+    const std::int64_t wanted = std::min(packed, pattern.end(t + rows - 1, length) - first);
     if (wanted <= 0) return;
     multiply_keys(a.weights, a.query_rows + in_chunk * width, a.keys_transposed, rows, packed, wanted);
     multiply_keys(a.dscores, a.dout_rows + in_chunk * width, a.values_transposed, rows, packed, wanted);
     const std::int64_t padded = padded_width();
     for (std::int64_t i = 0; i < rows; ++i) {
       float *const weights = a.weights + i * kScoreRow, *const dscores = a.dscores + i * kScoreRow;
-      const std::int64_t exist = std::clamp<std::int64_t>(attending.end(t + i, length) - first, 0, wanted);
+      const std::int64_t exist = std::clamp<std::int64_t>(pattern.end(t + i, length) - first, 0, wanted);
       std::fill(weights + exist, weights + wanted, 0.0f);
       std::fill(dscores + exist, dscores + wanted, 0.0f);
       if (exist == 0) continue;
       apply_mask(weights, b, h, t + i, first, exist);
       const float sum = a.logsumexp[in_chunk + i], delta = a.delta[in_chunk + i];
-      if (attending.has_dropout) {
+      if (pattern.has_dropout) {
         draw(a.kept, b, h, t + i, first, exist);
         Compiled<ScoreGradientWithDropout>::all.get()(weights, dscores, a.kept, exist, sum, delta);
       } else {

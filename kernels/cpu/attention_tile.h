@@ -21,7 +21,7 @@
 
 namespace giro::cpu::attention {
 
-using functors::Attending;
+using functors::AttentionPattern;
 using pointwise::Compiled;
 
 // A tile has the scores of kQueries queries and kKeys keys. Keys are packed once for kChunk queries.
@@ -129,27 +129,27 @@ Arrays of_thread(std::int64_t keys, std::int64_t width, const TileProducts& prod
 
 struct Common {
   Array query, key, value;
-  Attending attending;
+  AttentionPattern pattern;
   float scale;
   std::int64_t batch, width, group;  // group: query heads for each head of keys
   const TileProducts& products = tile_products();
 
   template <class Op>
   explicit Common(const Op& op) : Common(op.heads(), op.options) {}
-  Common(const ops::HeadsOfAttention& heads, const ops::AttentionOptions& options)
+  Common(const ops::AttentionHeads& heads, const ops::AttentionOptions& options)
       : query(heads.query),
         key(heads.key),
         value(heads.value),
-        attending(heads.query.shape(), key.rows, options),
+        pattern(heads.query.shape(), key.rows, options),
         scale(static_cast<float>(options.scale)),
         batch(heads.query.shape()[0]),
         width(query.width),
         group(query.heads / key.heads) {}
 
-  std::int64_t chunks() const { return (attending.queries + kChunk - 1) / kChunk; }
+  std::int64_t chunks() const { return (pattern.queries + kChunk - 1) / kChunk; }
   std::int64_t padded_width() const { return products.padded(width); }
   // The cost in elements, for for_each_part: a vector of products counts as one element.
-  std::int64_t work() const { return batch * attending.heads * attending.queries * attending.keys * width / 16; }
+  std::int64_t work() const { return batch * pattern.heads * pattern.queries * pattern.keys * width / 16; }
 
   // out (count, kScoreRow) = rows times the first `wanted` packed keys or values, rounded up to whole panels.
   void multiply_keys(float* out, const float* rows, const float* keys, std::int64_t count, std::int64_t packed,
@@ -161,15 +161,15 @@ struct Common {
   // Sets the scores that the mask excludes to -inf.
   void apply_mask(float* scores, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t first,
                   std::int64_t count) const {
-    if (attending.mask == nullptr) return;
-    const std::int64_t step = attending.mask_of_s;
-    const bool* const mask = attending.mask_row(b, h, t) + first * step;
+    if (pattern.mask == nullptr) return;
+    const std::int64_t step = pattern.mask_stride_s;
+    const bool* const mask = pattern.mask_row(b, h, t) + first * step;
     for (std::int64_t s = 0; s < count; ++s) scores[s] = mask[s * step] ? scores[s] : -kInfinity;
   }
 
   void draw(float* kept, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t first, std::int64_t count) const {
-    Compiled<Kept>::all.get()(kept, count, attending.key_of_dropout(), attending.place(b, h, t) + first,
-                              attending.kept_below, attending.kept_factor);
+    Compiled<Kept>::all.get()(kept, count, pattern.key_of_dropout(), pattern.dropout_index(b, h, t) + first,
+                              pattern.keep_threshold, pattern.keep_scale);
   }
 
   void scale_rows(float* to, const Rows& rows, std::int64_t count) const {

@@ -44,7 +44,7 @@ struct Code {
     stream,
     sum,
     ahead,
-    ahead_last = ahead + kPartsAhead - 1
+    ahead_last = ahead + kPrefetchParts - 1
   };
 #undef GIRO_TOGETHER
 #undef GIRO_EXTREME
@@ -61,12 +61,12 @@ constexpr int kOf16 = 8, kOf32 = 16;
 #define GIRO_LOOPS "kernels/cpu/chain_loop.h"
 #include "kernels/cpu/instruction_set_loops.h"
 
-constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
+constexpr pointwise::PerInstructionSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
 
 }  // namespace
 
 const ChainFunction kChainLoad{Code::load, 1}, kChainStore{Code::store, 1}, kChainStream{Code::stream, 1},
-    kChainSum{Code::sum, 1}, kChainAhead{Code::ahead, 1};
+    kChainSum{Code::sum, 1}, kChainPrefetch{Code::ahead, 1};
 
 Chain chain() { return kAll.get(); }
 

@@ -33,10 +33,10 @@ std::optional<ChainFunction> chain_function(std::string_view source);
 
 extern const ChainFunction kChainLoad;  // with(false, true): loads a number
 extern const ChainFunction kChainStore;
-extern const ChainFunction kChainStream;  // a store that bypasses the caches
-extern const ChainFunction kChainSum;     // adds to the lanes that Fold::open initialized
-extern const ChainFunction kChainAhead;   // prefetches elements some blocks ahead: code, code + 1, ... are its parts
-inline constexpr int kPartsAhead = 4;
+extern const ChainFunction kChainStream;    // a store that bypasses the caches
+extern const ChainFunction kChainSum;       // adds to the lanes that Fold::open initialized
+extern const ChainFunction kChainPrefetch;  // prefetches elements some blocks ahead: code, code + 1, ... are its parts
+inline constexpr int kPrefetchParts = 4;
 
 // A store fence: other threads see what this thread has streamed before they see its later stores.
 void end_of_streams();

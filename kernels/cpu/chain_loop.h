@@ -170,11 +170,11 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
           }
           break;
         }
-#define GIRO_AHEAD(PART)                                                                                  \
-  case Code::ahead + PART: {                                                                              \
-    constexpr int kBegin = PART * kRegisters / kPartsAhead, kEnd = (PART + 1) * kRegisters / kPartsAhead; \
-    for (int r = kBegin; r < kEnd; ++r) __builtin_prefetch(tile + kAhead + r * kBytes, 0, 3);             \
-    break;                                                                                                \
+#define GIRO_AHEAD(PART)                                                                                        \
+  case Code::ahead + PART: {                                                                                    \
+    constexpr int kBegin = PART * kRegisters / kPrefetchParts, kEnd = (PART + 1) * kRegisters / kPrefetchParts; \
+    for (int r = kBegin; r < kEnd; ++r) __builtin_prefetch(tile + kAhead + r * kBytes, 0, 3);                   \
+    break;                                                                                                      \
   }
           GIRO_AHEAD(0)
           GIRO_AHEAD(1)

@@ -128,10 +128,10 @@ void for_parts(Key key, std::int64_t size, const F& f) {
 void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, const Key& of,
                       const Stream& stream) {
   // The parts' results are summed at the end. These limits keep the sum cheap compared with the parts.
-  constexpr std::int64_t kMostParts = 16, kLeastPixels = 512;
+  constexpr std::int64_t kMaxParts = 16, kMinPixels = 512;
   const std::int64_t pixels = dz.count() / dz.shape()[3], images = dz.shape()[0];
   const std::int64_t size = one_dnn::part_size(images, work_of(dz.shape(), of.w),
-                                               std::clamp<std::int64_t>(pixels / kLeastPixels, 1, kMostParts));
+                                               std::clamp<std::int64_t>(pixels / kMinPixels, 1, kMaxParts));
   const std::int64_t count = (images + size - 1) / size;
   Key key = of;
   key.dw = count > 1 ? DType::f32 : dw.dtype();

@@ -77,7 +77,7 @@ void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
   giro::add(op.dw, op.dw, term, stream);
 }
 
-void run(const ops::DenseOfBytes& op, const Stream& stream) {
+void run(const ops::DenseU8& op, const Stream& stream) {
   if (!narrow::can_run(op.y.shape()[1])) {
     const auto [memory, floats] = scaled(op.x, op.factor, stream);
     return cpu::run(ops::Dense{op.y, floats, op.w, op.b}, stream);
@@ -85,7 +85,7 @@ void run(const ops::DenseOfBytes& op, const Stream& stream) {
   narrow_dense(op.y, input_of(op.x, op.factor), op.w, op.b, stream);
 }
 
-void run(const ops::DenseOfBytesBackward& op, const Stream& stream) {
+void run(const ops::DenseU8Backward& op, const Stream& stream) {
   if (op.dw && narrow::can_run(op.dz.shape()[1])) {
     narrow_gradient(op.dw, op.dz, input_of(op.x, op.factor), stream);
   } else if (op.dw) {

@@ -12,12 +12,12 @@
 namespace giro::cpu {
 namespace {
 
-constexpr std::int64_t kMostParts = 256;  // enough for threads to have equal shares
+constexpr std::int64_t kMaxParts = 256;  // enough for threads to have equal shares
 
 // How many of n equal pieces of the work a thread must get to be worth waking.
 std::int64_t pieces_together(std::int64_t n, std::int64_t work, std::int64_t at_a_time) {
   const std::int64_t worth = kParallelFrom / std::max<std::int64_t>(1, work / std::max<std::int64_t>(1, n));
-  return std::max({std::int64_t{1}, worth, at_a_time / kMostParts});
+  return std::max({std::int64_t{1}, worth, at_a_time / kMaxParts});
 }
 
 constexpr std::int64_t kTogether = 16;  // tiles per run

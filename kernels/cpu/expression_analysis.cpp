@@ -13,12 +13,12 @@ using Pattern = Plan::Pattern;
 
 namespace {
 
-constexpr std::int64_t kMostColumns = 1024, kFewestColumns = 128;  // of a tile
+constexpr std::int64_t kMaxColumns = 1024, kMinColumns = 128;  // of a tile
 constexpr std::int64_t kFewUnits = 8;
 
 }  // namespace
 
-void refuse(ErrorCode code, const std::string& what) { throw Error(code, "expression: " + what); }
+void reject(ErrorCode code, const std::string& what) { throw Error(code, "expression: " + what); }
 
 Analysis::Analysis(const Expression& expression, Plan& plan) : e_(expression), p_(plan) {
   find_needed();
@@ -43,9 +43,9 @@ int Analysis::inputs_of(const Instruction& i) const {
 void Analysis::find_needed() {
   needed_.resize(e_.code.size());
   for (const auto& write : e_.writes) {
-    if (write.value >= e_.code.size()) refuse(ErrorCode::invalid_argument, "a write of a missing value");
+    if (write.value >= e_.code.size()) reject(ErrorCode::invalid_argument, "a write of a missing value");
     if (write.to.memory.dtype() != at(write.value).dtype) {
-      refuse(ErrorCode::dtype_mismatch,
+      reject(ErrorCode::dtype_mismatch,
              "a write of " + std::string(name_of(at(write.value).dtype)) + " to " + to_string(write.to.memory));
     }
     needed_[write.value] = true;
@@ -54,12 +54,12 @@ void Analysis::find_needed() {
     if (!needed_[i]) continue;
     for (int k = 0; k < inputs_of(at(i)); ++k) {
       const std::size_t operand = at(i).operands[static_cast<std::size_t>(k)];
-      if (operand >= i) refuse(ErrorCode::invalid_argument, "an operand defined after its use");
+      if (operand >= i) reject(ErrorCode::invalid_argument, "an operand defined after its use");
       needed_[operand] = true;
     }
     if (at(i).kind == Kind::reduce) has_reductions_ = true;
     if (at(i).kind == Kind::read && e_.reads[at(i).index].memory.dtype() != at(i).dtype) {
-      refuse(ErrorCode::dtype_mismatch,
+      reject(ErrorCode::dtype_mismatch,
              "a read of " + std::string(name_of(at(i).dtype)) + " from " + to_string(e_.reads[at(i).index].memory));
     }
   }
@@ -170,12 +170,12 @@ void Analysis::choose_pattern() {
     cut(inner, 2 * kPiece);
   } else if (const int votes = votes_for_columns(); inner >= 16 && votes > 0) {
     p_.pattern = Pattern::columns;
-    cut(inner, std::clamp(divided_up(p_.rows, team_threads()), kFewestColumns, kMostColumns));
+    cut(inner, std::clamp(ceil_div(p_.rows, team_threads()), kMinColumns, kMaxColumns));
   } else {
     p_.pattern = Pattern::rows;
     p_.unit_rows = std::max<std::int64_t>(1, std::min(p_.rows, kPiece / std::max<std::int64_t>(1, p_.length)));
     p_.tile = std::min(p_.length, kPiece) * p_.unit_rows;
-    p_.units = divided_up(p_.rows, p_.unit_rows);
+    p_.units = ceil_div(p_.rows, p_.unit_rows);
   }
   if (p_.rows == 0) p_.units = 0;
   const std::int64_t few = p_.pattern == Pattern::columns ? team_threads() : kFewUnits;
@@ -199,14 +199,14 @@ void Analysis::find_numbers() {
 void Analysis::cut(std::int64_t inner, std::int64_t most) {
   const std::int64_t others = inner == 0 ? 0 : p_.rows / inner;
   if (inner >= most / 2) {
-    p_.tiles_of_axis = divided_up(inner, most);
-    p_.tile = std::min(inner, divided_up(divided_up(inner, p_.tiles_of_axis), 16) * 16);
-    p_.tiles_of_axis = divided_up(inner, p_.tile);
+    p_.tiles_of_axis = ceil_div(inner, most);
+    p_.tile = std::min(inner, ceil_div(ceil_div(inner, p_.tiles_of_axis), 16) * 16);
+    p_.tiles_of_axis = ceil_div(inner, p_.tile);
     p_.units = others * p_.tiles_of_axis;
   } else {
     const std::int64_t together = std::min(others, most / std::max<std::int64_t>(1, inner));
     p_.tile = inner * together;
-    p_.units = together == 0 ? 0 : divided_up(others, together);
+    p_.units = together == 0 ? 0 : ceil_div(others, together);
   }
   p_.unit_rows = p_.tile;
 }

@@ -13,9 +13,9 @@
 
 namespace giro::cpu {
 
-[[noreturn]] void refuse(ErrorCode code, const std::string& what);
+[[noreturn]] void reject(ErrorCode code, const std::string& what);
 
-inline std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Analyzes an expression before its steps are planned: which instructions are needed, its axes, which values are per
 // row, and how it is tiled. Fills in that part of the plan.

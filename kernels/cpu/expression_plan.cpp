@@ -22,7 +22,7 @@ using pointwise::Instruction;
 using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
-constexpr std::int64_t kLongestKept = 65536;  // elements: the longest row whose values are kept between passes
+constexpr std::int64_t kMaxKeptLength = 65536;  // elements: the longest row whose values are kept between passes
 class Planner : Analysis {
  public:
   Planner(const Expression& expression, Plan& plan) : Analysis(expression, plan) {}
@@ -115,7 +115,7 @@ class Planner : Analysis {
     } else {
       s.loop = code.function->loops.get(from);
       if (s.loop == nullptr) {
-        refuse(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
+        reject(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
       }
       if (is_16_bit(code.dtype) && !code.function->rules.is_exact) s.round = rounding(code.dtype);
       if (from == DType::f32) s.source = code.function->source;
@@ -207,7 +207,7 @@ class Planner : Analysis {
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     const Instruction& code = at(i);
     const bool is_place = code.combiner == Combiner::argmax || code.combiner == Combiner::argmin;
-    if (is_place && p_.length == 0) refuse(ErrorCode::invalid_argument, "argmax or argmin of no elements");
+    if (is_place && p_.length == 0) reject(ErrorCode::invalid_argument, "argmax or argmin of no elements");
     Plan::Reduction r;
     DType dtype = computed_in(at(code.operands[0]).dtype);
     r.operand = element_value(code.operands[0]);
@@ -265,7 +265,7 @@ class Planner : Analysis {
     p_.passes.resize(static_cast<std::size_t>(passes));
     row_values_.assign(e_.code.size(), -1);
     element_values_.assign(e_.code.size(), -1);
-    const bool keeps = p_.pattern == Pattern::rows && !p_.is_split && p_.length <= kLongestKept;
+    const bool keeps = p_.pattern == Pattern::rows && !p_.is_split && p_.length <= kMaxKeptLength;
     const bool keeps_reads = keeps && p_.length <= kPiece;
     for (pass_ = 0; pass_ < passes; ++pass_) {
       for (std::size_t i = 0; i < e_.code.size(); ++i) {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kLarge = std::int64_t{16} << 20;  // bytes: more than caches keep until it is read
 
 // When a value needs its slot: from step `first` to `last`, or always.
-struct Life : PlannedValue {
+struct Lifetime : PlannedValue {
   bool is_computed = false;   // by a step that is not an expansion
   int first = -1, last = -1;  // first is -1 if it is never stored
   int pass = 0;
@@ -22,28 +22,28 @@ struct Life : PlannedValue {
 class Values {
  public:
   Values(Plan& plan, const std::vector<PlannedValue>& values) : p_(plan) {
-    for (const PlannedValue& value : values) lives_.push_back({value});
+    for (const PlannedValue& value : values) lifetimes_.push_back({value});
     p_.slots.resize(values.size());
   }
 
-  void find_lives() {
+  void find_lifetimes() {
     int now = 0;
     for (std::size_t k = 0; k < p_.passes.size(); ++k) {
       const Plan::Pass& pass = p_.passes[k];
       const int number = static_cast<int>(k);
       const auto made = [&](int value, bool is_computed) {
-        Life& life = life_of(value);
-        life.first = life.last = now;
-        life.pass = number;
-        life.is_computed = is_computed;
+        Lifetime& lifetime = lifetime_of(value);
+        lifetime.first = lifetime.last = now;
+        lifetime.pass = number;
+        lifetime.is_computed = is_computed;
       };
       const auto used = [&](int value) {
-        Life& life = life_of(value);
-        life.last = now;
-        if (life.pass == number || life.of_rows || life.for_good) return;
-        life.for_good = true;
+        Lifetime& lifetime = lifetime_of(value);
+        lifetime.last = now;
+        if (lifetime.pass == number || lifetime.of_rows || lifetime.is_permanent) return;
+        lifetime.is_permanent = true;
         if (p_.length <= kPiece) return;
-        p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
+        p_.slots[static_cast<std::size_t>(value)].kept_size = lifetime.size;
         p_.kept_values.push_back(value);
       };
       for (const Plan::Step& s : pass.steps) {
@@ -72,18 +72,18 @@ class Values {
   void choose_direct(Plan::Pass& pass, int number, const F& reads_from_there) {
     std::vector<int> direct;
     for (Plan::Access& w : pass.writes) {
-      const Life& life = life_of(w.value);
-      w.is_direct = life.is_computed && life.pass == number && w.convert == nullptr &&
+      const Lifetime& lifetime = lifetime_of(w.value);
+      w.is_direct = lifetime.is_computed && lifetime.pass == number && w.convert == nullptr &&
                     p_.slots[static_cast<std::size_t>(w.value)].kept_size == 0 &&
                     std::find(direct.begin(), direct.end(), w.value) == direct.end() &&
-                    !is_read_later(w, life.first, reads_from_there);
+                    !is_read_later(w, lifetime.first, reads_from_there);
       if (w.is_direct) direct.push_back(w.value);
     }
   }
   template <class F>
   bool is_read_later(const Plan::Access& w, int time, const F& reads_from_there) const {
-    for (std::size_t v = 0; v < lives_.size(); ++v) {
-      if (lives_[v].last > time && reads_from_there(w, static_cast<int>(v))) return true;
+    for (std::size_t v = 0; v < lifetimes_.size(); ++v) {
+      if (lifetimes_[v].last > time && reads_from_there(w, static_cast<int>(v))) return true;
     }
     return false;
   }
@@ -109,18 +109,18 @@ class Values {
     }
     for (Plan::Step& s : pass.steps) {
       if (s.kind != Plan::Step::Kind::chain) continue;
-      fetch_ahead(s, pass, is_large);
+      add_prefetch(s, pass, is_large);
       break;
     }
   }
 
   // Spreads the prefetches over the steps: more at once than a core has buffers for would stall the computation.
   template <class F>
-  void fetch_ahead(Plan::Step& chain, const Plan::Pass& pass, const F& is_large) {
+  void add_prefetch(Plan::Step& chain, const Plan::Pass& pass, const F& is_large) {
     std::vector<ChainStep> ahead;
-    for (int part = 0; part < kPartsAhead; ++part) {
+    for (int part = 0; part < kPrefetchParts; ++part) {
       for (const Plan::Access& read : pass.reads) {
-        if (is_large(read)) ahead.push_back({kChainAhead.code + part, read.value, read.value});
+        if (is_large(read)) ahead.push_back({kChainPrefetch.code + part, read.value, read.value});
       }
     }
     if (ahead.empty() || chain.links.size() < ahead.size()) return;
@@ -161,7 +161,7 @@ class Values {
     std::int64_t end = 0;
     const auto reserve = [&](std::int64_t bytes) {
       const std::int64_t begin = end;
-      end += divided_up(bytes, 64) * 64;
+      end += ceil_div(bytes, 64) * 64;
       return begin;
     };
     struct Used {
@@ -170,28 +170,29 @@ class Values {
       int last;
     };
     std::vector<Used> shared;
-    std::vector<std::size_t> order(lives_.size());
+    std::vector<std::size_t> order(lifetimes_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return lives_[a].first < lives_[b].first; });
+                     [&](std::size_t a, std::size_t b) { return lifetimes_[a].first < lifetimes_[b].first; });
     for (const std::size_t v : order) {
-      const Life& life = lives_[v];
-      const auto size = static_cast<std::int64_t>(life.size);
+      const Lifetime& lifetime = lifetimes_[v];
+      const auto size = static_cast<std::int64_t>(lifetime.size);
       Plan::Slot& slot = p_.slots[v];
-      slot.is_of_rows = life.of_rows;
-      if (life.of_rows || life.for_good) {
-        slot.offset = reserve(size * (life.of_rows ? p_.unit_rows : slot.kept_size != 0 ? p_.length : p_.tile));
+      slot.is_of_rows = lifetime.of_rows;
+      if (lifetime.of_rows || lifetime.is_permanent) {
+        slot.offset = reserve(size * (lifetime.of_rows ? p_.unit_rows : slot.kept_size != 0 ? p_.length : p_.tile));
         continue;
       }
-      if (life.first < 0) continue;
-      const auto free = std::find_if(shared.begin(), shared.end(),
-                                     [&](const Used& u) { return u.size == life.size && u.last <= life.first; });
+      if (lifetime.first < 0) continue;
+      const auto free = std::find_if(shared.begin(), shared.end(), [&](const Used& u) {
+        return u.size == lifetime.size && u.last <= lifetime.first;
+      });
       if (free != shared.end()) {
-        free->last = life.last;
+        free->last = lifetime.last;
         slot.offset = free->offset;
       } else {
         slot.offset = reserve(size * p_.tile);
-        shared.push_back({life.size, slot.offset, life.last});
+        shared.push_back({lifetime.size, slot.offset, lifetime.last});
       }
     }
     p_.scratch_offset = reserve(8 * std::max(p_.tile, p_.unit_rows));
@@ -203,11 +204,11 @@ class Values {
           most = std::max(most, r.fold.lanes * static_cast<std::int64_t>(r.fold.lane_bytes) * p_.tile);
         }
       }
-      p_.lanes_bytes = divided_up(most, 64) * 64;
+      p_.lanes_bytes = ceil_div(most, 64) * 64;
       p_.lanes_offset = reserve(p_.lanes_bytes * p_.number_of_reductions);
     }
     p_.notes_offset = reserve(p_.number_of_reads * 16);
-    p_.pointers_offset = reserve(static_cast<std::int64_t>(lives_.size()) * 8);
+    p_.pointers_offset = reserve(static_cast<std::int64_t>(lifetimes_.size()) * 8);
     p_.memory = static_cast<std::size_t>(end);
   }
 
@@ -222,10 +223,10 @@ class Values {
   }
 
  private:
-  Life& life_of(int value) { return lives_[static_cast<std::size_t>(value)]; }
+  Lifetime& lifetime_of(int value) { return lifetimes_[static_cast<std::size_t>(value)]; }
 
   Plan& p_;
-  std::vector<Life> lives_;
+  std::vector<Lifetime> lifetimes_;
 };
 
 }  // namespace
@@ -233,7 +234,7 @@ class Values {
 void place_values(Plan& plan, const std::vector<PlannedValue>& values, const std::vector<PlannedConstant>& constants,
                   const std::function<bool(const Plan::Access& write, int value)>& reads_from_there) {
   Values placed(plan, values);
-  placed.find_lives();
+  placed.find_lifetimes();
   for (std::size_t k = 0; k < plan.passes.size(); ++k) {
     placed.choose_direct(plan.passes[k], static_cast<int>(k), reads_from_there);
   }

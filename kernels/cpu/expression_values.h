@@ -13,7 +13,7 @@ namespace giro::cpu {
 struct PlannedValue {
   std::size_t size;  // of an element in bytes
   bool of_rows;
-  bool for_good;  // its slot is never reused
+  bool is_permanent;  // its slot is never reused
 };
 struct PlannedConstant {
   int value;

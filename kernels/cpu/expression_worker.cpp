@@ -78,7 +78,7 @@ void Worker::for_each_run(const Plan::Access& access, const Range& at, std::int6
 }
 
 // Whether all of a range within an innermost axis is in bounds.
-bool Worker::is_there(const Plan::Access& read, const Range& at) const {
+bool Worker::in_bounds(const Plan::Access& read, const Range& at) const {
   for (int a = 0; a < plan_.rank; ++a) {
     const std::int64_t n = a == at.last - 1 ? at.n : 1;
     if (at.index[a] < read.bounds[a].begin || at.index[a] + n > read.bounds[a].end) return false;
@@ -87,7 +87,7 @@ bool Worker::is_there(const Plan::Access& read, const Range& at) const {
 }
 
 // Elements out of bounds become 0.
-void Worker::load_what_is_there(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const {
+void Worker::load_in_bounds(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const {
   const auto size = static_cast<std::int64_t>(read.size);
   const int inner = at.last - 1;
   const std::int64_t stride = read.strides[inner];
@@ -96,7 +96,7 @@ void Worker::load_what_is_there(const Plan::Access& read, const Range& at, std::
     const std::int64_t first = std::max<std::int64_t>(0, read.bounds[inner].begin - now.index[inner]);
     now.index[inner] += first;
     now.n = std::min(n, read.bounds[inner].end - now.index[inner] + first) - first;
-    if (now.n <= 0 || !is_there(read, now)) return;
+    if (now.n <= 0 || !in_bounds(read, now)) return;
     copy_strided(read.size, read.memory + (begin + first * stride) * size, stride, to + (done + first) * size, 1,
                  now.n);
   });
@@ -105,7 +105,7 @@ void Worker::load_what_is_there(const Plan::Access& read, const Range& at, std::
 void Worker::load(const Plan::Access& read, const Range& at) {
   const std::int64_t offset = offset_of(read, at), stride = read.strides[at.last - 1];
   const bool within = is_within_axis(at);
-  const bool is_cut = read.is_bounded && !(within && is_there(read, at));
+  const bool is_cut = read.is_bounded && !(within && in_bounds(read, at));
   const bool is_whole =
       read.is_flat || (within && !is_cut && read.memory != nullptr && (stride == 1 || read.is_number));
   const std::byte* const from =
@@ -131,7 +131,7 @@ void Worker::load(const Plan::Access& read, const Range& at) {
     const int outer = std::max(0, at.last - 2);
     const std::int64_t each = plan_.sizes[at.last - 1], times = at.n / each;
     if (is_cut) {
-      load_what_is_there(read, at, offset, raw);
+      load_in_bounds(read, at, offset, raw);
     } else if (stride == 0 && outer < at.last - 1 && at.index[at.last - 1] == 0 && at.n % each == 0 &&
                at.index[outer] + times <= plan_.sizes[outer]) {
       repeat(read.size, read.memory + offset * size, read.strides[outer], raw, times, each);

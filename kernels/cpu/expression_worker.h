@@ -50,9 +50,9 @@ class Worker {
   template <class F>
   void for_each_run(const Plan::Access& access, const Range& at, std::int64_t offset, const F& f) const;
 
-  bool is_there(const Plan::Access& read, const Range& at) const;
+  bool in_bounds(const Plan::Access& read, const Range& at) const;
   void load(const Plan::Access& read, const Range& at);
-  void load_what_is_there(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const;
+  void load_in_bounds(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const;
   void store(const Plan::Access& write, const Range& at);
   void step(const Plan::Step& step, std::int64_t elements);
   void run_tile(const Plan::Pass& pass, const Range& at, std::int64_t element);

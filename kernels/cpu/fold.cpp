@@ -218,7 +218,7 @@ Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
 
 // The index of the first of the largest keys.
 template <class T, bool kIsMin>
-struct Place {
+struct ArgExtreme {
   using Key = Extreme<T, kIsMin>;
   static std::int64_t of(T x) {
     return static_cast<std::int64_t>(Key::of(x == T(0) ? T(0) : x));
@@ -274,9 +274,9 @@ Fold fold_over(Combiner combiner) {
     case Combiner::min:
       return fold_with<Extreme<T, true>, T>(&finish_extreme<Extreme<T, true>>);
     case Combiner::argmax:
-      return Place<T, false>::fold();
+      return ArgExtreme<T, false>::fold();
     case Combiner::argmin:
-      return Place<T, true>::fold();
+      return ArgExtreme<T, true>::fold();
     case Combiner::any:
     case Combiner::all:
       break;

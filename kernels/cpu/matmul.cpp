@@ -61,17 +61,17 @@ struct MatrixProduct : one_dnn::Kernel<dnnl::matmul> {
 // The rows and columns in one part of an f32 product. They depend only on the shape, so the bits of the result do not
 // depend on the number of threads.
 std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, bool a_is_transposed) {
-  constexpr memory::dim kLeastWork = 1 << 22, kLeastSide = 256, kMostParts = 64, kUnit = 16;
+  constexpr memory::dim kMinWork = 1 << 22, kMinSide = 256, kMaxParts = 64, kUnit = 16;
   constexpr memory::dim kLong = 1 << 30;  // more work than this is divided even if that costs speed
   // oneDNN copies the operands, which makes it faster, if 1 / m + 1 / n is at most this. Without the copies, it is a
   // third slower for a transposed `a`.
   constexpr double kCopied = 1.0 / 512;
   memory::dim rows = m, columns = n;
-  for (memory::dim parts = 2; parts <= std::min(kMostParts, m * n * k / kLeastWork); parts *= 2) {
+  for (memory::dim parts = 2; parts <= std::min(kMaxParts, m * n * k / kMinWork); parts *= 2) {
     memory::dim half_rows = rows, half_columns = columns;
     (rows > columns ? half_rows : half_columns) = std::max(rows, columns) / 2;
     const bool is_long = m * n * k / (parts / 2) > kLong;
-    if (std::max(rows, columns) / 2 < (is_long ? kUnit : kLeastSide)) break;
+    if (std::max(rows, columns) / 2 < (is_long ? kUnit : kMinSide)) break;
     const double copied = 1.0 / static_cast<double>(half_rows) + 1.0 / static_cast<double>(half_columns);
     if (a_is_transposed && parts > 2 && copied > kCopied && !is_long) break;
     rows = half_rows;
@@ -130,9 +130,9 @@ void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& b
   }
   const memory::dim a_batch = batch_of(a.matrix), b_batch = batch_of(b.matrix);
   const MatrixStrides a_strides = strides_of(a), b_strides = strides_of(b), out_strides = strides_of({out});
-  constexpr memory::dim kVector = 16, kMostParts = 64;
-  const memory::dim matrices = one_dnn::part_size(batch, batch * m * n * k, kMostParts);
-  const memory::dim work = matrices * m * n * k, most = std::max<memory::dim>(kMostParts * matrices / batch, 1);
+  constexpr memory::dim kVector = 16, kMaxParts = 64;
+  const memory::dim matrices = one_dnn::part_size(batch, batch * m * n * k, kMaxParts);
+  const memory::dim work = matrices * m * n * k, most = std::max<memory::dim>(kMaxParts * matrices / batch, 1);
   const memory::dim rows = m > n ? one_dnn::part_size(m, work, most, kVector) : m;
   const memory::dim columns = m > n ? n : one_dnn::part_size(n, work, most, kVector);
   one_dnn::checked("matmul", [&] {

@@ -199,7 +199,7 @@ int padded(std::int64_t outputs) { return outputs <= 4 ? 4 : outputs <= 10 ? 10 
 bool can_run(std::int64_t outputs) {
   static const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return has_avx512 && outputs >= 1 && outputs <= kMostOutputs;
+  return has_avx512 && outputs >= 1 && outputs <= kMaxOutputs;
 }
 
 std::size_t workspace(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {

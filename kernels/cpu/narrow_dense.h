@@ -7,9 +7,9 @@
 // lanes idle. This code vectorizes along the inputs, so all lanes work and bytes can be read directly.
 namespace giro::cpu::narrow {
 
-constexpr std::int64_t kMostOutputs = 16;
+constexpr std::int64_t kMaxOutputs = 16;
 
-// Whether this processor has AVX-512 and the layer has at most kMostOutputs outputs.
+// Whether this processor has AVX-512 and the layer has at most kMaxOutputs outputs.
 bool can_run(std::int64_t outputs);
 
 // The layer's input: (rows, inputs) f32, or bytes to be multiplied by `factor`.

@@ -102,10 +102,10 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 // The number of an op's `count` rows or columns in each part, a multiple of `unit`. One thread computes a part. `work`
 // is the op's number of multiplications or element moves. The size depends only on the shape, so the bits of the result
 // do not depend on the number of threads.
-inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_t most_parts = 64,
+inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_t max_parts = 64,
                               std::int64_t unit = 1) {
-  constexpr std::int64_t kLeastWork = std::int64_t{1} << 23;
-  const auto clamped = std::clamp<std::int64_t>(work / kLeastWork, 1, most_parts);
+  constexpr std::int64_t kMinWork = std::int64_t{1} << 23;
+  const auto clamped = std::clamp<std::int64_t>(work / kMinWork, 1, max_parts);
   const auto parts = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(clamped)));
   const std::int64_t even = (count + parts - 1) / parts;
   return (even + unit - 1) / unit * unit;
@@ -127,13 +127,13 @@ std::shared_ptr<const Made> kernel_of(const Key& key) {
     Key key;
     std::shared_ptr<const Made> kernel;
   };
-  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kMax = 64;
   thread_local std::deque<Known> known;
   for (const Known& each : known) {
     if (each.key == key) return each.kernel;
   }
   const ThreadLimit limit(1);
-  if (known.size() == kMost) known.pop_back();
+  if (known.size() == kMax) known.pop_back();
   known.push_front({key, std::make_shared<const Made>(key)});
   return known.front().kernel;
 }

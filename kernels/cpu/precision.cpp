@@ -36,7 +36,7 @@ bool has_bf16() {
 
 }  // namespace
 
-std::string what_is_missing(Precision precision) {
+std::string unsupported_reason(Precision precision) {
   switch (precision) {
     case Precision::f32:
       return "";

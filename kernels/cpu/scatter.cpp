@@ -29,7 +29,7 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
                 const std::int64_t key = rows.key(i);
                 if (key < 0) continue;
                 Sum* const sum = sums + key * width;
-                const T* const row = updates + rows.place(i) * width;
+                const T* const row = updates + rows.source_row(i) * width;
 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) sum[c] += static_cast<Sum>(row[c]);
               }

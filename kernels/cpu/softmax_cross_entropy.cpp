@@ -121,7 +121,7 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
                      static_cast<float>(op.factor), op.fault, stream, [&](const auto& rows) {
                        submit(stream, [rows, loss = op.loss.data<float>(),
                                        accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr] {
-                         std::int64_t correct[ops::MeanCrossEntropy::kMostRows / kRows] = {};  // per block
+                         std::int64_t correct[ops::MeanCrossEntropy::kMaxRows / kRows] = {};  // per block
                          for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
                                         [&](std::int64_t begin, std::int64_t end) {
                                           for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {

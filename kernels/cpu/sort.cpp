@@ -22,7 +22,7 @@ void run(const ops::ArgSort& op, const Stream& stream) {
           Entry* const row = entries + r * length;
           for (std::int64_t i = 0; i < length; ++i) row[i] = functors::entry(x + r * length, i, descending);
           kept < length ? std::partial_sort(row, row + kept, row + length) : std::sort(row, row + length);
-          for (std::int64_t i = 0; i < kept; ++i) indices[r * kept + i] = row[i].place();
+          for (std::int64_t i = 0; i < kept; ++i) indices[r * kept + i] = row[i].index();
         }
       });
     });

@@ -13,27 +13,27 @@ namespace {
 
 struct Team {
   std::mutex mutex;
-  LeftToOthers left;
-  std::atomic<int> threads_left = 0;
+  ContentionMonitor monitor;
+  std::atomic<int> idle_threads = 0;
 };
 
 }  // namespace
 
-int LeftToOthers::update(double seconds, std::int64_t switches, int most) {
+int ContentionMonitor::update(double seconds, std::int64_t switches, int most) {
   if (started_) {
-    const double contended = std::max(kContended, kOfThread * (most - left_));
+    const double contended = std::max(kContended, kPerThread * (most - idle_));
     if (static_cast<double>(switches - switches_before_) > contended * (seconds - before_)) {
-      left_ = std::min(left_ + 1, most - 1);
-      calm_at_ = seconds + kCalmSeconds;
-    } else if (seconds >= calm_at_) {
-      left_ = std::max(left_ - 1, 0);
+      idle_ = std::min(idle_ + 1, most - 1);
+      retry_at_ = seconds + kRetrySeconds;
+    } else if (seconds >= retry_at_) {
+      idle_ = std::max(idle_ - 1, 0);
     }
   }
   started_ = true;
   before_ = seconds;
   next_ = seconds + kWindow;
   switches_before_ = switches;
-  return left_;
+  return idle_;
 }
 
 int team_threads() {
@@ -42,13 +42,13 @@ int team_threads() {
   static auto* const team = new Team;  // never destroyed: threads may work while the program ends
   if (const std::unique_lock lock(team->mutex, std::try_to_lock); lock) {
     const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-    if (team->left.due(now.count())) {
+    if (team->monitor.due(now.count())) {
       rusage usage{};
       getrusage(RUSAGE_SELF, &usage);
-      team->threads_left = team->left.update(now.count(), usage.ru_nivcsw, most);
+      team->idle_threads = team->monitor.update(now.count(), usage.ru_nivcsw, most);
     }
   }
-  return std::max(1, most - team->threads_left);
+  return std::max(1, most - team->idle_threads);
 }
 
 ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }

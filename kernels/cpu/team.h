@@ -6,7 +6,7 @@ namespace giro::cpu {
 
 // How many of OpenMP's threads should idle, so that no working thread shares a CPU with another busy process: such a
 // thread would keep all the others waiting. Judged by the rate of involuntary context switches.
-class LeftToOthers {
+class ContentionMonitor {
  public:
   // Whether the next update is due. `seconds` is the time on any clock that starts at 0 or later.
   bool due(double seconds) const { return seconds >= next_; }
@@ -16,13 +16,13 @@ class LeftToOthers {
   int update(double seconds, std::int64_t switches, int most);
 
  private:
-  static constexpr double kWindow = 0.2;     // seconds between updates, at least
-  static constexpr double kContended = 120;  // contention: more switches per second than this in total and than
-  static constexpr double kOfThread = 3;     // this per thread; busy processes cause 300 and up, idle systems up to 40
-  static constexpr double kCalmSeconds = 2;  // before an idle thread is tried again
-  double before_ = 0, next_ = 0, calm_at_ = 0;
+  static constexpr double kWindow = 0.2;      // seconds between updates, at least
+  static constexpr double kContended = 120;   // contention: more switches per second than this in total and than
+  static constexpr double kPerThread = 3;     // this per thread; busy processes cause 300 and up, idle systems up to 40
+  static constexpr double kRetrySeconds = 2;  // before an idle thread is tried again
+  double before_ = 0, next_ = 0, retry_at_ = 0;
   std::int64_t switches_before_ = 0;
-  int left_ = 0;
+  int idle_ = 0;
   bool started_ = false;
 };
 

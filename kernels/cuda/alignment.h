@@ -5,10 +5,10 @@
 namespace giro::cuda {
 
 // No library kernel requires more. The limit makes the choice of a plan independent of where an allocation lies.
-constexpr std::uint32_t kMostAlignment = 16;
+constexpr std::uint32_t kMaxAlignment = 16;
 
 inline std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data) | kMostAlignment;
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | kMaxAlignment;
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 

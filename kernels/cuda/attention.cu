@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
         score = attended.at(i, j) ? op.scale * score : -INFINITY;
         m = fmaxf(m, score);  // ignores NaN, but the sum does not
       }
-      m = joined<L::kAcross>(m, [](float x, float y) { return fmaxf(x, y); });
+      m = reduce_lanes<L::kAcross>(m, [](float x, float y) { return fmaxf(x, y); });
       const float shift = m == -INFINITY ? 0.0f : m, factor = expf(largest[i] - shift);
       largest[i] = m;
       float total = 0;
@@ -53,12 +53,12 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
         for (int j = 0; j < L::kColumns; ++j) part[i][j] *= factor;
       }
     }
-    if (op.attending.has_dropout) {
+    if (op.pattern.has_dropout) {
       const auto kept = tile.kept<kWidth>(op, first);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
-        for (int j = 0; j < L::kColumns; ++j) scores[i][j] *= kept.at(i, j) ? op.attending.kept_factor : 0.0f;
+        for (int j = 0; j < L::kColumns; ++j) scores[i][j] *= kept.at(i, j) ? op.pattern.keep_scale : 0.0f;
       }
     }
     block.set_weights(scores);
@@ -68,9 +68,9 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
   bool has_key[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    totals[i] = joined<L::kAcross>(totals[i], [](float x, float y) { return x + y; });
+    totals[i] = reduce_lanes<L::kAcross>(totals[i], [](float x, float y) { return x + y; });
     has_key[i] = totals[i] != 0 ||
-                 (t + i < op.query.rows && op.attending.has_key(b, h, t + i, op.attending.end(t + i, tile.length)));
+                 (t + i < op.query.rows && op.pattern.has_key(b, h, t + i, op.pattern.end(t + i, tile.length)));
     if (op.logsumexp != nullptr && threadIdx.x % L::kAcross == 0 && t + i < op.query.rows) {
       op.logsumexp[(std::int64_t{b} * op.query.heads + h) * op.query.rows + t + i] =
           has_key[i] ? largest[i] + logf(totals[i]) : INFINITY;
@@ -85,9 +85,9 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
 void run(const ops::Attention& op, const Stream& stream) {
   using namespace attention;
   if (op.out.count() == 0) return;
-  if (may_be_by_cudnn(op)) {
+  if (may_use_cudnn(op)) {
     using Result = AttentionGraph::Result;
-    const ops::HeadsOfAttention heads = op.heads();
+    const ops::AttentionHeads heads = op.heads();
     GraphArrays arrays{{GraphArray::query, first_of(heads.query)},
                        {GraphArray::key, first_of(heads.key)},
                        {GraphArray::value, first_of(heads.value)},

@@ -24,9 +24,9 @@ struct Backward : Common {
                                  float row_delta) const {
     const float weight = is_attended ? expf(scale * score - row_logsumexp) : 0.0f;
     float result = weight;
-    if (attending.has_dropout) {
-      gradient = is_kept ? gradient * attending.kept_factor : 0.0f;
-      result *= is_kept ? attending.kept_factor : 0.0f;
+    if (pattern.has_dropout) {
+      gradient = is_kept ? gradient * pattern.keep_scale : 0.0f;
+      result *= is_kept ? pattern.keep_scale : 0.0f;
     }
     gradient = weight * (gradient - row_delta);
     return result;
@@ -47,7 +47,7 @@ __global__ void attention_delta_kernel(const Backward op, std::int64_t rows) {
   };
   float sum = 0;
   for (int d = lane; d < op.out.width; d += 32) sum += element(outs, d) * element(douts, d);
-  sum = joined<32>(sum, [](float x, float y) { return x + y; });
+  sum = reduce_lanes<32>(sum, [](float x, float y) { return x + y; });
   if (lane == 0) op.delta[(std::int64_t{b} * op.out.heads + h) * op.out.rows + t] = sum;
 }
 
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dquery_
     block.scores(scores, queries, keys);
     block.scores(gradients, douts, op.value.tile(b, first, tile.last, h / op.group));
     const auto attended = tile.attended<kWidth>(op, first);
-    const auto kept = op.attending.has_dropout ? tile.kept<kWidth>(op, first) : Bits<kWidth>();
+    const auto kept = op.pattern.has_dropout ? tile.kept<kWidth>(op, first) : Bits<kWidth>();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_ke
   Block<kWidth> block(shared);
   const Site site(tiles_of(op.key.rows), op.key.heads);
   const int b = site.b, first = site.tile * kTile;
-  const int length = static_cast<int>(op.attending.length(b));
+  const int length = static_cast<int>(op.pattern.length(b));
 
   const Rows keys = op.key.tile(b, first, length, site.head), values = op.value.tile(b, first, length, site.head);
   typename L::Sums dkeys[L::kParts] = {}, dvalues[L::kParts] = {};
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_ke
       if (!op.attends_to_all(t, first, length)) {
         attended = Bits<kWidth>([&](int row, int column) { return op.attends(b, h, t + column, first + row, length); });
       }
-      if (op.attending.has_dropout) {
+      if (op.pattern.has_dropout) {
         kept = Bits<kWidth>([&](int row, int column) { return op.keeps(b, h, t + column, first + row); });
       }
 #pragma unroll
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_ke
 
 void run(const ops::AttentionBackward& op, const Stream& stream) {
   using namespace attention;
-  const ops::HeadsOfAttention heads = op.heads(), gradients = op.gradients();
-  if (may_be_by_cudnn(op) && gradients.query && gradients.key) {
+  const ops::AttentionHeads heads = op.heads(), gradients = op.gradients();
+  if (may_use_cudnn(op) && gradients.query && gradients.key) {
     const GraphArrays arrays{
         {GraphArray::query, first_of(heads.query)},      {GraphArray::key, first_of(heads.key)},
         {GraphArray::value, first_of(heads.value)},      {GraphArray::out, op.out.raw()},

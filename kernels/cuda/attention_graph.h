@@ -15,7 +15,7 @@ inline void* first_of(const ops::Heads& heads) {
 
 // Whether cuDNN may compute it. cuDNN's own masks and dropout give different numbers.
 template <class Op>
-bool may_be_by_cudnn(const Op& op) {
+bool may_use_cudnn(const Op& op) {
   const ops::AttentionOptions& options = op.options;
   return is_16_bit(op.query.dtype()) && op.heads().key.shape().count() > 0 && options.dropout == 0 && !options.mask &&
          !options.key_lengths;
@@ -23,7 +23,7 @@ bool may_be_by_cudnn(const Op& op) {
 
 template <class Op>
 AttentionGraph graph_of(const Op& op, AttentionGraph::Result result) {
-  const ops::HeadsOfAttention heads = op.heads();
+  const ops::AttentionHeads heads = op.heads();
   return {result,
           heads.query.shape(),
           heads.key.shape(),

@@ -19,7 +19,7 @@
 
 namespace giro::cuda::attention {
 
-using functors::Attending;
+using functors::AttentionPattern;
 
 inline constexpr int kTile = 64, kQuadsOfTile = kTile / 4;
 inline constexpr int kDepth = 32;  // terms of scores in shared memory at a time
@@ -105,14 +105,14 @@ __device__ inline float as_float(std::uint16_t bits, DType dtype) {
   return x;
 }
 
-// Calls store(number, quad) for kLoads quads of elements, at the row and column that place(number) returns. Elements
+// Calls store(number, quad) for kLoads quads of elements, at the row and column that position(number) returns. Elements
 // that do not exist are 0.
-template <int kLoads, class T, class Place, class Store>
-__device__ void load_as(const Rows& rows, const Place& place, const Store& store) {
+template <int kLoads, class T, class Position, class Store>
+__device__ void load_as(const Rows& rows, const Position& position, const Store& store) {
   Quad<T> loaded[kLoads];
 #pragma unroll
   for (int load = 0; load < kLoads; ++load) {
-    const auto [row, column] = place(load);
+    const auto [row, column] = position(load);
     const T* const from = static_cast<const T*>(rows.data) + row * rows.stride + column;
     loaded[load] = {};
     if (rows.in_quads) {
@@ -131,16 +131,16 @@ __device__ void load_as(const Rows& rows, const Place& place, const Store& store
     store(load, quad);
   }
 }
-template <int kLoads, class Place, class Store>
-__device__ void load(const Rows& rows, const Place& place, const Store& store) {
+template <int kLoads, class Position, class Store>
+__device__ void load(const Rows& rows, const Position& position, const Store& store) {
   if (rows.dtype == DType::f32) {
-    load_as<kLoads, float>(rows, place, store);
+    load_as<kLoads, float>(rows, position, store);
   } else {
-    load_as<kLoads, std::uint16_t>(rows, place, store);
+    load_as<kLoads, std::uint16_t>(rows, position, store);
   }
 }
 
-struct Place {
+struct Position {
   int row, column;
 };
 
@@ -210,12 +210,12 @@ class Block : public Layout<kWidth> {
       constexpr int kLoads = 4;
 #pragma unroll 1
       for (int first = 0; first < kTile * kQuadsOfTile; first += kLoads * L::kThreads) {
-        const auto place = [&](int load) {
+        const auto position = [&](int load) {
           const int i = first + static_cast<int>(threadIdx.x) + load * L::kThreads;
-          return Place{i / kQuadsOfTile, part * kTile + i % kQuadsOfTile * 4};
+          return Position{i / kQuadsOfTile, part * kTile + i % kQuadsOfTile * 4};
         };
-        load<kLoads>(rows, place, [&](int load, const Quad<float>& quad) {
-          const Place to = place(load);
+        load<kLoads>(rows, position, [&](int load, const Quad<float>& quad) {
+          const Position to = position(load);
           quad_at(shared_.operands.rows[to.row][to.column - part * kTile]) = quad;
         });
       }
@@ -246,12 +246,12 @@ class Block : public Layout<kWidth> {
 
  private:
   __device__ void load_terms(float (&terms)[kDepth][kStride], const Rows& rows, int from) {
-    const auto place = [&](int load) {
+    const auto position = [&](int load) {
       const int i = static_cast<int>(threadIdx.x) + load * L::kThreads;
-      return Place{i / 2 % kTile, from + (i / (2 * kTile) * 2 + i % 2) * 4};
+      return Position{i / 2 % kTile, from + (i / (2 * kTile) * 2 + i % 2) * 4};
     };
-    load<kTile * kDepth / 4 / L::kThreads>(rows, place, [&](int load, const Quad<float>& quad) {
-      const Place to = place(load);
+    load<kTile * kDepth / 4 / L::kThreads>(rows, position, [&](int load, const Quad<float>& quad) {
+      const Position to = position(load);
 #pragma unroll
       for (int i = 0; i < 4; ++i) terms[to.column - from + i][to.row] = quad.element[i];
     });
@@ -263,7 +263,7 @@ class Block : public Layout<kWidth> {
 
 // Joins a value across the threads that share rows.
 template <int kAcross, class Join>
-__device__ inline float joined(float value, const Join& join) {
+__device__ inline float reduce_lanes(float value, const Join& join) {
 #pragma unroll
   for (int offset = kAcross / 2; offset > 0; offset /= 2) {
     value = join(value, __shfl_xor_sync(kAllLanes, value, offset));
@@ -273,41 +273,41 @@ __device__ inline float joined(float value, const Join& join) {
 
 struct Common {
   Array query, key, value;
-  Attending attending;
+  AttentionPattern pattern;
   float scale;
   int group;  // query heads per key head
 
   template <class Op>
   explicit Common(const Op& op) : Common(op.heads(), op.options) {}
-  Common(const ops::HeadsOfAttention& heads, const ops::AttentionOptions& options)
+  Common(const ops::AttentionHeads& heads, const ops::AttentionOptions& options)
       : query(heads.query),
         key(heads.key),
         value(heads.value),
-        attending(heads.query.shape(), key.rows, options),
+        pattern(heads.query.shape(), key.rows, options),
         scale(static_cast<float>(options.scale)),
         group(query.heads / key.heads) {}
 
   // Whether all queries [t, t + kTile) attend to all keys [s, s + kTile).
   __device__ bool attends_to_all(int t, int s, int length) const {
-    return attending.mask == nullptr && s + kTile <= length && s + kTile <= attending.end(t, length);
+    return pattern.mask == nullptr && s + kTile <= length && s + kTile <= pattern.end(t, length);
   }
   __device__ bool attends(int b, int h, int t, int s, int length) const {
-    return t < query.rows && s < length && s < attending.end(t, length) &&
-           (attending.mask == nullptr || attending.mask_row(b, h, t)[s * attending.mask_of_s]);
+    return t < query.rows && s < length && s < pattern.end(t, length) &&
+           (pattern.mask == nullptr || pattern.mask_row(b, h, t)[s * pattern.mask_stride_s]);
   }
   // One past the last key of queries [t, t + kTile).
   __device__ int last_end(int t, int length) const {
-    return static_cast<int>(min(std::int64_t{length}, attending.end(min(t + kTile, query.rows) - 1, length)));
+    return static_cast<int>(min(std::int64_t{length}, pattern.end(min(t + kTile, query.rows) - 1, length)));
   }
   // Whether dropout keeps a weight.
   __device__ bool keeps(int b, int h, int t, int s) const {
-    const auto place = static_cast<std::uint64_t>(attending.place(b, h, t) + s);
-    const Rng rng{static_cast<std::uint64_t>(attending.key_of_dropout()), RngPurpose::draw};
+    const auto place = static_cast<std::uint64_t>(pattern.dropout_index(b, h, t) + s);
+    const Rng rng{static_cast<std::uint64_t>(pattern.key_of_dropout()), RngPurpose::draw};
     const PhiloxBlock block = rng.block(place / 4);
     const std::uint32_t low = place % 2 == 0 ? block.word[0] : block.word[1];
     const std::uint32_t high = place % 2 == 0 ? block.word[2] : block.word[3];
     const float uniform = static_cast<float>((place % 4 < 2 ? low : high) >> 8) * 0x1p-24f;
-    return uniform < attending.kept_below;
+    return uniform < pattern.keep_threshold;
   }
 };
 
@@ -348,7 +348,7 @@ struct QueryTile : Site {
   __device__ explicit QueryTile(const Common& op)
       : Site(tiles_of(op.query.rows), op.query.heads),
         begin(tile * kTile),
-        length(static_cast<int>(op.attending.length(b))),
+        length(static_cast<int>(op.pattern.length(b))),
         last(op.last_end(begin, length)) {}
 
   // Which scores count, for keys from `first` on.

@@ -27,15 +27,15 @@ std::optional<Buffer> workspace_of(const GraphPlan& plan, const Stream& stream) 
 
 }  // namespace
 
-std::optional<std::string> run_best_plan(GraphQuestion question, const GraphArrays& arrays, const Stream& stream) {
-  std::int64_t alignment = kMostAlignment;
+std::optional<std::string> run_best_plan(GraphSpec spec, const GraphArrays& arrays, const Stream& stream) {
+  std::int64_t alignment = kMaxAlignment;
   for (const auto& [array, data] : arrays) alignment = std::min<std::int64_t>(alignment, alignment_of(data));
-  std::visit([&](auto& of) { of.alignment = alignment; }, question);
+  std::visit([&](auto& of) { of.alignment = alignment; }, spec);
   CudaStream& owner = cuda_stream(stream);
-  DiskCache& cache = DiskCache::of_process();
-  auto& plan = owner.plan<GraphPlan>(key_of(question), [&] {
+  DiskCache& cache = DiskCache::instance();
+  auto& plan = owner.plan<GraphPlan>(key_of(spec), [&] {
     std::optional<GraphPlan> found;
-    owner.outside_capture([&] { found = GraphPlan::find(question, describe_device(stream.device().index()), cache); });
+    owner.outside_capture([&] { found = GraphPlan::find(spec, describe_device(stream.device().index()), cache); });
     return std::move(*found);
   });
   while (plan) {
@@ -44,9 +44,9 @@ std::optional<std::string> run_best_plan(GraphQuestion question, const GraphArra
       plan.store(cache);
       return std::nullopt;
     }
-    owner.outside_capture([&] { plan.refuse(); });
+    owner.outside_capture([&] { plan.skip_plan(); });
   }
-  return plan.why_not();
+  return plan.failure_reason();
 }
 
 }  // namespace giro::cuda

@@ -31,14 +31,14 @@ std::string text_of(const Convolution& c) {
 // Returns whether cuDNN ran.
 template <class Own>
 bool run_best(const Convolution& convolution, const GraphArrays& arrays, const Stream& stream, Own&& own) {
-  const std::optional<std::string> why_not = run_best_plan(convolution, arrays, stream);
-  if (!why_not) return true;
+  const std::optional<std::string> failure_reason = run_best_plan(convolution, arrays, stream);
+  if (!failure_reason) return true;
   try {
     own();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     throw Error(ErrorCode::unsupported, fmt::format("conv2d: no kernel computes {}. cuDNN: {}. giro's own kernel: {}",
-                                                    text_of(convolution), *why_not, error.what()));
+                                                    text_of(convolution), *failure_reason, error.what()));
   }
   return false;
 }

@@ -24,7 +24,7 @@ void matmul(const Matmul& product, const Stream& stream) {
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
 
 // dw^T = dz^T x; db comes from the same pass over dz. Either may be empty.
-void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
+void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor& dz, const Tensor& x, MathMode math,
                      const Stream& stream) {
   bool db_done = !db;
   if (dw && dw.count() > 0) {
@@ -120,12 +120,12 @@ std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& s
 
 }  // namespace
 
-void run(const ops::DenseOfBytes& op, const Stream& stream) {
+void run(const ops::DenseU8& op, const Stream& stream) {
   const auto [memory, floats] = scaled(op.x, op.factor, stream);
   cuda::run(ops::Dense{op.y, floats, op.w, op.b}, stream);
 }
 
-void run(const ops::DenseOfBytesBackward& op, const Stream& stream) {
+void run(const ops::DenseU8Backward& op, const Stream& stream) {
   const auto [memory, floats] = scaled(op.x, op.factor, stream);
   cuda::run(ops::DenseBackward{.dw = op.dw, .db = op.db, .dz = op.dz, .x = floats}, stream);
 }

@@ -12,8 +12,8 @@ namespace giro::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kPerBlock = 16 * kThreads;  // words per block, up to kMostBlocks
-constexpr std::int64_t kMostBlocks = 1024;
+constexpr std::int64_t kPerBlock = 16 * kThreads;  // words per block, up to kMaxBlocks
+constexpr std::int64_t kMaxBlocks = 1024;
 
 // out[block] = the sum of the block's share of the words, or of their terms.
 template <bool kTerms>
@@ -33,7 +33,7 @@ __global__ void digest_kernel(std::uint64_t* out, const std::uint64_t* words, st
 
 void run(const ops::Digest& op, const Stream& stream) {
   const std::int64_t count = op.bytes.count() / 8;
-  const unsigned int blocks = blocks_for(count, kPerBlock, kMostBlocks);
+  const unsigned int blocks = blocks_for(count, kPerBlock, kMaxBlocks);
   const Buffer buffer = stream.allocate(blocks * sizeof(std::uint64_t));
   auto* const partial = static_cast<std::uint64_t*>(buffer.data());
   digest_kernel<true>

@@ -45,8 +45,8 @@ std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
 }
 
 // `value` where the array has an element at the coordinates, else `other`.
-std::string ExpressionWriter::if_there(const ExpressionPlan::Array& array, const std::string& value,
-                                       const std::string& other) const {
+std::string ExpressionWriter::if_in_bounds(const ExpressionPlan::Array& array, const std::string& value,
+                                           const std::string& other) const {
   std::string condition;
   for (std::size_t axis = 0; axis < array.bounds.size(); ++axis) {
     const char name = plan_.is_pointwise || axis >= plan_.row_axes ? 'c' : 'd';
@@ -118,7 +118,7 @@ void ExpressionWriter::for_each_row(int indent, const std::string& statement) {
   line(indent, fmt::format("for (int e = 0; e < {}; ++e) {}", row_pack_, statement));
 }
 
-void ExpressionWriter::define_of_row(std::size_t i, const std::string& text) {
+void ExpressionWriter::define_row_value(std::size_t i, const std::string& text) {
   const std::string_view type = value_type(expression_.code[i].dtype);
   if (!plan_.is_by_columns) return line(1, fmt::format("const {} v{} = {};", type, i, text));
   line(1, fmt::format("{} v{}[{}];", type, i, row_pack_));
@@ -137,12 +137,12 @@ void ExpressionWriter::write_row_values(int level) {
     if (!is_needed_[i] || plan_.is_of_element[i] || plan_.level[i] != level) continue;
     if (instruction.kind == Kind::read) {
       const ExpressionPlan::Array& read = plan_.reads[instruction.index];
-      define_of_row(i, fmt::format("{} ? giro::value(x{}[0{}]) : {}(0)", if_there(read, "live", "false"),
-                                   instruction.index, row_of(read), value_type(instruction.dtype)));
+      define_row_value(i, fmt::format("{} ? giro::value(x{}[0{}]) : {}(0)", if_in_bounds(read, "live", "false"),
+                                      instruction.index, row_of(read), value_type(instruction.dtype)));
     } else if (instruction.kind == Kind::place) {
-      define_of_row(i, fmt::format("b{}{}", instruction.index, row_of(plan_.places[instruction.index])));
+      define_row_value(i, fmt::format("b{}{}", instruction.index, row_of(plan_.places[instruction.index])));
     } else if (instruction.kind == Kind::apply || instruction.kind == Kind::cast) {
-      define_of_row(i, computed(i));
+      define_row_value(i, computed(i));
     }
   }
 }
@@ -170,12 +170,12 @@ void ExpressionWriter::write_loads(const Elements& elements, int indent) {
       if (per_element) write_coordinates("(i + k)", indent + 1);
       line(indent + 1,
            fmt::format("p{}[k] = giro::load<{}, true>(x{} + ({}), {});", i, rows_of(array), instruction.index,
-                       offset_of(array, elements), if_there(array, exists(elements), "false")));
+                       offset_of(array, elements), if_in_bounds(array, exists(elements), "false")));
       line(indent, "}");
       continue;
     }
     const std::string from = fmt::format("x{} + ({})", instruction.index, offset(array));
-    const std::string count = if_there(array, "count", "0");
+    const std::string count = if_in_bounds(array, "count", "0");
     if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
       line(indent, fmt::format("const auto p{} = giro::load<{}, {}>({}, {});", i, elements.pack, elements.is_whole,
                                from, count));

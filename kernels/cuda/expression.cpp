@@ -85,7 +85,7 @@ struct Compiled {
 Compiled compiled(ExpressionSource source, Device device) {
   Compiled result{std::move(source), {}};
   for (const ExpressionSource::Kernel& kernel : result.source.kernels) {
-    result.kernels.push_back(Kernels::of_process().find(device, result.source.text, kernel.name));
+    result.kernels.push_back(Kernels::instance().find(device, result.source.text, kernel.name));
   }
   result.source.text = {};
   return result;
@@ -146,7 +146,7 @@ void prepare(const std::vector<std::pair<const Expression*, const ops::Publish*>
       if (is_nothing(*expression, tail) || queue.has_plan<Compiled>(key) || made.contains(key)) continue;
       texts.push_back(made.emplace(std::move(key), source_of(*expression, tail)).first->second.text);
     }
-    Kernels::of_process().prepare(stream.device(), texts);
+    Kernels::instance().prepare(stream.device(), texts);
     for (auto& [key, source] : made) {
       queue.plan<Compiled>(key, [&] { return compiled(std::move(source), stream.device()); });
     }

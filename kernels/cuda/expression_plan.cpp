@@ -101,14 +101,14 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
   join_axes(0, row_axes);
 
   // Leaves room to count one pack or block beyond the end.
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - (1 << 16);
-  has_wide_index = rows * (is_pointwise ? 1 : 0) > kMost || length > kMost;
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max() - (1 << 16);
+  has_wide_index = rows * (is_pointwise ? 1 : 0) > kMax || length > kMax;
   for_each_array(*this, [&](const Array& array) {
     std::int64_t reach = 0;
     for (std::size_t axis = is_pointwise ? 0 : row_axes; axis < sizes.size(); ++axis) {
       reach += std::abs(array.strides[axis]) * sizes[axis];
     }
-    if (reach > kMost) has_wide_index = true;
+    if (reach > kMax) has_wide_index = true;
   });
   classify(expression);
 }

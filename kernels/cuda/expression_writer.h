@@ -38,7 +38,7 @@ class ExpressionWriter {
   void write_coordinates(const std::string& index, int indent);
   void write_row_values(int level);
   std::string row_of(const ExpressionPlan::Array& array) const;
-  void define_of_row(std::size_t instruction, const std::string& text);
+  void define_row_value(std::size_t instruction, const std::string& text);
   void for_each_row(int indent, const std::string& statement);
   bool is_per_element(int pack) const;
   bool is_cut_between_packs_of(int pack) const;
@@ -53,7 +53,8 @@ class ExpressionWriter {
   DType inputs_dtype(const Instruction& apply) const;
   std::string offset(const ExpressionPlan::Array& array) const;
   std::string offset_of(const ExpressionPlan::Array& array, const Elements& elements) const;
-  std::string if_there(const ExpressionPlan::Array& array, const std::string& value, const std::string& other) const;
+  std::string if_in_bounds(const ExpressionPlan::Array& array, const std::string& value,
+                           const std::string& other) const;
   std::string value(std::size_t instruction) const;
   std::string computed(std::size_t instruction) const;
   static std::string rounded(DType dtype, const std::string& text);
@@ -99,7 +100,7 @@ class ExpressionWriter {
 
   // grouped_writer.cpp: several blocks share a row; one kernel per step.
   static constexpr std::int64_t kSharedBytes = 20 << 10;  // per block: for its pass, and as much again for joining
-  std::int64_t most_threads() const;
+  std::int64_t max_threads() const;
   std::int64_t bytes_of_wholes() const;
   void write_groups(const Share& share);
   void write_finish(const Share& share, int pass);

@@ -82,7 +82,7 @@ struct GatheredRows {
     DType dtype;      // of out if it differs from src's; else u8
     bool is_aligned;  // to four elements
   };
-  Array arrays[ops::GatherBatch::kMost];
+  Array arrays[ops::GatherBatch::kMax];
   int count;
 };
 

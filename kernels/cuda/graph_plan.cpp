@@ -36,7 +36,7 @@ enum class Stage { description, plan };
 
 // False if cuDNN does not support the request. The frontend reports cuDNN's status only in the text of its error, and
 // none if its own filters reject the request.
-bool is_good(fe::error_t status, Stage stage, std::string* why_not = nullptr) {
+bool is_good(fe::error_t status, Stage stage, std::string* failure_reason = nullptr) {
   if (status.is_good()) return true;
   (void)cudaGetLastError();
   const std::string message = status.get_message();
@@ -53,7 +53,7 @@ bool is_good(fe::error_t status, Stage stage, std::string* why_not = nullptr) {
     const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;
     throw Error(is_memory ? ErrorCode::out_of_memory : ErrorCode::device, fmt::format("cuDNN: {}", message));
   }
-  if (why_not != nullptr) *why_not = message.substr(0, message.find('\n'));
+  if (failure_reason != nullptr) *failure_reason = message.substr(0, message.find('\n'));
   return false;
 }
 
@@ -127,7 +127,7 @@ std::vector<fe::NumericalNote_t> excluded_notes(const Convolution& convolution) 
   std::vector<Note> notes{Note::NONDETERMINISTIC,   Note::REDUCED_PRECISION_REDUCTION, Note::FFT,
                           Note::WINOGRAD,           Note::WINOGRAD_TILE_4x4,           Note::WINOGRAD_TILE_6x6,
                           Note::WINOGRAD_TILE_13x13};
-  if (convolution.dtype == DType::f32 && convolution.math != Math::tf32) {
+  if (convolution.dtype == DType::f32 && convolution.math != MathMode::tf32) {
     notes.insert(notes.end(), {Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS});
   }
   return notes;
@@ -229,9 +229,9 @@ std::vector<std::int64_t> AttentionGraph::numbers() const {
   return key;
 }
 
-std::vector<std::int64_t> key_of(const GraphQuestion& question) {
-  std::vector<std::int64_t> key = std::visit([](const auto& of) { return of.numbers(); }, question);
-  key.push_back(static_cast<std::int64_t>(question.index()));
+std::vector<std::int64_t> key_of(const GraphSpec& spec) {
+  std::vector<std::int64_t> key = std::visit([](const auto& of) { return of.numbers(); }, spec);
+  key.push_back(static_cast<std::int64_t>(spec.index()));
   return key;
 }
 
@@ -240,19 +240,19 @@ struct GraphPlan::Graph {
   std::int64_t next = 0, count = 0;  // the next candidate, and their count
 };
 
-GraphPlan::GraphPlan(const GraphQuestion& question, const std::string& device)
-    : question_(question),
+GraphPlan::GraphPlan(const GraphSpec& spec, const std::string& device)
+    : spec_(spec),
       device_(device),
       key_(fmt::format("cuDNN {} frontend {} {} graph {}", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, device,
-                       fmt::join(key_of(question), " "))) {}
+                       fmt::join(key_of(spec), " "))) {}
 GraphPlan::GraphPlan(GraphPlan&&) noexcept = default;
 GraphPlan& GraphPlan::operator=(GraphPlan&&) noexcept = default;
 GraphPlan::~GraphPlan() = default;
 
-GraphPlan GraphPlan::find(const GraphQuestion& question, const std::string& device, const DiskCache& cache) {
-  GraphPlan plan(question, device);
+GraphPlan GraphPlan::find(const GraphSpec& spec, const std::string& device, const DiskCache& cache) {
+  GraphPlan plan(spec, device);
   const std::optional<std::string> serialized = cache.find(plan.key_);
-  if (!serialized || !plan.load(*serialized)) plan.ask();
+  if (!serialized || !plan.load(*serialized)) plan.query_plans();
   return plan;
 }
 
@@ -273,20 +273,20 @@ bool GraphPlan::load(const std::string& serialized) {
   return true;
 }
 
-void GraphPlan::ask() {
+void GraphPlan::query_plans() {
   graph_ = std::make_unique<Graph>();
   is_on_disk_ = false;
   fe::graph::Graph& graph = graph_->graph;
   graph.set_device_properties(device_of(device_))
       .set_sm_version(capability_of(device_))
-      .set_io_data_type(data_type(std::visit([](const auto& of) { return of.dtype; }, question_)))
+      .set_io_data_type(data_type(std::visit([](const auto& of) { return of.dtype; }, spec_)))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  std::visit([&](const auto& of) { describe(graph, of); }, question_);
-  const auto is_known = [&](fe::error_t status) { return is_good(status, Stage::description, &why_not_); };
+  std::visit([&](const auto& of) { describe(graph, of); }, spec_);
+  const auto is_known = [&](fe::error_t status) { return is_good(status, Stage::description, &failure_reason_); };
   if (is_known(graph.validate()) && is_known(graph.build_operation_graph()) &&
       is_known(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}))) {
-    graph.deselect_numeric_notes(std::visit([](const auto& of) { return excluded_notes(of); }, question_));
+    graph.deselect_numeric_notes(std::visit([](const auto& of) { return excluded_notes(of); }, spec_));
     graph_->count = graph.get_execution_plan_count();
   }
   build_next();
@@ -294,16 +294,16 @@ void GraphPlan::ask() {
 
 void GraphPlan::build_next() {
   while (graph_->next < graph_->count) {
-    if (is_good(graph_->graph.build_plan_at_index(graph_->next++), Stage::plan, &why_not_)) return;
+    if (is_good(graph_->graph.build_plan_at_index(graph_->next++), Stage::plan, &failure_reason_)) return;
   }
   graph_ = nullptr;
 }
 
-void GraphPlan::refuse() {
+void GraphPlan::skip_plan() {
   // A plan loaded from disk is the only candidate.
   const bool was_loaded = graph_->count == 0;
   is_on_disk_ = false;
-  was_loaded ? ask() : build_next();
+  was_loaded ? query_plans() : build_next();
 }
 
 std::size_t GraphPlan::workspace_bytes() const {
@@ -331,7 +331,7 @@ bool GraphPlan::run(cudnnHandle_t cudnn, const GraphArrays& arrays, void* worksp
   for (const auto& [array, data] : arrays) {
     if (data != nullptr) at[static_cast<std::int64_t>(array)] = data;
   }
-  return is_good(graph_->graph.execute(cudnn, at, workspace), Stage::plan, &why_not_);
+  return is_good(graph_->graph.execute(cudnn, at, workspace), Stage::plan, &failure_reason_);
 }
 
 }  // namespace giro::cuda

@@ -27,8 +27,8 @@ struct Convolution {
   Result result = Result::y;
   Shape x{}, w{}, y{};
   Conv2dOptions options{};
-  DType dtype = DType::f32;  // of all operands
-  Math math = Math::f32;     // for f32: whether tensor cores may round inputs to TF32
+  DType dtype = DType::f32;       // of all operands
+  MathMode math = MathMode::f32;  // for f32: whether tensor cores may round inputs to TF32
   bool has_bias = false, has_relu = false;
   std::int64_t alignment = 16;  // of all operands, in bytes
 
@@ -50,9 +50,9 @@ struct AttentionGraph {
   std::vector<std::int64_t> numbers() const;
 };
 
-using GraphQuestion = std::variant<Convolution, AttentionGraph>;
-// The whole question as numbers.
-std::vector<std::int64_t> key_of(const GraphQuestion& question);
+using GraphSpec = std::variant<Convolution, AttentionGraph>;
+// The whole spec as numbers.
+std::vector<std::int64_t> key_of(const GraphSpec& spec);
 
 // The arrays of a graph.
 enum class GraphArray : std::int64_t { x = 1, w, y, b, query, key, value, out, logsumexp, dout, dquery, dkey, dvalue };
@@ -67,7 +67,7 @@ std::string describe_device(int index);
 class GraphPlan {
  public:
   // The plan that an earlier run stored, or the first that can be built. Empty if cuDNN supports no such graph.
-  static GraphPlan find(const GraphQuestion& question, const std::string& device, const DiskCache& cache);
+  static GraphPlan find(const GraphSpec& spec, const std::string& device, const DiskCache& cache);
 
   GraphPlan(GraphPlan&&) noexcept;
   GraphPlan& operator=(GraphPlan&&) noexcept;
@@ -75,7 +75,7 @@ class GraphPlan {
 
   explicit operator bool() const noexcept { return graph_ != nullptr; }
   // Why there is no plan, in cuDNN's words.
-  const std::string& why_not() const noexcept { return why_not_; }
+  const std::string& failure_reason() const noexcept { return failure_reason_; }
   bool was_stored() const noexcept { return is_on_disk_; }
   std::size_t workspace_bytes() const;
   // The engine and its settings, "eng45_k2=5_k5=3_k14=6"; empty for a stored plan.
@@ -84,21 +84,21 @@ class GraphPlan {
   // Queues the work on the handle's stream. False if cuDNN rejects the plan only now.
   bool run(cudnnContext* cudnn, const GraphArrays& arrays, void* workspace);
   // Moves on to the next plan.
-  void refuse();
+  void skip_plan();
   // Keeps the plan on disk, for later runs.
   void store(DiskCache& cache);
 
  private:
   struct Graph;
-  GraphPlan(const GraphQuestion& question, const std::string& device);
+  GraphPlan(const GraphSpec& spec, const std::string& device);
   bool load(const std::string& serialized);
-  void ask();
+  void query_plans();
   void build_next();
 
-  GraphQuestion question_;
+  GraphSpec spec_;
   std::string device_, key_;      // key_: on disk
   std::unique_ptr<Graph> graph_;  // null: there is no plan left
-  std::string why_not_;
+  std::string failure_reason_;
   bool is_on_disk_ = false;
 };
 

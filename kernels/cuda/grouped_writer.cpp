@@ -37,7 +37,7 @@ std::int64_t ExpressionWriter::bytes_of_wholes() const {
 }
 
 // How many threads fit in shared memory, with one Whole per row and reduction.
-std::int64_t ExpressionWriter::most_threads() const {
+std::int64_t ExpressionWriter::max_threads() const {
   const std::int64_t bytes = std::max<std::int64_t>(row_pack_ * bytes_of_wholes(), 1);
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(kSharedBytes / bytes)));
 }
@@ -85,7 +85,7 @@ void ExpressionWriter::write_groups(const Share& share) {
 void ExpressionWriter::write_finish(const Share& share, int pass) {
   Share finish{.is_by_columns = true, .rows = share.rows};
   finish.units = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share.groups)));
-  const std::int64_t most = std::min<std::int64_t>(share.threads(), most_threads());
+  const std::int64_t most = std::min<std::int64_t>(share.threads(), max_threads());
   finish.lanes = static_cast<int>(std::min(finish.units, std::max<std::int64_t>(most / finish.rows, 1)));
   const std::int64_t each = finish.units / finish.lanes;
   write_operations(finish, reduced_in(pass));
@@ -112,8 +112,8 @@ void ExpressionWriter::write_known_values(int levels) {
   write_row_values(0);
   for (int level = 1; level <= levels; ++level) {
     for (const std::size_t r : reduced_in(level - 1)) {
-      define_of_row(r, fmt::format("live ? {}[row{}] : {}(0)", result(r), plan_.is_by_columns ? " + e" : "",
-                                   value_type(expression_.code[r].dtype)));
+      define_row_value(r, fmt::format("live ? {}[row{}] : {}(0)", result(r), plan_.is_by_columns ? " + e" : "",
+                                      value_type(expression_.code[r].dtype)));
     }
     write_row_values(level);
   }

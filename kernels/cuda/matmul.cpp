@@ -16,7 +16,7 @@
 namespace giro::cuda {
 namespace {
 
-constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
+constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
 constexpr int kCandidates = 8;
 
 using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
@@ -65,7 +65,7 @@ Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t
 
 MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   MatmulPlan plan;
-  const bool tf32 = matmul.math == Math::tf32 && matmul.a.dtype() == DType::f32;
+  const bool tf32 = matmul.math == MathMode::tf32 && matmul.a.dtype() == DType::f32;
   check(cublasLtMatmulDescCreate(plan.description.out(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                  CUDA_R_32F),
         "cublasLtMatmulDescCreate");
@@ -76,7 +76,7 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
   // cuBLASLt has no preference attribute for the bias's alignment but derives it from this address, which it does not
   // dereference here. try_matmul() accepts only aligned biases, so this address stands for all of them.
-  if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{kMostAlignment});
+  if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{kMaxAlignment});
   const auto factor = [&](const Tensor& of, bool transposed, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride) {
     return layout(of.dtype(), transposed ? columns : rows, transposed ? rows : columns, matmul.batch, stride);
@@ -87,7 +87,7 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 
   Preference preference;
   check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.a.raw()));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.b.raw()));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(matmul.d.raw()));
@@ -112,7 +112,7 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 }  // namespace
 
 bool try_matmul(const Matmul& matmul, const Stream& stream) {
-  if (matmul.bias && alignment_of(matmul.bias.raw()) < kMostAlignment) return false;
+  if (matmul.bias && alignment_of(matmul.bias.raw()) < kMaxAlignment) return false;
   if (matmul.bias && matmul.bias.dtype() != matmul.d.dtype()) return false;
   CudaStream& owner = cuda_stream(stream);
   const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
@@ -138,11 +138,11 @@ void run(const ops::Matmul& op, const Stream& stream) {
   if (op.out.count() == 0) return;
   const std::int64_t terms = op.a.shape()[op.options.transpose_a ? -2 : -1];
   if (terms == 0) return stream.fill(op.out.raw(), 0, op.out.bytes());
-  constexpr std::int64_t kMostBatch = 65535;  // libraries may put the batch on a grid axis with this limit
+  constexpr std::int64_t kMaxBatch = 65535;  // libraries may put the batch on a grid axis with this limit
   for (const auto& [out, a, b] : strided_batches(op)) {
     const bool a_moves = a.shape()[0] > 1, b_moves = b.shape()[0] > 1;
-    for (std::int64_t begin = 0; begin < out.shape()[0]; begin += kMostBatch) {
-      const std::int64_t end = std::min(begin + kMostBatch, out.shape()[0]);
+    for (std::int64_t begin = 0; begin < out.shape()[0]; begin += kMaxBatch) {
+      const std::int64_t end = std::min(begin + kMaxBatch, out.shape()[0]);
       // out^T = b^T a^T
       const Matmul product{.m = out.shape()[2],
                            .n = out.shape()[1],

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -18,7 +18,7 @@ struct Matmul {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;
   Tensor a, b, d;
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
   bool adds = false;  // to d
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   Tensor bias = {};

@@ -36,11 +36,10 @@ void pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Te
       }
     };
     const auto address = [](const Tensor& t) { return t ? reinterpret_cast<std::uintptr_t>(t.raw()) : 0; };
-    constexpr int kMost = 16 / sizeof(T);
-    const bool is_packed =
-        dx.shape()[3] % kMost == 0 && (address(dx) | address(dy) | address(x) | address(y)) % 16 == 0;
+    constexpr int kMax = 16 / sizeof(T);
+    const bool is_packed = dx.shape()[3] % kMax == 0 && (address(dx) | address(dy) | address(x) | address(y)) % 16 == 0;
     if (is_packed) {
-      launch(std::integral_constant<int, kMost>{});
+      launch(std::integral_constant<int, kMax>{});
     } else {
       launch(std::integral_constant<int, 1>{});
     }

@@ -7,7 +7,7 @@
 
 namespace giro::cuda {
 
-std::string what_is_missing(Precision precision, Device device) {
+std::string unsupported_reason(Precision precision, Device device) {
   const int needed = precision == Precision::f32 ? 0 : precision == Precision::f16 ? 7 : 8;
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()), "cudaDeviceGetAttribute");

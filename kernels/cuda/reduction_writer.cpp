@@ -16,12 +16,12 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr int kMostLanes = 1024;                            // per row, one unit each at a time
-constexpr int kFewestThreads = 128;                         // per block
+constexpr int kMaxLanes = 1024;                             // per row, one unit each at a time
+constexpr int kMinThreads = 128;                            // per block
 constexpr int kColumns = 32;                                // per block, so that a warp reads neighbours
 constexpr std::int64_t kColumnThreads = 512;                // per such block
-constexpr std::int64_t kMostLoaded = 128;                   // bytes of a thread's elements, by columns
-constexpr std::int64_t kMostWholes = 64;                    // bytes of its rows' Wholes
+constexpr std::int64_t kMaxLoadedBytes = 128;               // bytes of a thread's elements, by columns
+constexpr std::int64_t kMaxWholes = 64;                     // bytes of its rows' Wholes
 constexpr std::int64_t kPart = 128;                         // units that are joined as Parts (reduction_prelude)
 constexpr std::int64_t kFewBlocks = 128;                    // too few to fill a GPU: long rows are then split
 constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
@@ -52,7 +52,7 @@ int ExpressionWriter::row_pack() const {
   const std::size_t axis = plan_.row_axes - 1;
   const auto fits = [&](int pack) {
     std::int64_t bytes = 0;
-    bool takes = plan_.sizes[axis] % pack == 0 && pack * bytes_of_wholes() <= kMostWholes;
+    bool takes = plan_.sizes[axis] % pack == 0 && pack * bytes_of_wholes() <= kMaxWholes;
     for (const ExpressionPlan::Array& read : plan_.reads) {
       takes = takes && read.is_cut_between_packs_of(pack, axis);
       if (read.strides[axis] == 0) continue;
@@ -61,7 +61,7 @@ int ExpressionWriter::row_pack() const {
       bytes += kUnit * each;
     }
     for (const ExpressionPlan::Array& write : plan_.writes) takes = takes && write.takes_packs_of(pack, axis);
-    return takes && bytes <= kMostLoaded;
+    return takes && bytes <= kMaxLoadedBytes;
   };
   int pack = kUnit;
   while (pack > 1 && !fits(pack)) pack /= 2;
@@ -80,15 +80,15 @@ ExpressionWriter::Share ExpressionWriter::share() const {
     if (blocks < kFewBlocks && units >= kLongColumn) {
       share.units = std::max(kPart, power_of_2(units / (2 * kFewBlocks / blocks) + 1));
     }
-    const std::int64_t threads = std::min(kColumnThreads, most_threads());
+    const std::int64_t threads = std::min(kColumnThreads, max_threads());
     share.lanes =
         static_cast<int>(std::min<std::int64_t>(share.units, std::max<std::int64_t>(threads / share.rows, 1)));
-    const std::int64_t rows = std::min<std::int64_t>(power_of_2(packs), kFewestThreads / share.lanes);
+    const std::int64_t rows = std::min<std::int64_t>(power_of_2(packs), kMinThreads / share.lanes);
     share.rows = std::max(share.rows, static_cast<int>(rows));
   } else {
-    share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMostLanes));
-    share.rows = std::max(kFewestThreads / share.lanes, 1);
-    if (plan_.rows < kFewBlocks && units >= kLongRow) share.units = kMostLanes;
+    share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMaxLanes));
+    share.rows = std::max(kMinThreads / share.lanes, 1);
+    if (plan_.rows < kFewBlocks && units >= kLongRow) share.units = kMaxLanes;
   }
   share.groups = (units + share.units - 1) / share.units;
   return share;
@@ -274,8 +274,8 @@ void ExpressionWriter::write_steps_along_columns(const Share& share, const Eleme
 
 void ExpressionWriter::write_result(std::size_t r) {
   const DType dtype = expression_.code[r].dtype;
-  define_of_row(r, rounded(dtype, fmt::format("giro::result_of<{}>(j{}{})", value_type(dtype), r,
-                                              plan_.is_by_columns ? "[e]" : "")));
+  define_row_value(r, rounded(dtype, fmt::format("giro::result_of<{}>(j{}{})", value_type(dtype), r,
+                                                 plan_.is_by_columns ? "[e]" : "")));
 }
 
 void ExpressionWriter::write_outputs_of_row(const std::string& condition) {
@@ -319,7 +319,7 @@ bool ExpressionWriter::keeps_values(const Share& share) const {
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (first[i] != last[i]) bytes += kUnit * std::max<std::size_t>(size_of(expression_.code[i].dtype), 4);
   }
-  return bytes <= (share.lanes == kMostLanes ? 128 : 384);
+  return bytes <= (share.lanes == kMaxLanes ? 128 : 384);
 }
 
 // The per-element instructions that a pass needs and whose values no array keeps.

@@ -21,7 +21,7 @@ constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDi
   const giro::u64 tag = giro::u64(giro::u32(number)) << 32;
 {release}{columns}{end})cuda";
 
-static_assert(ops::Publish::kMostColumns <= 32, "each column needs a lane of one warp");
+static_assert(ops::Publish::kMaxColumns <= 32, "each column needs a lane of one warp");
 
 // Orders each lane's words after everything that earlier kernels wrote.
 constexpr const char* kRelease = R"cuda(  asm volatile("fence.acq_rel.sys;" ::: "memory");

@@ -65,22 +65,22 @@ __global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, cons
 }
 
 constexpr int kUnit = 8;  // as in a generated sum (expression_plan.h)
-constexpr int kMostUnits = ops::MeanCrossEntropy::kMostRows / kUnit;
+constexpr int kMaxUnits = ops::MeanCrossEntropy::kMaxRows / kUnit;
 constexpr int kUnitsOfFloats = 128;  // units joined in f32
 
 // Called by a whole block of kSize threads: thread 0 gets the sum of losses[0, rows), in the same order as a generated
 // kernel: the elements of a unit in order, then units in pairs, first in f32 and at the end in double.
 template <int kSize>
 __device__ float sum_of_rows(const float* losses, int rows) {
-  __shared__ float units[kMostUnits];
-  for (int u = static_cast<int>(threadIdx.x); u < kMostUnits; u += kSize) {
+  __shared__ float units[kMaxUnits];
+  for (int u = static_cast<int>(threadIdx.x); u < kMaxUnits; u += kSize) {
     float sum = 0.0f;
     for (int r = u * kUnit; r < (u + 1) * kUnit && r < rows; ++r) sum += losses[r];
     units[u] = sum;
   }
   for (int step = 1; step * kUnit < rows && step < kUnitsOfFloats; step *= 2) {
     __syncthreads();
-    for (int u = 2 * step * static_cast<int>(threadIdx.x); u < kMostUnits; u += 2 * step * kSize) {
+    for (int u = 2 * step * static_cast<int>(threadIdx.x); u < kMaxUnits; u += 2 * step * kSize) {
       units[u] += units[u + step];
     }
   }
@@ -88,7 +88,7 @@ __device__ float sum_of_rows(const float* losses, int rows) {
   const auto part = [&](int i) { return static_cast<double>(units[i * kUnitsOfFloats]); };
   return static_cast<float>((part(0) + part(1)) + (part(2) + part(3)));
 }
-static_assert(kMostUnits == 4 * kUnitsOfFloats);
+static_assert(kMaxUnits == 4 * kUnitsOfFloats);
 
 // Called by a whole block of kSize threads: writes the mean of losses[0, rows) and, unless `accuracy` is null, the
 // fraction of correct rows.

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     for (int i = first; i < runs.size(run); i += kThreads) {
       if (entries == nullptr) {
-        indices[row * runs.kept + i] = from[i].place();
+        indices[row * runs.kept + i] = from[i].index();
       } else {
         entries[row * runs.pitch + run * runs.stride + i] = from[i];
       }
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Merges neighbouring runs in pairs: an entry's place in the merged run is its place in its own run plus the number of
+// Merges neighbouring runs in pairs: an entry's index in the merged run is its index in its own run plus the number of
 // smaller entries in the other.
 template <class Entry>
 struct MergeRuns {
@@ -98,16 +98,16 @@ struct MergeRuns {
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t row = i / runs.pitch, at = i - row * runs.pitch, run = at / runs.stride;
-    const std::int64_t place = at - run * runs.stride;
-    if (place >= runs.size(run)) return;
+    const std::int64_t index = at - run * runs.stride;
+    if (index >= runs.size(run)) return;
     const Entry own = entries[i];
     const std::int64_t other = run ^ 1;
     const Entry* const entries_of_other = entries + row * runs.pitch + other * runs.stride;
     const std::int64_t before = other < runs.count ? count_smaller(entries_of_other, runs.size(other), own) : 0;
-    const std::int64_t to = place + before;
+    const std::int64_t to = index + before;
     if (to >= next.stride) return;
     if (merged == nullptr) {
-      indices[row * next.kept + to] = own.place();
+      indices[row * next.kept + to] = own.index();
     } else {
       merged[row * next.pitch + run / 2 * next.stride + to] = own;
     }

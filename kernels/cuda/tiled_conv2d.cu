@@ -63,7 +63,7 @@ struct Pixel {
 };
 
 // A pixel that may lie outside of its image, and an index in data.
-struct Place {
+struct Point {
   std::int64_t number;
   int row, column;
 };
@@ -100,7 +100,7 @@ template <bool kAlong, class T>
 struct Patches {
   using Element = T;
   using Origin = PixelOrigin;
-  using Outer = Place;  // the patch's top left corner, which may lie outside the image; its number is an index in data
+  using Outer = Point;  // the patch's top left corner, which may lie outside the image; its number is an index in data
   using Inner = Tap;    // its number is the distance in data from the corner
   static constexpr bool kAlongTerms = kAlong;
 
@@ -132,10 +132,10 @@ struct Patches {
 
 // The elements of dz that each pixel of x contributed to. The terms are the taps, and for each tap all filters.
 template <class T>
-struct Shares {
+struct GradientPatches {
   using Element = T;
   using Origin = PixelOrigin;
-  using Outer = Place;  // its number is the index in data of dz's image
+  using Outer = Point;  // its number is the index in data of dz's image
   using Inner = Tap;    // its number is the filter
   static constexpr bool kAlongTerms = true;
 
@@ -143,7 +143,7 @@ struct Shares {
   bool in_quads;
   Geometry g;
 
-  Shares(const Tensor& dz, const Geometry& g)
+  GradientPatches(const Tensor& dz, const Geometry& g)
       : data(dz.data<T>()), in_quads(cuda::in_quads(dz, g.y.channels.value)), g(g) {}
 
   __device__ Origin origin(std::int64_t first) const { return Origin(first, g.x); }
@@ -162,7 +162,7 @@ struct Shares {
   }
 };
 
-// The filters by channel, with the same terms as Shares.
+// The filters by channel, with the same terms as GradientPatches.
 template <class T>
 struct FiltersByChannel {
   using Element = T;
@@ -218,7 +218,7 @@ void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor
                           .slices = options.groups,
                           .row_stride = channels,
                           .slice = each};
-    tiled_product(product, Shares<T>(dz, g), FiltersByChannel<T>(w, options.groups), stream);
+    tiled_product(product, GradientPatches<T>(dz, g), FiltersByChannel<T>(w, options.groups), stream);
   });
 }
 

@@ -327,14 +327,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-constexpr std::int64_t kBlocks = 528;       // four per multiprocessor of a large GPU
-constexpr std::int64_t kFewestTerms = 128;  // per block, for splitting a sum to pay off
+constexpr std::int64_t kBlocks = 528;    // four per multiprocessor of a large GPU
+constexpr std::int64_t kMinTerms = 128;  // per block, for splitting a sum to pay off
 
 template <class Tile, class Rows, class Columns>
 void tiled_product(const Product& p, const Rows& rows, const Columns& columns, const Stream& stream) {
   const auto quotient = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const std::int64_t tiles = quotient(p.rows, Tile::kRows) * quotient(p.columns, Tile::kColumns);
-  const std::int64_t wanted = std::min(kBlocks / (tiles * p.slices), p.terms / kFewestTerms);
+  const std::int64_t wanted = std::min(kBlocks / (tiles * p.slices), p.terms / kMinTerms);
   // A block counts its terms in an int.
   const std::int64_t least = std::max<std::int64_t>(1, p.terms >> 29);
   const std::int64_t steps = quotient(quotient(p.terms, std::max(wanted, least)), kDepth);

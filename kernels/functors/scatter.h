@@ -13,17 +13,17 @@ namespace giro::functors {
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) == 2, float, std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>>;
 
-// Which rows are added to which sums: row place(i) to sum key(i), or to none if the key is negative. Equal keys are
-// adjacent.
+// Which rows are added to which sums: row source_row(i) to sum key(i), or to none if the key is negative. Equal keys
+// are adjacent.
 template <class Index>
 struct Scattered {
   const Index* indices;
   const std::int64_t* order;  // null: the rows' own order
   std::int64_t sums;
 
-  GIRO_HOST_DEVICE std::int64_t place(std::int64_t i) const { return order == nullptr ? i : order[i]; }
+  GIRO_HOST_DEVICE std::int64_t source_row(std::int64_t i) const { return order == nullptr ? i : order[i]; }
   GIRO_HOST_DEVICE std::int64_t key(std::int64_t i) const {
-    const auto index = static_cast<std::int64_t>(indices[place(i)]);
+    const auto index = static_cast<std::int64_t>(indices[source_row(i)]);
     return index < sums ? index : -1;
   }
 };

@@ -43,8 +43,8 @@ template <class Key, bool kFits = sizeof(Key) <= 4>
 struct Entry {
   std::uint64_t both;
 
-  GIRO_HOST_DEVICE Entry(Key key, std::uint32_t place) : both(std::uint64_t(key) << 32 | place) {}
-  GIRO_HOST_DEVICE std::uint32_t place() const { return static_cast<std::uint32_t>(both); }
+  GIRO_HOST_DEVICE Entry(Key key, std::uint32_t index) : both(std::uint64_t(key) << 32 | index) {}
+  GIRO_HOST_DEVICE std::uint32_t index() const { return static_cast<std::uint32_t>(both); }
   GIRO_HOST_DEVICE bool operator<(const Entry& other) const { return both < other.both; }
 };
 template <class Key>
@@ -52,8 +52,8 @@ struct Entry<Key, false> {
   Key key;
   std::uint32_t at;
 
-  GIRO_HOST_DEVICE Entry(Key key, std::uint32_t place) : key(key), at(place) {}
-  GIRO_HOST_DEVICE std::uint32_t place() const { return at; }
+  GIRO_HOST_DEVICE Entry(Key key, std::uint32_t index) : key(key), at(index) {}
+  GIRO_HOST_DEVICE std::uint32_t index() const { return at; }
   GIRO_HOST_DEVICE bool operator<(const Entry& other) const {
     return key < other.key || (key == other.key && at < other.at);
   }
@@ -62,9 +62,9 @@ template <class T>
 using EntryOf = Entry<Bits<T>>;
 
 template <class T>
-GIRO_HOST_DEVICE EntryOf<T> entry(const T* row, std::int64_t place, bool descending) {
-  const Bits<T> key = ordered(row[place]);
-  return {descending ? Bits<T>(~key) : key, static_cast<std::uint32_t>(place)};
+GIRO_HOST_DEVICE EntryOf<T> entry(const T* row, std::int64_t index, bool descending) {
+  const Bits<T> key = ordered(row[index]);
+  return {descending ? Bits<T>(~key) : key, static_cast<std::uint32_t>(index)};
 }
 
 }  // namespace giro::functors

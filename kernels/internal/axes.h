@@ -21,7 +21,7 @@ inline std::size_t checked_axis(const char* op, const Operand& x, int axis) {
 }
 
 // The shape as three axes: all before an axis joined into one, the axis, and all after it joined into one.
-inline std::array<std::int64_t, 3> around(const Shape& shape, std::size_t axis) {
+inline std::array<std::int64_t, 3> split_around_axis(const Shape& shape, std::size_t axis) {
   std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
   for (std::size_t i = 0; i < shape.rank(); ++i) {
     if (i != axis) sizes[i < axis ? 0 : 2] *= shape.begin()[i];

@@ -10,7 +10,7 @@
 namespace giro::nn {
 
 // The gradient of a backward kernel's result: throws, as there is none.
-inline Gradient only_once(const char* op) {
+inline Gradient once_differentiable(const char* op) {
   return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
     throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", op));
   };
@@ -18,7 +18,7 @@ inline Gradient only_once(const char* op) {
 
 // An uninitialized gradient of the loss with respect to `input`.
 inline Var gradient_like(const char* op, const Var& input, DType dtype, const std::vector<Var>& from) {
-  return Var::computed(dtype, input.shape(), from, only_once(op));
+  return Var::computed(dtype, input.shape(), from, once_differentiable(op));
 }
 
 }  // namespace giro::nn

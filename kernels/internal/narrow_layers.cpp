@@ -13,10 +13,10 @@ namespace {
 
 bool is_narrow(const Tensor& w) {
   // With more outputs, nothing else could join: an expression's reads are limited (kernels/pointwise/fusion.cpp).
-  constexpr std::int64_t kLeastOutputs = 2, kMostOutputs = 10, kLeastInputs = 128;
-  constexpr std::size_t kMostBytes = 64 << 10;
-  return w && w.shape()[1] >= kLeastOutputs && w.shape()[1] <= kMostOutputs && w.shape()[0] >= kLeastInputs &&
-         w.bytes() <= kMostBytes;
+  constexpr std::int64_t kMinOutputs = 2, kMaxOutputs = 10, kMinInputs = 128;
+  constexpr std::size_t kMaxBytes = 64 << 10;
+  return w && w.shape()[1] >= kMinOutputs && w.shape()[1] <= kMaxOutputs && w.shape()[0] >= kMinInputs &&
+         w.bytes() <= kMaxBytes;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/cumulative.h>
 #include <giro/kernels/gather.h>
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/kernels/matmul.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/slots.h>
@@ -30,7 +30,7 @@ struct Dense {
   static constexpr const char* kName = "dense";
   Out y{};
   In x{}, w{}, b{};
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
 
   double flops() const { return 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0); }
 };
@@ -40,7 +40,7 @@ struct DenseBackward {
   static constexpr const char* kName = "dense_backward";
   Out dx{}, dw{}, db{};
   In dz{}, x{}, w{};
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
 
   double flops() const {
     const double inputs = static_cast<double>(x ? x.shape()[1] : w ? w.shape()[0] : 0);
@@ -54,7 +54,7 @@ struct DenseBackwardAdd {
   InOut dw{};
   Out db{};
   In dz{}, x{};
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
 
   double flops() const {
     return 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(dw) + (db ? elements(dz) : 0);
@@ -63,8 +63,8 @@ struct DenseBackwardAdd {
 
 // dense with the input factor * x; x is u8, the others f32. The CPU reads the bytes directly if narrow_dense.h can run
 // the layer.
-struct DenseOfBytes {
-  static constexpr const char* kName = "dense_of_bytes";
+struct DenseU8 {
+  static constexpr const char* kName = "dense_u8";
   Out y{};
   In x{}, w{}, b{};
   double factor = 1;
@@ -74,8 +74,8 @@ struct DenseOfBytes {
   }
 };
 
-struct DenseOfBytesBackward {
-  static constexpr const char* kName = "dense_of_bytes_backward";
+struct DenseU8Backward {
+  static constexpr const char* kName = "dense_u8_backward";
   Out dw{}, db{};
   In dz{}, x{};
   double factor = 1;
@@ -91,7 +91,7 @@ struct Matmul {
   Out out{};
   In a{}, b{};
   MatmulOptions options{};
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
 
   double flops() const { return 2 * elements(out) * static_cast<double>(a.shape()[options.transpose_a ? -2 : -1]); }
 };
@@ -101,7 +101,7 @@ struct Conv2d {
   Out y{};
   In x{}, w{}, b{};
   Conv2dOptions options{};
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
   bool has_relu = false;  // set by a rule, only on a GPU, where b has y's dtype
 
   double flops() const {
@@ -115,7 +115,7 @@ struct Conv2dBackward {
   Out dx{}, dw{}, db{};
   In dz{}, x{}, w{};
   Conv2dOptions options{};
-  Math math = Math::f32;
+  MathMode math = MathMode::f32;
 
   Shape x_shape() const { return x ? x.shape() : dx.shape(); }
   Shape w_shape() const { return w ? w.shape() : dw.shape(); }
@@ -221,10 +221,10 @@ struct Heads {
 };
 
 // The queries, keys and values of an attention, or their gradients.
-struct HeadsOfAttention {
+struct AttentionHeads {
   Heads query, key, value;
 
-  HeadsOfAttention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options)
+  AttentionHeads(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options)
       : query(query), key(key), value(value) {
     const std::int64_t queries = options.packed_queries;
     if (queries == 0) return;
@@ -243,7 +243,7 @@ struct Attention {
   In query{}, key{}, value{};
   AttentionOptions options{};
 
-  HeadsOfAttention heads() const { return {query, key, value, options}; }
+  AttentionHeads heads() const { return {query, key, value, options}; }
   double flops() const { return 4 * elements(out) * static_cast<double>(heads().key.shape()[1]); }
 };
 
@@ -254,10 +254,10 @@ struct AttentionBackward {
   In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
   AttentionOptions options{};
 
-  HeadsOfAttention heads() const { return {query, key, value, options}; }
-  HeadsOfAttention gradients() const { return {dquery, dkey, dvalue, options}; }
+  AttentionHeads heads() const { return {query, key, value, options}; }
+  AttentionHeads gradients() const { return {dquery, dkey, dvalue, options}; }
   double flops() const {
-    const HeadsOfAttention wanted = gradients();
+    const AttentionHeads wanted = gradients();
     return (wanted.query && wanted.key ? 10
             : wanted.key               ? 8
                                        : 6) *
@@ -289,10 +289,10 @@ struct SoftmaxCrossEntropy {
 };
 
 // The mean of softmax_cross_entropy's losses, `factor` times the gradient of their sum, and the fraction of correct
-// rows. dlogits and accuracy may be empty. For 1 to kMostRows rows.
+// rows. dlogits and accuracy may be empty. For 1 to kMaxRows rows.
 struct MeanCrossEntropy {
   static constexpr const char* kName = "mean_cross_entropy";
-  static constexpr std::int64_t kMostRows = 4096;
+  static constexpr std::int64_t kMaxRows = 4096;
   Out loss{}, dlogits{}, accuracy{};
   In logits{}, labels{};
   double factor = 1;
@@ -353,10 +353,10 @@ struct GatheredArray {
 };
 
 // Gathers rows of several arrays at once: rows order(position + r), with the position as in batch_indices. At most
-// kMost arrays, all with the same number of rows.
+// kMax arrays, all with the same number of rows.
 struct GatherBatch {
   static constexpr const char* kName = "gather_batch";
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMax = 8;
   In slots{}, call{};
   std::vector<GatheredArray> arrays{};
   RowOrder order{};

@@ -12,8 +12,8 @@
   F(Dense) \
   F(DenseBackward) \
   F(DenseBackwardAdd) \
-  F(DenseOfBytes) \
-  F(DenseOfBytesBackward) \
+  F(DenseU8) \
+  F(DenseU8Backward) \
   F(Matmul) \
   F(Conv2d) \
   F(Conv2dBackward) \

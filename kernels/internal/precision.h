@@ -6,8 +6,8 @@
 
 // What the device lacks to compute in that precision; empty if it can.
 namespace giro::cpu {
-std::string what_is_missing(Precision precision);
+std::string unsupported_reason(Precision precision);
 }
 namespace giro::cuda {
-std::string what_is_missing(Precision precision, Device device);
+std::string unsupported_reason(Precision precision, Device device);
 }

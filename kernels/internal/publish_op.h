@@ -21,7 +21,7 @@ struct Counter {
 // row's number last.
 struct Publish {
   static constexpr const char* kName = "publish_columns";
-  static constexpr std::size_t kMostColumns = 32;
+  static constexpr std::size_t kMaxColumns = 32;
   RowRing ring{};
   // The row's number: `counted` in the op that ends the row and increments it, `uncounted` in the others.
   In uncounted{};

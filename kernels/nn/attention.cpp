@@ -24,7 +24,7 @@ namespace giro::nn {
 namespace {
 
 constexpr const char* kName = "dot_product_attention";
-constexpr std::int64_t kMostWidth = 256;
+constexpr std::int64_t kMaxWidth = 256;
 
 // q: (B, T, H, D), k: (B, S, K, D).
 void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
@@ -33,10 +33,10 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
                 fmt::format("{}: query has {} heads, key has {}; expected query's to be a multiple of key's", kName,
                             q[2], k[2]));
   }
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  if (q[3] > kMostWidth || std::max(q[1], k[1]) > kMost / 2 || std::max(q[2], k[2]) > kMost / 256 / kMostWidth) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  if (q[3] > kMaxWidth || std::max(q[1], k[1]) > kMax / 2 || std::max(q[2], k[2]) > kMax / 256 / kMaxWidth) {
     throw Error(ErrorCode::unsupported, fmt::format("{}: query is {}, key is {}, expected heads of size at most {}",
-                                                    kName, to_string(q), to_string(k), kMostWidth));
+                                                    kName, to_string(q), to_string(k), kMaxWidth));
   }
   const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
   if (mask) {

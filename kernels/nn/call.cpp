@@ -8,7 +8,7 @@
 #include "runtime/internal/backend.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/program/op.h"
-#include "runtime/program/op_note.h"
+#include "runtime/program/opaque_op.h"
 
 namespace giro::nn {
 namespace {
@@ -48,7 +48,7 @@ Gradient gradient_of(const std::string& name, const Gradient& vjp) {
 }
 
 // The op that a program holds.
-struct UsersCall {
+struct UserCall {
   Out out;
   std::vector<In> in;
   std::string name;
@@ -56,7 +56,7 @@ struct UsersCall {
   decltype(CallFunctions::cpu) cpu;
 };
 
-void run(const UsersCall& op, const Stream& stream) {
+void run(const UserCall& op, const Stream& stream) {
   std::vector<Tensor> in(op.in.begin(), op.in.end());
   if (stream.device().is_cuda()) {
     op.cuda(op.out, in, cuda_stream(stream));
@@ -79,7 +79,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
                 fmt::format("{}: its inputs are on {}, but it has no function for {}", quoted(name),
                             to_string(stream.device()), on_cuda ? "CUDA (.cuda)" : "the CPU (.cpu)"));
   }
-  UsersCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu)};
+  UserCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu)};
   std::vector<In>& in = op.in;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     in.push_back(inputs[i].value());
@@ -88,10 +88,10 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
                                                           to_string(in.back()), to_string(stream.device())));
     }
   }
-  if (functions.touches_its_arguments_alone) {
+  if (functions.is_pure) {
     queue(name, std::move(op), stream);
   } else if (!detail::Recording::is_dry()) {
-    detail::note_op(name, {y.value()}, {in.begin(), in.end()});
+    detail::record_opaque_op(name, {y.value()}, {in.begin(), in.end()});
     detail::run_op(name.c_str(), stream, [&] { run(op, stream); });
   }
   return y;

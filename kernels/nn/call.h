@@ -32,7 +32,7 @@ struct CallFunctions {
   // If true, it is an op like any other: it may run earlier or later, concurrently with others, or not at all if
   // nothing reads `out`. If false, all ops before it in the step are queued before it, and all ops after it are queued
   // after it.
-  bool touches_its_arguments_alone = true;
+  bool is_pure = true;
 };
 
 // A new value that a custom function computes from `inputs`, used in a step like the result of any op:

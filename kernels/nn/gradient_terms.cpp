@@ -39,11 +39,11 @@ void GradientTerms::add(const Var& term, const std::optional<Part>& part, bool i
 }
 
 Var GradientTerms::sum(const Shape& shape, bool is_of_leaf) {
-  if (std::optional<Var> together = put_together(parts_, shape)) {
+  if (std::optional<Var> together = assemble(parts_, shape)) {
     parts_.clear();
     add(*together, std::nullopt, is_of_leaf);
   }
-  for (const auto& [part, term] : std::exchange(parts_, {})) add(spread(term, part, shape), std::nullopt, is_of_leaf);
+  for (const auto& [part, term] : std::exchange(parts_, {})) add(zero_pad(term, part, shape), std::nullopt, is_of_leaf);
   return *std::exchange(whole_, std::nullopt);
 }
 

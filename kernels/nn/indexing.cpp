@@ -37,7 +37,7 @@ using pointwise::Term;
 void expect_indices(const char* op, const Var& indices) { checks::is_integer(op, {"indices", indices.value()}); }
 
 // Constant indices may have no stream yet.
-Var beside(const Var& indices, const Var& x) { return x.has_stream() ? indices.on(x.stream()) : indices; }
+Var on_stream_of(const Var& indices, const Var& x) { return x.has_stream() ? indices.on(x.stream()) : indices; }
 
 Gradient if_floating(const Var& x, Gradient gradient) { return is_floating(x.dtype()) ? std::move(gradient) : nullptr; }
 
@@ -48,7 +48,7 @@ Shape joined(const Shape& first, const Shape& second) {
 }
 
 Var in_three_axes(const Var& x, std::size_t axis) {
-  const auto [outer, size, inner] = around(x.shape(), axis);
+  const auto [outer, size, inner] = split_around_axis(x.shape(), axis);
   return x.reshape({outer, size, inner});
 }
 
@@ -115,7 +115,7 @@ Var take_along(const Var& x, const Var& indices, std::size_t axis, bool are_dist
 }
 
 // Fills y with a function of the place along the last axis.
-Var by_place(const char* op, const Var& y, const std::function<Term(Builder&, const Term&)>& value) {
+Var by_index(const char* op, const Var& y, const std::function<Term(Builder&, const Term&)>& value) {
   Builder builder(y.shape());
   Layout along;
   along.strides[y.shape().rank() - 1] = 1;
@@ -143,7 +143,7 @@ Var take_checked(const std::string& element, const Var& x, const Var& given, int
   std::vector<std::int64_t> sizes(from.begin(), from.begin() + along);
   sizes.insert(sizes.end(), given.shape().begin(), given.shape().end());
   sizes.insert(sizes.end(), from.begin() + along + 1, from.end());
-  const Var indices = beside(given, x).reshape({given.shape().count()});
+  const Var indices = on_stream_of(given, x).reshape({given.shape().count()});
   const Fault fault = detail::Faults::of(indices.stream(), element, given.value(), from.begin()[along]);
   return taken(in_three_axes(x, along), indices, fault).reshape(Shape(sizes));
 }
@@ -170,7 +170,7 @@ Var take_along_axis(const Operand& x, const Var& given, int axis) {
                 fmt::format("take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}",
                             to_string(to), to_string(from), along));
   }
-  return take_along(x.var, beside(given, x.var), along, false);
+  return take_along(x.var, on_stream_of(given, x.var), along, false);
 }
 
 Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
@@ -189,8 +189,8 @@ Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
                                                        to_string(updates.shape()), to_string(expected)));
   }
   const std::int64_t size = shape[0], count = given.shape().count(), width = shape.drop_front().count();
-  const Var indices = beside(given, x.var).reshape({count});
-  const Var rows = cast(beside(updates, x.var), is_floating(dtype) ? dtype : DType::i64).reshape({count, width});
+  const Var indices = on_stream_of(given, x.var).reshape({count});
+  const Var rows = cast(on_stream_of(updates, x.var), is_floating(dtype) ? dtype : DType::i64).reshape({count, width});
   const Var sums = sums_by_index(rows, indices, size, false).reshape(shape);
   const Var result = cast(x.var + sums, dtype);
   if (!is_floating(dtype)) return result;
@@ -205,7 +205,7 @@ Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
     throw Error(ErrorCode::invalid_argument, fmt::format("one_hot: depth is {}, expected 0 or more", depth));
   }
   const Var y = Var::computed(dtype, joined(indices.shape(), {depth}), {indices}, nullptr);
-  return by_place("one_hot", y, [&](Builder& builder, const Term& place) {
+  return by_index("one_hot", y, [&](Builder& builder, const Term& place) {
     Layout layout = broadcast_layout(indices.shape(), indices.shape());
     return Term(builder, builder.read(indices.value(), layout)).cast(DType::i64) == place;
   });
@@ -218,7 +218,7 @@ Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   pointwise::expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
   const auto bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));
-  return by_place("arange", Var(Tensor(memory, dtype, {count}), stream),
+  return by_index("arange", Var(Tensor(memory, dtype, {count}), stream),
                   [](Builder&, const Term& place) { return place; });
 }
 

@@ -17,7 +17,7 @@ const std::vector<Var>& Layer::expect(const std::vector<Var>& inputs, std::size_
 std::vector<Var> Layer::apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
   const detail::CallSite site(where);
   return s.run([&] {
-    if (self_->is_of_giro) return self_->call(s, inputs);
+    if (self_->is_builtin) return self_->call(s, inputs);
     const auto user_code = detail::CallSite::of_user_code();
     return self_->call(s, inputs);
   });

@@ -35,7 +35,7 @@ class Layer {
     requires(!std::same_as<std::remove_cvref_t<F>, Layer> && LayerFunction<F>)
   Layer(F f) : Layer(name_of(f), std::move(f)) {}
   template <LayerFunction F>
-  Layer(std::string name, F f) : Layer(Self{std::move(name), is_of_giro<F>, inputs_of(f), wrapped(std::move(f))}) {}
+  Layer(std::string name, F f) : Layer(Self{std::move(name), is_builtin<F>, inputs_of(f), wrapped(std::move(f))}) {}
 
   // The same layer, except that all its calls in one scope share the first call's parameters.
   friend Layer shared(const Layer& layer);
@@ -63,14 +63,14 @@ class Layer {
   using Function = std::function<std::vector<Var>(Scope&, const std::vector<Var>&)>;
   struct Self {
     std::string name;
-    bool is_of_giro;  // its errors name the line that called it, not one of its own
+    bool is_builtin;  // its errors name the line that called it, not one of its own
     std::size_t inputs;
     Function call;
     bool is_shared = false;
   };
 
   template <class F>
-  static constexpr bool is_of_giro = requires { typename F::OfGiro; };
+  static constexpr bool is_builtin = requires { typename F::BuiltinLayer; };
   template <class F>
   static std::string name_of(const F& f) {
     if constexpr (requires {

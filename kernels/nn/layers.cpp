@@ -10,7 +10,7 @@ namespace giro::nn {
 namespace {
 
 struct Sequential {
-  using OfGiro = void;  // see Layer::apply
+  using BuiltinLayer = void;  // see Layer::apply
   std::vector<Layer> layers;
   std::size_t inputs() const { return layers.empty() ? 1 : layers.front().inputs(); }
   std::vector<Var> operator()(Scope& s, std::vector<Var> x) const {
@@ -20,7 +20,7 @@ struct Sequential {
 };
 
 struct Parallel {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::vector<Layer> layers;
   std::vector<Var> operator()(Scope& s, const std::vector<Var>& x) const {
     if (x.size() != 1 && x.size() != layers.size()) {
@@ -37,7 +37,7 @@ struct Parallel {
 };
 
 struct Residual {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   Layer layer;
   Var operator()(Scope& s, const Var& x) const {
     const Var y = layer(s, x);
@@ -50,7 +50,7 @@ struct Residual {
 };
 
 struct Dropout {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   double rate;
   Var operator()(Scope& s, const Var& x) const {
     return s.training() && rate > 0 ? dropout(x, rate, s.key("dropout")) : x;
@@ -58,7 +58,7 @@ struct Dropout {
 };
 
 struct Dense {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::int64_t features;
   DenseOptions options;
 
@@ -75,7 +75,7 @@ struct Dense {
 };
 
 struct Conv {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::int64_t features;
   std::array<std::int64_t, 2> kernel_size;
   ConvOptions options;
@@ -101,7 +101,7 @@ struct Conv {
 // A layer without parameters.
 template <class F>
 struct Function {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   F f;
   Var operator()(Scope&, const Var& x) const { return f(x); }
 };
@@ -111,7 +111,7 @@ Layer function(const char* name, F f) {
 }
 
 struct Swiglu {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::int64_t hidden;
   Initializer kernel_init;
   Var operator()(Scope& s, const Var& x) const {

@@ -13,7 +13,7 @@
 namespace giro::nn {
 namespace {
 
-[[noreturn]] void refuse(const char* op, const std::string& found, const char* expected) {
+[[noreturn]] void reject(const char* op, const std::string& found, const char* expected) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}, expected {}", op, found, expected));
 }
 
@@ -33,7 +33,7 @@ Var absolute_error(const Operand& prediction, const Operand& target) {
 
 Var huber(const Operand& prediction, const Operand& target, double delta) {
   const detail::CallSite site(prediction.where);
-  if (!(delta > 0)) refuse("huber", fmt::format("delta is {}", delta), "a positive number");
+  if (!(delta > 0)) reject("huber", fmt::format("delta is {}", delta), "a positive number");
   const Var error = abs(prediction - target), inner = minimum(error, delta);
   return 0.5 * square(inner) + delta * (error - inner);
 }
@@ -52,7 +52,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   const detail::CallSite site(where);
   constexpr const char* op = "softmax_cross_entropy";
   const double smoothing = options.label_smoothing;
-  if (!(smoothing >= 0 && smoothing <= 1)) refuse(op, fmt::format("label_smoothing is {}", smoothing), "0 to 1");
+  if (!(smoothing >= 0 && smoothing <= 1)) reject(op, fmt::format("label_smoothing is {}", smoothing), "0 to 1");
   const bool has_weights = static_cast<bool>(options.class_weights.value()), has_targets = is_floating(labels.dtype());
   const auto classes = [&] {
     if (logits.shape().rank() == 0) {
@@ -68,7 +68,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
     return has_weights ? options.class_weights * all : all;
   };
   if (has_targets) {
-    if (options.ignored_label) refuse(op, "an ignored label together with targets", "labels");
+    if (options.ignored_label) reject(op, "an ignored label together with targets", "labels");
     checks::same_shape(op, {"targets", labels.value()}, {"logits", logits.value()});
     const Var targets = smoothing == 0 ? labels : (1 - smoothing) * labels + smoothing / static_cast<double>(classes);
     return sum(targets * terms(), kLast);
@@ -88,7 +88,7 @@ Var kl_divergence(const Operand& log_probs, const Operand& targets) {
 
 Var cosine_similarity(const Operand& a, const Operand& b, int axis, double epsilon) {
   const detail::CallSite site(a.where);
-  if (!(epsilon > 0)) refuse("cosine_similarity", fmt::format("epsilon is {}", epsilon), "a positive number");
+  if (!(epsilon > 0)) reject("cosine_similarity", fmt::format("epsilon is {}", epsilon), "a positive number");
   const Axes along = Axes({axis}).dropped();
   const auto inverse_norm = [&](const Operand& x) { return rsqrt(maximum(sum(square(x), along), epsilon * epsilon)); };
   return sum(a * b, along) * inverse_norm(a) * inverse_norm(b);

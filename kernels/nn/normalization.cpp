@@ -13,15 +13,14 @@
 namespace giro::nn {
 namespace {
 
-Var in_f32(const char* layer, const Var& x, std::size_t least_rank) {
+Var in_f32(const char* layer, const Var& x, std::size_t min_rank) {
   if (!is_floating(x.dtype())) {
     throw Error(ErrorCode::dtype_mismatch,
                 fmt::format("{}: the input is {}, expected a floating dtype", layer, to_string(x.value())));
   }
-  if (x.shape().rank() < least_rank) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: the input is {}, expected at least {} ax{}", layer, to_string(x.shape()), least_rank,
-                            least_rank == 1 ? "is" : "es"));
+  if (x.shape().rank() < min_rank) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: the input is {}, expected at least {} ax{}", layer,
+                                                       to_string(x.shape()), min_rank, min_rank == 1 ? "is" : "es"));
   }
   return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
 }
@@ -48,7 +47,7 @@ Var scaled(Scope& s, Var y, const NormOptions& options, DType dtype) {
 }
 
 struct LayerNorm {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   NormOptions options;
 
   Var operator()(Scope& s, const Var& given) const {
@@ -61,7 +60,7 @@ struct LayerNorm {
 };
 
 struct RmsNorm {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   RmsNormOptions options;
 
   Var operator()(Scope& s, const Var& given) const {
@@ -74,7 +73,7 @@ struct RmsNorm {
 };
 
 struct GroupNorm {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::int64_t groups;
   NormOptions options;
 
@@ -97,7 +96,7 @@ struct GroupNorm {
 };
 
 struct BatchNorm {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   BatchNormOptions options;
 
   Var operator()(Scope& s, const Var& given) const {

@@ -56,7 +56,7 @@ class Partitioner {
 
   // On the host, for decisions that must be the same everywhere: each number becomes the maximum over the ranks. Waits
   // for all ranks.
-  virtual void agree(std::span<double> values) const = 0;
+  virtual void all_reduce_max(std::span<double> values) const = 0;
   // Rank 0's text.
   virtual std::string broadcast(const std::string& text) const = 0;
   // Error(communication) on all ranks if a rank's `text`, which describes its `what`, differs from rank 0's. Names both

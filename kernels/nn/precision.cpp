@@ -20,9 +20,9 @@ void expect_supported(Precision precision, Device device) {
   if (precision == Precision::f32) return;
 #if GIRO_WITH_CUDA
   const std::string needed =
-      device.is_cuda() ? cuda::what_is_missing(precision, device) : cpu::what_is_missing(precision);
+      device.is_cuda() ? cuda::unsupported_reason(precision, device) : cpu::unsupported_reason(precision);
 #else
-  const std::string needed = cpu::what_is_missing(precision);
+  const std::string needed = cpu::unsupported_reason(precision);
 #endif
   if (needed.empty()) return;
   throw Error(ErrorCode::unsupported,

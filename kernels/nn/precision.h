@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/dtype.h>
 
@@ -31,7 +31,9 @@ Precision parse_precision(const std::string& name);
 constexpr DType compute_dtype(Precision precision) {
   return precision == Precision::bf16 ? DType::bf16 : precision == Precision::f16 ? DType::f16 : DType::f32;
 }
-constexpr Math math_of(Precision precision) { return precision == Precision::tf32 ? Math::tf32 : Math::f32; }
+constexpr MathMode math_mode_of(Precision precision) {
+  return precision == Precision::tf32 ? MathMode::tf32 : MathMode::f32;
+}
 
 // Error(unsupported), naming what is needed, if the device does not compute in that precision. Error(device).
 void expect_supported(Precision precision, Device device);

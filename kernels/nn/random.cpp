@@ -61,7 +61,7 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
   return y;
 }
 
-[[noreturn]] void refuse(const char* op, const std::string& found, const std::string& expected) {
+[[noreturn]] void reject(const char* op, const std::string& found, const std::string& expected) {
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}, expected {}", op, found, expected));
 }
 
@@ -86,7 +86,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
   expect_key("random_uniform", key.base);
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
-    refuse("random_uniform", fmt::format("found [{}, {})", low, high), "low < high");
+    reject("random_uniform", fmt::format("found [{}, {})", low, high), "low < high");
   }
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
@@ -100,7 +100,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
 Var random_normal(const Key& key, const Shape& shape, double mean, double stddev) {
   const detail::CallSite site(key.base.where);
   expect_key("random_normal", key.base);
-  if (!(stddev >= 0)) refuse("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
+  if (!(stddev >= 0)) reject("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
   Term z = drawn(builder, pointwise::functions::normal_by_key, key, shape);
@@ -112,7 +112,7 @@ Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   const detail::CallSite site(key.base.where);
   expect_key("random_bernoulli", key.base);
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
-    refuse("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
+    reject("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
   }
   if (!p.is_number) pointwise::expect_broadcasts("random_bernoulli", p.var.shape(), shape);
   const Var y = Var::computed(DType::boolean, shape, values_of({key.base, p}), nullptr);
@@ -133,7 +133,7 @@ Var dropout(const Operand& x, double rate, const Key& key) {
     throw Error(ErrorCode::dtype_mismatch, fmt::format("dropout: found {}, expected a floating dtype", name_of(dtype)));
   }
   expect_key("dropout", key.base);
-  if (!(rate >= 0 && rate < 1)) refuse("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");
+  if (!(rate >= 0 && rate < 1)) reject("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");
   if (rate == 0) return x.var;
   // The inputs hold the key if it is a Var.
   Key again = key;

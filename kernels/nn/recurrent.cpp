@@ -71,8 +71,8 @@ Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
 }
 
 template <class Cell>
-struct OverTime {
-  using OfGiro = void;
+struct Unrolled {
+  using BuiltinLayer = void;
   Cell cell;
 
   Var operator()(Scope& s, const Var& x) const {
@@ -163,10 +163,10 @@ Carry GruCell::operator()(Scope& s, const Carry& carry, const Var& x) const {
 }
 
 Layer lstm(std::int64_t features, const RecurrentOptions& options) {
-  return Layer("lstm", OverTime<Lstm>{{checked("lstm", features), options}});
+  return Layer("lstm", Unrolled<Lstm>{{checked("lstm", features), options}});
 }
 Layer gru(std::int64_t features, const RecurrentOptions& options) {
-  return Layer("gru", OverTime<Gru>{{checked("gru", features), options}});
+  return Layer("gru", Unrolled<Gru>{{checked("gru", features), options}});
 }
 
 }  // namespace giro::nn

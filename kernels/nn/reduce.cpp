@@ -86,7 +86,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
 }
 
 // Broadcasts a reduced value to the elements it was reduced from.
-Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
+Var broadcast_reduced(const Var& reduced, const Shape& shape, const Axes& axes) {
   return broadcast_to(reduced.reshape(Reduction("reduce", shape, axes).kept), shape);
 }
 
@@ -101,14 +101,14 @@ Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes
   // Equal elements share the gradient.
   const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {
     const Shape& shape = in.front().shape();
-    const Var chosen = cast(equal(in.front(), spread(y, shape, axes)), DType::f32);
+    const Var chosen = cast(equal(in.front(), broadcast_reduced(y, shape, axes)), DType::f32);
     const Var each = dy / sum(chosen, axes);
-    return spread(each, shape, axes) * chosen;
+    return broadcast_reduced(each, shape, axes) * chosen;
   };
   return reduce(op, combiner, x, dtype, dtype, axes, gradient);
 }
 
-Var place(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
+Var arg_reduce(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value(op, x);
   return reduce(op, combiner, x, x.var.dtype(), DType::i64, axes, nullptr);
@@ -130,7 +130,7 @@ Var sum(const Operand& x, const Axes& axes) {
   expect_value("sum", x);
   const DType dtype = dtype_of_sums(x.var.dtype());
   Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return spread(dy, in.front().shape(), axes);
+    return broadcast_reduced(dy, in.front().shape(), axes);
   };
   if (!is_floating(x.var.dtype())) gradient = nullptr;
   return reduce("sum", Combiner::sum, x, dtype, dtype, axes, std::move(gradient));
@@ -142,7 +142,7 @@ Var mean(const Operand& x, const Axes& axes) {
   const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
   const auto count = static_cast<double>(Reduction("mean", x.var.shape(), axes).count);
   Gradient gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return spread(dy / count, in.front().shape(), axes);
+    return broadcast_reduced(dy / count, in.front().shape(), axes);
   };
   if (!is_floating(x.var.dtype())) gradient = nullptr;
   return reduce("mean", Combiner::sum, x, dtype, dtype, axes, std::move(gradient), count);
@@ -158,9 +158,10 @@ Var product(const Operand& x, const Axes& axes) {
     const Shape& shape = in.front().shape();
     const Var is_zero = in.front() == 0;
     const Var others = product(where(is_zero, 1, in.front()), axes), zeros = sum(is_zero, axes);
-    const Var without = where(is_zero, spread(where(zeros == 1, others, 0), shape, axes),
-                              spread(where(zeros == 0, others, 0), shape, axes) / where(is_zero, 1, in.front()));
-    return spread(dy, shape, axes) * without;
+    const Var without =
+        where(is_zero, broadcast_reduced(where(zeros == 1, others, 0), shape, axes),
+              broadcast_reduced(where(zeros == 0, others, 0), shape, axes) / where(is_zero, 1, in.front()));
+    return broadcast_reduced(dy, shape, axes) * without;
   };
   if (!is_floating(x.var.dtype())) gradient = nullptr;
   return reduce("product", Combiner::product, x, dtype, dtype, axes, std::move(gradient));
@@ -168,8 +169,8 @@ Var product(const Operand& x, const Axes& axes) {
 
 Var max(const Operand& x, const Axes& axes) { return choose("max", Combiner::max, x, axes); }
 Var min(const Operand& x, const Axes& axes) { return choose("min", Combiner::min, x, axes); }
-Var argmax(const Operand& x, const Axes& axes) { return place("argmax", Combiner::argmax, x, axes); }
-Var argmin(const Operand& x, const Axes& axes) { return place("argmin", Combiner::argmin, x, axes); }
+Var argmax(const Operand& x, const Axes& axes) { return arg_reduce("argmax", Combiner::argmax, x, axes); }
+Var argmin(const Operand& x, const Axes& axes) { return arg_reduce("argmin", Combiner::argmin, x, axes); }
 Var any(const Operand& x, const Axes& axes) { return test("any", Combiner::any, x, axes); }
 Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, x, axes); }
 
@@ -179,7 +180,7 @@ Var logsumexp(const Operand& x, const Axes& axes) {
   const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
   const Var largest = stop_gradient(max(floats, axes));
   const Var shift = where(is_finite(largest), largest, 0);  // infinities are not shifted: they give the right infinity
-  return log(sum(exp(floats - spread(shift, x.var.shape(), axes)), axes)) + shift;
+  return log(sum(exp(floats - broadcast_reduced(shift, x.var.shape(), axes)), axes)) + shift;
 }
 
 namespace {
@@ -187,7 +188,7 @@ namespace {
 // How far below the largest element each one is; f32 for bf16 and f16.
 Var below_largest(const Var& x, const Axes& axes) {
   const Var floats = is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
-  return floats - spread(stop_gradient(max(floats, axes)), x.shape(), axes);
+  return floats - broadcast_reduced(stop_gradient(max(floats, axes)), x.shape(), axes);
 }
 
 }  // namespace
@@ -196,20 +197,20 @@ Var log_softmax(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("log_softmax", x);
   const Var below = below_largest(x.var, axes);
-  return below - spread(log(sum(exp(below), axes)), x.var.shape(), axes);
+  return below - broadcast_reduced(log(sum(exp(below), axes)), x.var.shape(), axes);
 }
 
 Var softmax(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("softmax", x);
   const Var terms = exp(below_largest(x.var, axes));
-  return terms / spread(sum(terms, axes), x.var.shape(), axes);
+  return terms / broadcast_reduced(sum(terms, axes), x.var.shape(), axes);
 }
 
 Var variance(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("variance", x);
-  return mean(square(x.var - spread(mean(x, axes), x.var.shape(), axes)), axes);
+  return mean(square(x.var - broadcast_reduced(mean(x, axes), x.var.shape(), axes)), axes);
 }
 
 Var mean(const std::vector<Var>& scalars, Where where) {

@@ -24,7 +24,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
   node.math = y.node_->math;
   node.grad_dtype = y.node_->grad_dtype;
   node.requires_grad = true;
-  node.inputs = Var::made_before(since, y);
+  node.inputs = Var::created_before(since, y);
   node.gradient = [f = std::move(f), x](const Var&, const Var& dy, const std::vector<Var>& in) {
     const bool is_kept = detail::GradientMode::is_on();
     const std::uint64_t again_since = Var::next_number();
@@ -32,7 +32,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
       const detail::GradientMode on(true);
       return f(x);
     }();
-    const std::vector<Var> inputs = Var::made_before(again_since, again);
+    const std::vector<Var> inputs = Var::created_before(again_since, again);
     if (!std::ranges::equal(inputs, in, {}, &Var::node_, &Var::node_)) {
       throw Error(
           ErrorCode::invalid_argument,
@@ -52,7 +52,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
         }
       }
     };
-    Var::differentiate(again, dy, {.made_before = again_since, .done = done, .keep = is_kept});
+    Var::differentiate(again, dy, {.created_before = again_since, .done = done, .keep = is_kept});
     return terms;
   };
   return result;

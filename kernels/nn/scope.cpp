@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kParams = "params";
 
-[[noreturn]] void refuse_shape(const std::string& path, const Tensor& found, DType dtype, const Shape& shape) {
+[[noreturn]] void reject_shape(const std::string& path, const Tensor& found, DType dtype, const Shape& shape) {
   throw Error(
       found.shape() == shape ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
       fmt::format("'{}' is {}, but the layer requests {}{}", path, to_string(found), name_of(dtype), to_string(shape)));
@@ -82,7 +82,7 @@ void Variable::set(const Var& given, Where where) const {
                             path_));
   }
   if (given.shape() != old.shape() || given.dtype() != old.dtype()) {
-    refuse_shape(path_, old.value(), given.dtype(), given.shape());
+    reject_shape(path_, old.value(), given.dtype(), given.shape());
   }
   if (tree_->forgets) return;
   Var value = stop_gradient(given);
@@ -141,7 +141,7 @@ Var Scope::param(const std::string& name, const Shape& shape, const Initializer&
   const ScopeValues& values = *tree_->values;
   const Var found = values.declared != nullptr ? declare(kParams, name, values.dtype, shape, initializer, fans)
                                                : find(values.params, below(name), "parameter");
-  if (found.shape() != shape) refuse_shape(below(name), found.value(), found.dtype(), shape);
+  if (found.shape() != shape) reject_shape(below(name), found.value(), found.dtype(), shape);
   return found;
 }
 
@@ -151,7 +151,7 @@ Variable Scope::variable(const std::string& collection, const std::string& name,
   if (declares()) declare(collection, name, dtype, shape, initializer, {});
   Variable variable(tree_, fmt::format("{}/{}", collection, below(name)));
   const Tensor& found = variable.value().value();
-  if (found.shape() != shape || found.dtype() != dtype) refuse_shape(variable.path_, found, dtype, shape);
+  if (found.shape() != shape || found.dtype() != dtype) reject_shape(variable.path_, found, dtype, shape);
   return variable;
 }
 

@@ -25,7 +25,7 @@ using pointwise::broadcast_layout;
 using pointwise::Builder;
 using pointwise::Layout;
 
-constexpr std::size_t kMostTogether = 16;  // parts per kernel
+constexpr std::size_t kMaxFused = 16;  // parts per kernel
 
 std::size_t checked_axis(const char* op, const Shape& shape, int axis) {
   return pointwise::checked_axes(op, shape, {axis}).front();
@@ -88,12 +88,12 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
   if (parts.size() == 1) return parts.front();
   const Shape& first = parts.front().shape();
   const bool are_equal = std::all_of(parts.begin(), parts.end(), [&](const Var& x) { return x.shape() == first; });
-  const bool are_contiguous = are_equal && around(first, axis)[0] == 1;
-  if (parts.size() > kMostTogether && !are_contiguous) {
+  const bool are_contiguous = are_equal && split_around_axis(first, axis)[0] == 1;
+  if (parts.size() > kMaxFused && !are_contiguous) {
     std::vector<Var> groups;
     std::size_t done = 0;
-    for (std::size_t k = 0; k < kMostTogether; ++k) {
-      const std::size_t end = parts.size() * (k + 1) / kMostTogether;
+    for (std::size_t k = 0; k < kMaxFused; ++k) {
+      const std::size_t end = parts.size() * (k + 1) / kMaxFused;
       std::int64_t size_of_group = 0;
       for (std::size_t i = done; i < end; ++i) size_of_group += parts[i].shape().begin()[axis];
       groups.push_back(
@@ -119,8 +119,8 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
   const Layout whole = broadcast_layout(shape, shape);
   if (are_equal) {
     const Tensor flat = y.value().reshape({shape.count()});
-    for (std::size_t begin = 0; begin < parts.size(); begin += kMostTogether) {
-      const std::size_t end = std::min(begin + kMostTogether, parts.size());
+    for (std::size_t begin = 0; begin < parts.size(); begin += kMaxFused) {
+      const std::size_t end = std::min(begin + kMaxFused, parts.size());
       const auto element = [&](std::size_t part) { return static_cast<std::int64_t>(part) * first.count(); };
       const Tensor memory = flat.rows(element(begin), element(end));  // all of it, unless the parts are contiguous
       Builder builder(first);
@@ -285,17 +285,17 @@ Var pad(const Operand& x, const PadOptions& with) {
   return padded(from, axis, with.before, with.after, with.value);
 }
 
-Var spread(const Var& x, const Part& part, const Shape& shape) {
+Var zero_pad(const Var& x, const Part& part, const Shape& shape) {
   Var y = x;
   if (part.step > 1 && x.shape().count() > 0) {
-    const auto [outer, own, inner] = around(x.shape(), part.axis);
+    const auto [outer, own, inner] = split_around_axis(x.shape(), part.axis);
     const Shape apart = with_size(x.shape(), part.axis, own * part.step);
     y = padded(y.reshape({outer, own, 1, inner}), 2, 0, part.step - 1, 0).reshape(apart);
   }
   return padded(y, part.axis, part.begin, shape.begin()[part.axis] - part.begin - y.shape().begin()[part.axis], 0);
 }
 
-std::optional<Var> put_together(std::vector<std::pair<Part, Var>>& parts, const Shape& shape) {
+std::optional<Var> assemble(std::vector<std::pair<Part, Var>>& parts, const Shape& shape) {
   if (parts.empty()) return std::nullopt;
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const auto [axis, first, step] = parts.front().first;
@@ -314,7 +314,7 @@ std::optional<Var> put_together(std::vector<std::pair<Part, Var>>& parts, const 
   if (values.empty()) return std::nullopt;
   if (step == 1) return next == shape.begin()[axis] ? std::optional(joined(values, axis, next)) : std::nullopt;
   if (next != step) return std::nullopt;
-  const auto [outer, own, inner] = around(values.front().shape(), axis);
+  const auto [outer, own, inner] = split_around_axis(values.front().shape(), axis);
   for (Var& value : values) value = value.reshape({outer, own, 1, inner});
   return joined(values, 2, step).reshape(shape);
 }

@@ -144,7 +144,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   return state;
 }
 
-void TrainState::refuse_inputs(std::size_t found, std::size_t expected) {
+void TrainState::reject_inputs(std::size_t found, std::size_t expected) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("the model takes {} inputs, but the state is created with {}", expected, found));
 }
@@ -236,7 +236,7 @@ std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection&
                             ? nn::Var::parameter(value, grads->leaves()[i].value, stream())
                         : owner && !copies ? nn::Var(value, owner).on(stream())
                                            : nn::Var(value, stream());
-    var.set_math(math_of(precision_));
+    var.set_math_mode(math_mode_of(precision_));
     result.emplace(below(leaves, leaf), var);
   }
   return result;

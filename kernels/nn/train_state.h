@@ -191,7 +191,7 @@ class TrainState : public State {
   static void call(const Model& model, const nn::Params& params, const Features& inputs) {
     if constexpr (std::is_convertible_v<const Model&, nn::Layer>) {
       const nn::Layer layer = model;
-      if (inputs.size() < layer.inputs()) refuse_inputs(inputs.size(), layer.inputs());
+      if (inputs.size() < layer.inputs()) reject_inputs(inputs.size(), layer.inputs());
       std::vector<nn::Var> values;
       for (std::size_t i = 0; i < layer.inputs(); ++i) values.emplace_back(inputs[i].second, params.stream());
       layer(params, values, std::source_location());
@@ -200,7 +200,7 @@ class TrainState : public State {
       model(scope, B(inputs, params.stream()));
     }
   }
-  [[noreturn]] static void refuse_inputs(std::size_t found, std::size_t expected);
+  [[noreturn]] static void reject_inputs(std::size_t found, std::size_t expected);
   nn::Params differentiable_params() const {
     nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
     values.draw = BatchShare::take_draws(1);

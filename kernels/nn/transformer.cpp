@@ -21,7 +21,7 @@
 namespace giro::nn {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
+[[noreturn]] void reject(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
 
 void expect_sequence(const char* layer, const Var& x) {
   if (x.shape().rank() == 3) return;
@@ -42,7 +42,7 @@ Var dense_in(const Scope& s, const char* name, const Var& x, std::int64_t featur
 }
 
 struct Embedding {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::int64_t ids, features;
   Initializer init;
   Var operator()(Scope& s, const Var& x) const { return embedding(x, s.param("embedding", {ids, features}, init)); }
@@ -52,7 +52,7 @@ struct Embedding {
 Variable tokens_in(const Scope& s) { return s.variable("cache", "tokens", {}, zeros(), DType::i32); }
 
 struct PositionEmbedding {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   std::int64_t length;
   PositionOptions options;
 
@@ -60,7 +60,7 @@ struct PositionEmbedding {
     expect_sequence("position_embedding", x);
     const std::int64_t steps = x.shape()[1];
     if (steps > length) {
-      refuse(fmt::format("position_embedding: a sequence of {} for a table of {} positions", steps, length));
+      reject(fmt::format("position_embedding: a sequence of {} for a table of {} positions", steps, length));
     }
     const Var table = s.param("embedding", {length, x.shape()[2]}, options.init);
     const Var from_first = slice(table, {.begin = 0, .end = steps});
@@ -101,12 +101,12 @@ struct Cache {
 }  // namespace
 
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init) {
-  if (ids < 1 || features < 1) refuse(fmt::format("embedding: ({}, {}), expected at least 1 each", ids, features));
+  if (ids < 1 || features < 1) reject(fmt::format("embedding: ({}, {}), expected at least 1 each", ids, features));
   return Layer("embedding", Embedding{ids, features, init});
 }
 
 Layer position_embedding(std::int64_t length, const PositionOptions& options) {
-  if (length < 1) refuse(fmt::format("position_embedding: a length of {}, expected at least 1", length));
+  if (length < 1) reject(fmt::format("position_embedding: a length of {}, expected at least 1", length));
   return Layer("position_embedding", PositionEmbedding{length, options});
 }
 
@@ -135,11 +135,11 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   const std::int64_t width = x.shape()[2], heads = options.heads;
   const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
-    refuse(
+    reject(
         fmt::format("attention: {} query heads, expected a multiple of the {} key and value heads", heads, kv_heads));
   }
   if (options.head_features == 0 && width % heads != 0) {
-    refuse(fmt::format("attention: {} heads do not divide {} features", heads, width));
+    reject(fmt::format("attention: {} heads do not divide {} features", heads, width));
   }
   const std::int64_t features = options.head_features == 0 ? width / heads : options.head_features;
   const std::int64_t of_queries = heads * features, of_keys = kv_heads * features;
@@ -197,7 +197,7 @@ Layer multi_head_attention(const AttentionLayerOptions& options) {
 namespace {
 
 struct TransformerBlock {
-  using OfGiro = void;
+  using BuiltinLayer = void;
   TransformerBlockOptions options;
 
   Var operator()(Scope& s, const Var& x) const {

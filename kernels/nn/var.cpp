@@ -97,8 +97,8 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Grad
     throw Error(ErrorCode::invalid_argument, "an operation on values of two streams, which do not wait for each other");
   }
   Var result(Tensor(allocate(stream, dtype, shape), dtype, shape), stream);
-  if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == Math::tf32; })) {
-    result.set_math(Math::tf32);
+  if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == MathMode::tf32; })) {
+    result.set_math_mode(MathMode::tf32);
   }
   if (gradient && detail::GradientMode::is_on() &&
       std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
@@ -158,7 +158,7 @@ void Var::check_on_host() const {
                                                       to_string(value())));
 }
 
-std::vector<Var> Var::made_before(std::uint64_t since, const Var& y) {
+std::vector<Var> Var::created_before(std::uint64_t since, const Var& y) {
   if (!y.requires_grad()) return {};
   std::vector<Var> found, reached{y};
   std::unordered_set<const Node*> seen{y.node_.get()};
@@ -210,7 +210,7 @@ void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs,
 }  // namespace
 
 void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how) {
-  const auto ends = [&](const Node& node) { return node.inputs.empty() || node.number < how.made_before; };
+  const auto ends = [&](const Node& node) { return node.inputs.empty() || node.number < how.created_before; };
   if (ends(*y.node_)) {
     if (how.only.empty() || how.only.contains(y.node_.get())) how.done({{y, dy}});
     return;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/math.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
@@ -100,8 +100,8 @@ class Var {
   const Shape& shape() const { return node_->value.shape(); }
   DType dtype() const { return node_->value.dtype(); }
   // The precision of products with this value and with values computed from it.
-  Math math() const { return node_->math; }
-  void set_math(Math math) const { node_->math = math; }
+  MathMode math() const { return node_->math; }
+  void set_math_mode(MathMode math) const { node_->math = math; }
   bool requires_grad() const { return node_->requires_grad; }
   // Error(invalid_argument) for a constant without a stream.
   const Stream& stream() const;
@@ -131,7 +131,7 @@ class Var {
   void expect_not_used_up() const;
   static std::uint64_t next_number() noexcept;
   // The values numbered below `since` that the backward pass from `y` reaches first.
-  static std::vector<Var> made_before(std::uint64_t since, const Var& y);
+  static std::vector<Var> created_before(std::uint64_t since, const Var& y);
   std::shared_ptr<Node> node_;
 
   struct Node {
@@ -139,7 +139,7 @@ class Var {
     Tensor value;
     std::shared_ptr<const void> storage;  // of value, shared by its views; null if not owned
     std::optional<Stream> stream;
-    Math math = Math::f32;
+    MathMode math = MathMode::f32;
     bool requires_grad = false;
     DType grad_dtype = DType::f32;
     Tensor grad;                               // of a parameter: where its gradient is written
@@ -158,7 +158,7 @@ inline Gradients::Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {
 inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
 
 struct Var::Differentiation {
-  std::uint64_t made_before = 0;              // ends at values numbered below it, and at parameters
+  std::uint64_t created_before = 0;           // ends at values numbered below it, and at parameters
   std::unordered_set<const Node*> only = {};  // computes gradients only of these; empty: of all ends
   // Called with values and their gradients once all terms of these have been queued and added. One call gets all the
   // gradients that one op completes.

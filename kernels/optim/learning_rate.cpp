@@ -68,7 +68,7 @@ LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t 
 
 namespace {
 
-void check_rises(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
+void check_increasing(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
   if (boundary > previous) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary,
@@ -80,7 +80,7 @@ void check_rises(std::int64_t boundary, std::int64_t previous, std::int64_t firs
 LearningRate piecewise_constant(double rate, const std::vector<std::pair<std::int64_t, double>>& scales) {
   std::int64_t previous = -1;
   for (const auto& [boundary, scale] : scales) {
-    check_rises(boundary, previous, 0);
+    check_increasing(boundary, previous, 0);
     checked("a factor", scale);
     previous = boundary;
   }
@@ -133,7 +133,7 @@ LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<
   }
   std::int64_t previous = 0;
   for (const std::int64_t boundary : boundaries) {
-    check_rises(boundary, previous, 1);
+    check_increasing(boundary, previous, 1);
     previous = boundary;
   }
   return LearningRate([=](const Value& step) {

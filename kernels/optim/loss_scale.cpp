@@ -24,8 +24,8 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   const auto before = read(scale.scale), good_steps = read(scale.good_steps), skipped = read(scale.skipped);
   const auto is_good = is_finite(read(squared_norm));
   const auto is_early = good_steps + 1 < LossScale::kGrowthInterval;
-  const auto larger = where(is_early, before, minimum(before * 2, LossScale::kLargest));
-  where(is_good, larger, maximum(before * 0.5, LossScale::kLeast)).write(scale.scale, {});
+  const auto larger = where(is_early, before, minimum(before * 2, LossScale::kMaxScale));
+  where(is_good, larger, maximum(before * 0.5, LossScale::kMinScale)).write(scale.scale, {});
   where(is_good, where(is_early, good_steps + 1, 0), 0).write(scale.good_steps, {});
   where(is_good, skipped, skipped + 1).write(scale.skipped, {});
   queue("adjust_loss_scale", std::move(code).take(), stream);

@@ -11,7 +11,7 @@ namespace giro::optim {
 // The constants, and what a skipped update leaves unchanged, are as in flax's DynamicScale, except the largest and the
 // smallest scale.
 struct LossScale {
-  static constexpr float kInitial = 65536, kLeast = 1, kLargest = 0x1p126f;
+  static constexpr float kInitial = 65536, kMinScale = 1, kMaxScale = 0x1p126f;
   static constexpr std::int64_t kGrowthInterval = 2000;  // good steps in a row before it doubles
 
   Tensor scale{};       // f32 scalar: the backward pass starts with this times the loss

@@ -38,7 +38,7 @@ void step_along(Update& u, const Value& direction, const Value& rate, double wei
   u.set_param(updated);
 }
 
-Value moved(Update& u, const char* moment, double decay, const Value& towards, double initial = 0) {
+Value update_average(Update& u, const char* moment, double decay, const Value& towards, double initial = 0) {
   const Value after = decay * u.moment(moment, initial) + (1 - decay) * towards;
   u.set_moment(moment, after);
   return after;
@@ -76,7 +76,7 @@ Optimizer adamw(const LearningRate& learning_rate, const AdamWOptions& options) 
   check_not_negative("weight_decay", options.weight_decay);
   const auto update = [=](Update& u) {
     const Value rate = u.rate(learning_rate), g = u.grad();
-    const Value mu = moved(u, "mu", options.b1, g), nu = moved(u, "nu", options.b2, g * g);
+    const Value mu = update_average(u, "mu", options.b1, g), nu = update_average(u, "nu", options.b2, g * g);
     const Value first = 1 / u.correction(options.b1), second = 1 / u.correction(options.b2);
     step_along(u, (mu * first) / (sqrt(nu * second) + options.eps), rate, options.weight_decay);
   };
@@ -90,7 +90,7 @@ Optimizer lion(const LearningRate& learning_rate, const LionOptions& options) {
   const auto update = [=](Update& u) {
     const Value rate = u.rate(learning_rate), g = u.grad();
     const Value direction = sign(options.b1 * u.moment("mu") + (1 - options.b1) * g);
-    moved(u, "mu", options.b2, g);
+    update_average(u, "mu", options.b2, g);
     step_along(u, direction, rate, options.weight_decay);
   };
   return make("lion", update, options.decay_mask);
@@ -104,8 +104,8 @@ Optimizer rmsprop(const LearningRate& learning_rate, const RmspropOptions& optio
   check(!options.nesterov || options.momentum > 0, "nesterov with momentum", options.momentum, "a momentum above 0");
   return make("rmsprop", [=](Update& u) {
     const Value rate = u.rate(learning_rate), g = u.grad();
-    Value variance = moved(u, "nu", options.decay, square(g), options.initial_scale);
-    if (options.centered) variance = variance - square(moved(u, "mu", options.decay, g));
+    Value variance = update_average(u, "nu", options.decay, square(g), options.initial_scale);
+    if (options.centered) variance = variance - square(update_average(u, "mu", options.decay, g));
     Value change = rate * (g / sqrt(variance + options.eps));
     if (options.momentum > 0) {
       const Value trace = options.momentum * u.moment("trace") + change;

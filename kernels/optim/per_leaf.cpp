@@ -53,17 +53,18 @@ Optimizer adafactor(const LearningRate& learning_rate, const AdafactorOptions& o
   const auto update = [=](LeafUpdate& u) {
     const Var param = u.param(), g = u.grad(), squared = square(g) + options.eps;
     const Var keep = 1 - power(u.step(), -options.decay_rate);
-    const auto moved = [&](const char* name, const Var& towards) {
+    const auto update_average = [&](const char* name, const Var& towards) {
       const Var after = keep * u.moment(name, towards.shape()) + (1 - keep) * towards;
       u.set_moment(name, after);
       return after;
     };
     Var direction;
     if (const std::vector<int> axes = factored_axes(param.shape(), options.min_dim_size_to_factor); !axes.empty()) {
-      const Var row = moved("row", mean(squared, {axes[1]})), column = moved("column", mean(squared, {axes[0]}));
+      const Var row = update_average("row", mean(squared, {axes[1]})),
+                column = update_average("column", mean(squared, {axes[0]}));
       direction = g * rsqrt(row / mean(row, {axes[0]})) * rsqrt(column);
     } else {
-      direction = g * rsqrt(moved("nu", squared));
+      direction = g * rsqrt(update_average("nu", squared));
     }
     direction = direction / maximum(root_mean_square(direction) / options.clipping_threshold, 1.0);
     direction = direction * u.rate(learning_rate);

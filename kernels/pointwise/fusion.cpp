@@ -19,14 +19,14 @@ namespace giro::pointwise {
 namespace {
 
 using Kind = Instruction::Kind;
-constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
-constexpr std::size_t kMostReductions = 16;  // what fits into a block's shared memory
+constexpr std::size_t kMaxInstructions = 192, kMaxReads = 24;
+constexpr std::size_t kMaxReductions = 16;  // what fits into a block's shared memory
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
 // Whether two parts of one array, with the same strides along the axes of a space, have no element in common: no
 // difference of coordinates gives the distance between them.
-bool lie_apart(const Access& one, const Access& other, const Shape& space) {
+bool are_disjoint(const Access& one, const Access& other, const Shape& space) {
   const Layout &a = one.layout, &b = other.layout;
   if (!same_memory(one.memory, other.memory) || a.strides != b.strides) return false;
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // per axis: the length of a step, and how many
@@ -65,7 +65,7 @@ class Joined {
     for (Instruction instruction : expression.code) {
       if (instruction.kind == Kind::read) {
         const Access& access = expression.reads[instruction.index];
-        const Access read{access.memory, moved(access.layout, axes_, of)};
+        const Access read{access.memory, to_common_axes(access.layout, axes_, of)};
         bool overlaps = false;
         const auto value = written_value(read, written, overlaps);
         if (overlaps) return false;
@@ -73,7 +73,7 @@ class Joined {
         continue;
       }
       if (instruction.kind == Kind::place) {
-        result_.places.push_back(moved(expression.places[instruction.index], axes_, of));
+        result_.places.push_back(to_common_axes(expression.places[instruction.index], axes_, of));
         instruction.index = static_cast<std::uint16_t>(result_.places.size() - 1);
       }
       for (std::size_t k = 0; k < operand_count(instruction); ++k) {
@@ -82,7 +82,7 @@ class Joined {
       numbers.push_back(push(instruction));
     }
     for (const Expression::Write& write : expression.writes) {
-      result_.writes.push_back({{write.to.memory, moved(write.to.layout, axes_, of)}, numbers[write.value]});
+      result_.writes.push_back({{write.to.memory, to_common_axes(write.to.layout, axes_, of)}, numbers[write.value]});
     }
     return true;
   }
@@ -94,7 +94,7 @@ class Joined {
     for (std::size_t i = 0; i < written; ++i) {
       const Expression::Write& write = result_.writes[i];
       if (same_memory(write.to.memory, read.memory) && write.to.layout == read.layout) return write.value;
-      overlaps |= detail::overlap(write.to.memory, read.memory) && !lie_apart(write.to, read, result_.space);
+      overlaps |= detail::overlap(write.to.memory, read.memory) && !are_disjoint(write.to, read, result_.space);
     }
     return std::nullopt;
   }
@@ -174,10 +174,10 @@ bool is_safe(const Expression& expression) {
     const Access& write = expression.writes[i].to;
     for (std::size_t k = 0; k < i; ++k) {
       const Access& other = expression.writes[k].to;
-      if (detail::overlap(other.memory, write.memory) && !lie_apart(other, write, expression.space)) return false;
+      if (detail::overlap(other.memory, write.memory) && !are_disjoint(other, write, expression.space)) return false;
     }
     for (const Access& read : expression.reads) {
-      if (!detail::overlap(read.memory, write.memory) || lie_apart(read, write, expression.space)) continue;
+      if (!detail::overlap(read.memory, write.memory) || are_disjoint(read, write, expression.space)) continue;
       if (in_passes || !same_memory(read.memory, write.memory) || read.layout != write.layout ||
           !runs_along_all(expression, write.layout)) {
         return false;
@@ -189,7 +189,7 @@ bool is_safe(const Expression& expression) {
 
 // Whether one of the two expressions would be recomputed along an axis that it does not have. Values of rows are
 // computed once, whatever the reduced axes.
-bool is_repeated(const std::vector<Axis>& axes, int Axis::*of) {
+bool is_recomputed(const std::vector<Axis>& axes, int Axis::*of) {
   const bool is_of_rows =
       std::none_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.is_reduced && axis.*of >= 0; });
   return std::any_of(axes.begin(), axes.end(),
@@ -197,18 +197,18 @@ bool is_repeated(const std::vector<Axis>& axes, int Axis::*of) {
 }
 
 std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes) {
-  if (axes.size() > Shape::kMaxRank || !agree(axes, producer, consumer)) return std::nullopt;
+  if (axes.size() > Shape::kMaxRank || !order_reduced_axes(axes, producer, consumer)) return std::nullopt;
   Joined joined(axes);
   if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
-  const bool repeats = is_repeated(axes, &Axis::producer);
-  if (is_repeated(axes, &Axis::consumer) || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
+  const bool repeats = is_recomputed(axes, &Axis::producer);
+  if (is_recomputed(axes, &Axis::consumer) || (repeats && producer.code.size() > kMaxRecomputed)) return std::nullopt;
   Fused result{std::move(joined).take(), repeats};
   if (!is_safe(result.expression)) return std::nullopt;
   return result;
 }
 
 // Matches axes by a value that p writes and c reads, or else by an array that both read, each element once.
-std::optional<Fused> fused_as_they_are(const Expression& p, const Expression& c) {
+std::optional<Fused> fuse_without_splitting(const Expression& p, const Expression& c) {
   for (const Expression::Write& write : p.writes) {
     for (const Access& read : c.reads) {
       if (!same_memory(write.to.memory, read.memory)) continue;
@@ -233,18 +233,18 @@ std::optional<Fused> fused_as_they_are(const Expression& p, const Expression& c)
 
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer) {
   if (producer.space.count() == 0 || consumer.space.count() == 0 ||
-      producer.code.size() + consumer.code.size() > kMostInstructions ||
-      producer.reads.size() + consumer.reads.size() > kMostReads ||
-      reductions(producer) + reductions(consumer) > kMostReductions) {
+      producer.code.size() + consumer.code.size() > kMaxInstructions ||
+      producer.reads.size() + consumer.reads.size() > kMaxReads ||
+      reductions(producer) + reductions(consumer) > kMaxReductions) {
     return std::nullopt;
   }
-  if (auto fused = fused_as_they_are(producer, consumer)) return fused;
+  if (auto fused = fuse_without_splitting(producer, consumer)) return fused;
   for (std::size_t w = 0; w < producer.writes.size(); ++w) {
     for (std::size_t r = 0; r < consumer.reads.size(); ++r) {
       if (!same_memory(producer.writes[w].to.memory, consumer.reads[r].memory)) continue;
       Expression p = producer, c = consumer;
-      if (!cut_alike(p, p.writes[w].to.layout, c, c.reads[r].layout)) continue;
-      if (auto fused = fused_as_they_are(p, c)) return fused;
+      if (!split_matching_axes(p, p.writes[w].to.layout, c, c.reads[r].layout)) continue;
+      if (auto fused = fuse_without_splitting(p, c)) return fused;
     }
   }
   return std::nullopt;

@@ -8,7 +8,7 @@
 namespace giro::pointwise {
 
 // The most instructions that are cheaper to recompute than to store.
-inline constexpr std::size_t kMostRepeated = 4;
+inline constexpr std::size_t kMaxRecomputed = 4;
 
 // An expression that computes what `producer` and then `consumer` compute, with the same bits. The consumer uses the
 // producer's values directly, without reading them from memory. Writes everything that both write.

@@ -30,7 +30,7 @@ void cut(Expression& e, std::size_t axis, std::int64_t inner) {
 }
 
 // An axis along which a read is bounded cannot be cut.
-bool can_cut(const Expression& e, std::size_t axis) {
+bool can_split(const Expression& e, std::size_t axis) {
   return e.space.rank() < Shape::kMaxRank && std::all_of(e.reads.begin(), e.reads.end(), [&](const Access& read) {
            return read.layout.bounds[axis] == Layout::Bounds();
          });
@@ -90,7 +90,7 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
   return axes;
 }
 
-bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout& read) {
+bool split_matching_axes(Expression& p, const Layout& written, Expression& c, const Layout& read) {
   bool has_cut = false;
   for (std::size_t a = 0; a < p.space.rank(); ++a) {
     for (std::size_t k = 0; k < c.space.rank(); ++k) {
@@ -100,7 +100,7 @@ bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout
           large % small != 0) {
         continue;
       }
-      if (!(of_p > of_c ? can_cut(p, a) : can_cut(c, k))) return false;
+      if (!(of_p > of_c ? can_split(p, a) : can_split(c, k))) return false;
       of_p > of_c ? cut(p, a, small) : cut(c, k, small);
       has_cut = true;
       a = 0, k = static_cast<std::size_t>(-1);
@@ -109,7 +109,7 @@ bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout
   return has_cut;
 }
 
-bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
+bool order_reduced_axes(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
   const bool producer = reduces(p), consumer = reduces(c);
   for (Axis& axis : axes) {
     const bool in_p = axis.producer >= 0 && is_reduced(p, static_cast<std::size_t>(axis.producer));
@@ -129,7 +129,7 @@ bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
   return (!producer || in_order(&Axis::producer)) && (!consumer || in_order(&Axis::consumer));
 }
 
-Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of) {
+Layout to_common_axes(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of) {
   Layout result{.offset = layout.offset};
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (axes[i].*of < 0) continue;

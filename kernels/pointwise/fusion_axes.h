@@ -24,12 +24,12 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
 
 // If an axis of one expression is part of an axis of the other, because an array is reshaped in between, splits the
 // larger axis in two. False if no axis was split, or if one cannot be.
-bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout& read);
+bool split_matching_axes(Expression& p, const Layout& written, Expression& c, const Layout& read);
 
 // Decides which axes of the common space are reduced, and puts them last. False if the two do not agree.
-bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c);
+bool order_reduced_axes(std::vector<Axis>& axes, const Expression& p, const Expression& c);
 
 // Converts a layout of one of the two expressions to the common axes.
-Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of);
+Layout to_common_axes(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of);
 
 }  // namespace giro::pointwise

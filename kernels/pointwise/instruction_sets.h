@@ -31,7 +31,7 @@ bool use_instruction_set(InstructionSet set);
 
 // One function per instruction set.
 template <class F>
-struct PerSet {
+struct PerInstructionSet {
   std::array<F, kInstructionSets> of{};
 
   F get() const { return of[instruction_set()]; }
@@ -46,9 +46,9 @@ struct Compiled<Body, void (*)(A...)> {
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
   GIRO_AVX2 static void avx2(A... a) { Body::run(a...); }
   GIRO_AVX512 static void avx512(A... a) { Body::run(a...); }
-  static constexpr PerSet<void (*)(A...)> all{{ &baseline, &avx2, &avx512 }};
+  static constexpr PerInstructionSet<void (*)(A...)> all{{ &baseline, &avx2, &avx512 }};
 #else
-  static constexpr PerSet<void (*)(A...)> all{{&baseline, &baseline, &baseline}};
+  static constexpr PerInstructionSet<void (*)(A...)> all{{&baseline, &baseline, &baseline}};
 #endif
 };
 

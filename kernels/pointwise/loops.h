@@ -31,7 +31,7 @@ using Loop = void (*)(const void* const* in, void* out, std::int64_t n);
 // A function's loops, by the dtype in which its inputs are computed (for `select`, the last input); null for a dtype
 // that it does not take.
 struct Loops {
-  std::array<PerSet<Loop>, 8> of_dtype{};
+  std::array<PerInstructionSet<Loop>, 8> of_dtype{};
 
   Loop get(DType computed) const { return of_dtype[static_cast<std::size_t>(computed)].get(); }
 };

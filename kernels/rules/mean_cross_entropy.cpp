@@ -25,8 +25,8 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   const Tensor &logits = entropy->logits, &labels = entropy->labels;
   const auto reader = ops.only_reader(i, losses);
   const std::optional<Mean> mean = reader ? mean_of(ops[*reader]) : std::nullopt;
-  if (!mean || !same(mean->x, losses) || logits.shape()[0] > ops::MeanCrossEntropy::kMostRows ||
-      logits.shape()[0] < 1 || !ops.can_run_early(*reader, i)) {
+  if (!mean || !same(mean->x, losses) || logits.shape()[0] > ops::MeanCrossEntropy::kMaxRows || logits.shape()[0] < 1 ||
+      !ops.can_run_early(*reader, i)) {
     return false;
   }
   std::vector<std::size_t> gone{*reader};

@@ -14,7 +14,7 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   for (const std::size_t k : *readers) {
     const auto* const pool = detail::op_of<ops::AvgPool>(ops[k]);
     const auto* const backward = detail::op_of<ops::AvgPoolActivationBackward>(ops[k]);
-    if (!ops.stays(relu->x, i, k)) return false;
+    if (!ops.is_unchanged(relu->x, i, k)) return false;
     if (pool != nullptr && same(pool->x, relu->y) && pool_windows_tile(pool->x.shape(), pool->options)) {
       ++pools;
     } else if (backward == nullptr || !same(backward->x, relu->y) || !backward->has_relu ||

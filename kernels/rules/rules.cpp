@@ -9,8 +9,8 @@ namespace {
 constexpr Rule kCpu[] = {
     {"drop_unused", drop_unused},
     {"write_in_place", write_in_place},
-    {"dense_of_bytes", dense_of_bytes},
-    {"gather_together", gather_together},
+    {"dense_u8", dense_u8},
+    {"fuse_gathers", fuse_gathers},
     {"count_with_publish", count_with_publish},
     {"splice", splice},
     {"mean_cross_entropy", mean_cross_entropy},
@@ -21,7 +21,7 @@ constexpr Rule kCpu[] = {
 constexpr Rule kCuda[] = {
     {"drop_unused", drop_unused},
     {"write_in_place", write_in_place},
-    {"gather_together", gather_together},
+    {"fuse_gathers", fuse_gathers},
     {"add_in_place", add_in_place},
     {"count_with_publish", count_with_publish},
     {"narrow_dense", narrow_dense},

@@ -19,7 +19,7 @@ struct Rule {
 
 bool drop_unused(OpList& ops, std::size_t i);
 bool write_in_place(OpList& ops, std::size_t i);
-bool gather_together(OpList& ops, std::size_t i);
+bool fuse_gathers(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
 bool splice(OpList& ops, std::size_t i);
 bool mean_cross_entropy(OpList& ops, std::size_t i);
@@ -27,7 +27,7 @@ bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
 
 // For one backend only (cpu/, cuda/).
-bool dense_of_bytes(OpList& ops, std::size_t i);
+bool dense_u8(OpList& ops, std::size_t i);
 bool add_in_place(OpList& ops, std::size_t i);
 bool narrow_dense(OpList& ops, std::size_t i);
 bool relu_in_convolution(OpList& ops, std::size_t i);

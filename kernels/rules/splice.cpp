@@ -20,7 +20,7 @@ std::string joined_name(const std::string& a, const std::string& b) {
 }
 
 // Fuses ops i < j into one where possible, and returns its index. Values that nothing else reads are not stored.
-std::optional<std::size_t> make_one(OpList& ops, std::size_t i, std::size_t j) {
+std::optional<std::size_t> fuse_pair(OpList& ops, std::size_t i, std::size_t j) {
   const pointwise::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
   const bool late = ops.can_run_late(i, j);
   if (!late && !ops.can_run_early(j, i)) return std::nullopt;
@@ -63,10 +63,10 @@ bool is_mean_of_rows(const OpList& ops, std::size_t i) {
 
 // Recomputes a few instructions in each reader if that moves fewer bytes than storing their value: a gradient reads x
 // and its row's mean, which the forward pass keeps, instead of their difference.
-bool is_repeated(OpList& ops, std::size_t i) {
+bool recompute_in_readers(OpList& ops, std::size_t i) {
   const pointwise::Expression* const producer = expression_of(ops[i]);
-  if (producer == nullptr || producer->code.size() > pointwise::kMostRepeated || producer->reduced > 0 ||
-      producer->writes.size() != 1 || ops[i].keeps_its_place() || is_mean_of_rows(ops, i)) {
+  if (producer == nullptr || producer->code.size() > pointwise::kMaxRecomputed || producer->reduced > 0 ||
+      producer->writes.size() != 1 || ops[i].is_barrier() || is_mean_of_rows(ops, i)) {
     return false;
   }
   const pointwise::Access& value = producer->writes.front().to;
@@ -79,7 +79,7 @@ bool is_repeated(OpList& ops, std::size_t i) {
     const pointwise::Expression* const reader = expression_of(ops[j]);
     if (reader == nullptr) return false;
     for (const pointwise::Access& read : producer->reads) {
-      if (!ops.stays(read.memory, i, j)) return false;
+      if (!ops.is_unchanged(read.memory, i, j)) return false;
       const bool is_read_anyway =
           std::any_of(reader->reads.begin(), reader->reads.end(),
                       [&](const pointwise::Access& other) { return other.memory.raw() == read.memory.raw(); });
@@ -101,10 +101,10 @@ bool is_repeated(OpList& ops, std::size_t i) {
 
 // The ops after i that read or write (`use`) one of these arrays, in order.
 std::vector<std::size_t> later_users(const OpList& ops, std::size_t i, const std::vector<Tensor>& arrays,
-                                     std::vector<Tensor> Program::Node::*use, std::int64_t least_count) {
+                                     std::vector<Tensor> Program::Node::*use, std::int64_t min_count) {
   std::vector<std::size_t> users;
   for (const Tensor& array : arrays) {
-    if (array.count() < least_count) continue;
+    if (array.count() < min_count) continue;
     for (const std::size_t k : ops.near(array)) {
       const std::vector<Tensor>& used = ops[k].node.*use;
       if (k > i && std::any_of(used.begin(), used.end(), [&](const Tensor& x) { return x.raw() == array.raw(); })) {
@@ -120,26 +120,26 @@ std::vector<std::size_t> later_users(const OpList& ops, std::size_t i, const std
 std::vector<std::size_t> readers_of_result(const OpList& ops, std::size_t i) {
   return later_users(ops, i, ops[i].node.writes, &Program::Node::reads, 1);
 }
-std::vector<std::size_t> readers_of_the_same(const OpList& ops, std::size_t i) {
+std::vector<std::size_t> readers_of_same_inputs(const OpList& ops, std::size_t i) {
   return later_users(ops, i, ops[i].node.reads, &Program::Node::reads, 2);
 }
 
 // Fuses op `i` with the first of the related later ops that can join it, and returns the result's index.
-std::optional<std::size_t> joined_with_another(OpList& ops, std::size_t i, const std::vector<std::size_t>& related) {
+std::optional<std::size_t> fuse_with_first(OpList& ops, std::size_t i, const std::vector<std::size_t>& related) {
   if (expression_of(ops[i]) == nullptr || is_mean_of_rows(ops, i)) return std::nullopt;
   for (const std::size_t j : related) {
     if (expression_of(ops[j]) == nullptr) continue;
-    if (const auto one = make_one(ops, i, j)) return one;
+    if (const auto one = fuse_pair(ops, i, j)) return one;
   }
   return std::nullopt;
 }
 
 // Fuses op `i` with all ops that can join it.
 void join(OpList& ops, std::size_t i, bool joins_siblings) {
-  for (std::optional<std::size_t> at = i; at && !is_repeated(ops, *at);) {
+  for (std::optional<std::size_t> at = i; at && !recompute_in_readers(ops, *at);) {
     i = *at;
-    at = joined_with_another(ops, i, readers_of_result(ops, i));
-    if (!at && joins_siblings) at = joined_with_another(ops, i, readers_of_the_same(ops, i));
+    at = fuse_with_first(ops, i, readers_of_result(ops, i));
+    if (!at && joins_siblings) at = fuse_with_first(ops, i, readers_of_same_inputs(ops, i));
   }
 }
 
@@ -159,7 +159,7 @@ bool is_one_number(const detail::HeldOp& op) {
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (std::size_t k = 0; k < ops.size(); ++k) {
-    if (is_one_number(ops[k])) is_repeated(ops, k);
+    if (is_one_number(ops[k])) recompute_in_readers(ops, k);
   }
   for (const bool joins_siblings : {false, true}) {
     for (std::size_t k = ops.size(); k-- > 0;) join(ops, k, joins_siblings);

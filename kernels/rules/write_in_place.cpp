@@ -52,7 +52,8 @@ std::optional<CopyOf> copy_of(const Expression& expression, const Tensor& value)
 // Lets op `i` write `value` to where op `k` would copy it, and takes that copy from op `k`.
 bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value) {
   if (const auto* const copy = detail::op_of<ops::Copy>(ops[k])) {
-    if (copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes() || !ops.place(value, copy->to, i, k)) {
+    if (copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes() ||
+        !ops.relocate(value, copy->to, i, k)) {
       return false;
     }
     ops.drop(k);
@@ -60,7 +61,7 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
   }
   const Expression* const expression = expression_of(ops[k]);
   const std::optional<CopyOf> copy = expression != nullptr ? copy_of(*expression, value) : std::nullopt;
-  if (!copy || !ops.place(value, copy->memory, i, k)) return false;
+  if (!copy || !ops.relocate(value, copy->memory, i, k)) return false;
   Expression rest =
       pointwise::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == copy->write; });
   if (rest.writes.empty()) {
@@ -78,7 +79,7 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
 // destination directly.
 bool write_in_place(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops[i].node.writes) {
-    const auto readers = ops[i].keeps_its_place() ? std::nullopt : ops.readers(i, value);
+    const auto readers = ops[i].is_barrier() ? std::nullopt : ops.readers(i, value);
     if (!readers) continue;
     for (const std::size_t k : *readers) {
       if (without_copy(ops, i, k, Tensor(value))) return true;

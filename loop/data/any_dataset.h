@@ -91,9 +91,9 @@ class AnyDataset {
 
  private:
   template <class R>
-  struct PassOver final : Pass {
+  struct RangePass final : Pass {
     // At batch `batch` of the range, whose begin() is at `first`.
-    PassOver(std::shared_ptr<R> dataset, std::int64_t first, std::int64_t batch)
+    RangePass(std::shared_ptr<R> dataset, std::int64_t first, std::int64_t batch)
         : range(std::move(dataset)), it(detail::begin_at(*range, first, batch)) {}
     bool ended() const override { return it == std::ranges::end(*range); }
     const B& batch() override {
@@ -119,20 +119,20 @@ class AnyDataset {
   template <class R>
   struct SourceOf final : Source {
     explicit SourceOf(std::function<std::shared_ptr<R>()> the_make) : make(std::move(the_make)) {}
-    std::int64_t first_batch() const override { return detail::first_batch(*upcoming()); }
+    std::int64_t first_batch() const override { return detail::first_batch(*next_range()); }
     std::optional<std::int64_t> num_batches() const override {
-      if constexpr (requires(R& range) { range.num_batches(); }) return upcoming()->num_batches();
+      if constexpr (requires(R& range) { range.num_batches(); }) return next_range()->num_batches();
       return std::nullopt;
     }
     std::unique_ptr<Pass> begin_at(std::int64_t batch) const override {
       const std::int64_t first = first_batch();
-      return std::make_unique<PassOver<R>>(std::exchange(next, nullptr), first, batch);
+      return std::make_unique<RangePass<R>>(std::exchange(next, nullptr), first, batch);
     }
     void persist(Archive& archive) const override {
-      if constexpr (requires(R& range) { range.persist(archive); }) upcoming()->persist(archive);
+      if constexpr (requires(R& range) { range.persist(archive); }) next_range()->persist(archive);
     }
 
-    R* upcoming() const {
+    R* next_range() const {
       if (!next) next = make();
       return next.get();
     }

@@ -18,8 +18,8 @@ Batch::Batch(Features features, std::shared_ptr<const void> owner)
 Batch::Batch(Features features, const Stream& stream, std::shared_ptr<const void> owner)
     : features_(std::move(features)), owner_(std::move(owner)), stream_(stream) {}
 
-Batch::Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows)
-    : residence_(std::move(residence)), position_(position), rows_(rows) {}
+Batch::Batch(std::shared_ptr<ResidentRows> resident_rows, std::int64_t position, std::int64_t rows)
+    : resident_rows_(std::move(resident_rows)), position_(position), rows_(rows) {}
 
 nn::Var Batch::operator[](const std::string& name) const {
   for (const auto& [feature, tensor] : features_) {
@@ -29,16 +29,16 @@ nn::Var Batch::operator[](const std::string& name) const {
   }
   std::vector<std::string> known;
   for (const LeafSpec& feature : spec()) known.push_back(feature.name);
-  if (residence_ && std::find(known.begin(), known.end(), name) != known.end()) {
+  if (resident_rows_ && std::find(known.begin(), known.end(), name) != known.end()) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("feature '{}' is on {} and was not gathered: only a step made by jit or eager can read it",
-                            name, to_string(residence_->device())));
+                            name, to_string(resident_rows_->device())));
   }
   throw Error(ErrorCode::not_found, fmt::format("no feature '{}' in the batch{}", name, suggestion(name, known)));
 }
 
 BatchSpec Batch::spec() const {
-  if (residence_) return residence_->spec(rows_);
+  if (resident_rows_) return resident_rows_->spec(rows_);
   BatchSpec spec;
   for (const auto& [name, tensor] : features_) spec.push_back({name, tensor.dtype(), tensor.shape()});
   return spec;
@@ -50,9 +50,9 @@ Batch Batch::slice(int part, int parts) const {
                 fmt::format("slice: part {} of {} of a batch of {}, expected a number of parts that divides it", part,
                             parts, size()));
   }
-  if (residence_) {
+  if (resident_rows_) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("slice: the batch is on {} and was not gathered", to_string(residence_->device())));
+                fmt::format("slice: the batch is on {} and was not gathered", to_string(resident_rows_->device())));
   }
   Batch slice = *this;
   for (auto& [name, tensor] : slice.features_) {
@@ -66,7 +66,7 @@ Batch Batch::slice(int part, int parts) const {
 }
 
 std::int64_t Batch::size() const {
-  if (residence_) return rows_;
+  if (resident_rows_) return rows_;
   if (features_.empty()) return 1;
   std::int64_t size = 0;
   for (const auto& [name, tensor] : features_) {
@@ -75,7 +75,8 @@ std::int64_t Batch::size() const {
   return size;
 }
 
-Residence::Residence(const Batch::Features& rows, RowOrder order, Device device) : device_(device), order_(order) {
+ResidentRows::ResidentRows(const Batch::Features& rows, RowOrder order, Device device)
+    : device_(device), order_(order) {
   const Stream stream(device);
   for (const auto& [name, tensor] : rows) {
     if (tensor.shape().rank() == 0 || tensor.shape()[0] != order.size) {
@@ -89,7 +90,7 @@ Residence::Residence(const Batch::Features& rows, RowOrder order, Device device)
   stream.synchronize();
 }
 
-BatchSpec Residence::spec(std::int64_t rows) const {
+BatchSpec ResidentRows::spec(std::int64_t rows) const {
   BatchSpec spec;
   for (const auto& [name, tensor] : rows_) {
     spec.push_back({name, tensor.dtype(), tensor.shape().drop_front().with_front(rows)});
@@ -97,7 +98,7 @@ BatchSpec Residence::spec(std::int64_t rows) const {
   return spec;
 }
 
-Batch Residence::gather(std::int64_t rows, const SlotRing& positions, const Stream& stream) const {
+Batch ResidentRows::gather(std::int64_t rows, const SlotRing& positions, const Stream& stream) const {
   const Buffer index_buffer = stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   const Tensor indices(index_buffer.data(), DType::i64, {rows}, device_);
   batch_indices(indices, positions, order_, stream);

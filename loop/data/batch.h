@@ -16,7 +16,7 @@
 
 namespace giro {
 
-class Residence;
+class ResidentRows;
 
 // The names, dtypes and shapes of a batch's features, batch axis included. The first feature is the model's input.
 using BatchSpec = std::vector<LeafSpec>;
@@ -47,7 +47,7 @@ class Batch {
   // Tensors on the stream's device, for work on that stream. This is what a step made by jit or eager receives.
   Batch(Features features, const Stream& stream, std::shared_ptr<const void> owner = nullptr);
   // Rows [position, position + rows) in the order of a resident dataset.
-  Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows);
+  Batch(std::shared_ptr<ResidentRows> resident_rows, std::int64_t position, std::int64_t rows);
 
   // The feature with this name. Within a step it is a value on the step's stream, to compute with; elsewhere it is a
   // constant that the host reads with data<T>(). The result keeps its memory alive if the batch does. Exception: the
@@ -70,14 +70,14 @@ class Batch {
   void set_part(const std::optional<BatchPart>& part) noexcept { part_ = part; }
 
   // Null unless the batch lies on a device.
-  const std::shared_ptr<Residence>& residence() const noexcept { return residence_; }
+  const std::shared_ptr<ResidentRows>& resident_rows() const noexcept { return resident_rows_; }
   std::int64_t position() const noexcept { return position_; }
 
  private:
   Features features_;
   std::shared_ptr<const void> owner_;
   std::optional<Stream> stream_;
-  std::shared_ptr<Residence> residence_;
+  std::shared_ptr<ResidentRows> resident_rows_;
   std::int64_t position_ = 0;
   std::int64_t rows_ = 0;
   std::optional<BatchPart> part_;
@@ -85,11 +85,11 @@ class Batch {
 
 // A dataset's rows on a device, and their order. Immutable, so any number of steps, loops and threads may gather from
 // it at once.
-class Residence {
+class ResidentRows {
  public:
   // `rows` (N, ...) per feature, host memory, N = order.size; copied to the device.
   // Errors: shape_mismatch, out_of_memory, device.
-  Residence(const Batch::Features& rows, RowOrder order, Device device);
+  ResidentRows(const Batch::Features& rows, RowOrder order, Device device);
 
   Device device() const noexcept { return device_; }
   const RowOrder& order() const noexcept { return order_; }

@@ -11,15 +11,15 @@
 namespace giro::data {
 
 Dataset csv(const Paths& paths, const CsvOptions& options) {
-  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "csv: " + what); };
-  if (paths.empty()) refuse("no path, expected at least one file");
-  if (options.features.empty()) refuse("no features, expected names and their columns");
+  const auto reject = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "csv: " + what); };
+  if (paths.empty()) reject("no path, expected at least one file");
+  if (options.features.empty()) reject("no features, expected names and their columns");
   for (const auto& [name, columns] : options.features) {
-    if (columns.empty()) refuse(fmt::format("feature '{}' has no columns", name));
+    if (columns.empty()) reject(fmt::format("feature '{}' has no columns", name));
   }
   const char delimiter = options.delimiter;
   if (delimiter == '"' || delimiter == '\n' || delimiter == '\r') {
-    refuse(fmt::format("the delimiter is {:?}, expected neither a quote nor a line end", delimiter));
+    reject(fmt::format("the delimiter is {:?}, expected neither a quote nor a line end", delimiter));
   }
   std::vector<std::vector<float>> values = read_csv(paths, options.features, delimiter, *options.files);
   Dataset::Arrays arrays;

@@ -141,9 +141,9 @@ Dataset Dataset::batch(std::int64_t size, bool drop_remainder) const {
 Dataset Dataset::map(std::function<Batch(const Batch&)> f) const {
   require_batched(plan_->batch_size, "map");
   if (!f) throw Error(ErrorCode::invalid_argument, "map: the function is empty");
-  if (plan_->residence) {
+  if (plan_->resident_rows) {
     throw Error(ErrorCode::invalid_argument, fmt::format("map: the rows are on {}, but map runs on the host",
-                                                         to_string(plan_->residence->device())));
+                                                         to_string(plan_->resident_rows->device())));
   }
   auto plan = std::make_shared<Plan>(*plan_);
   plan->maps.push_back(std::move(f));
@@ -183,7 +183,7 @@ Dataset Dataset::to(Device device) const {
   }
   auto plan = std::make_shared<Plan>(*plan_);
   try {
-    plan->residence = std::make_shared<Residence>(rows(), plan->order, device);
+    plan->resident_rows = std::make_shared<ResidentRows>(rows(), plan->order, device);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("to: the rows cannot be copied to {}: {}", to_string(device), error.what()));
   }

@@ -24,7 +24,7 @@ struct Dataset::Iterator::Source {
     std::vector<std::size_t> block_sizes;
     for (const Plan::Feature& feature : plan->features) block_sizes.push_back(feature.row_bytes() * indices.size());
     pool = std::make_shared<detail::StoragePool>(std::move(block_sizes));
-    if (plan->prefetch > 0 && !plan->residence) {
+    if (plan->prefetch > 0 && !plan->resident_rows) {
       prefetcher.emplace([this] { return make(); }, plan->prefetch);
     }
     advance();
@@ -50,7 +50,7 @@ struct Dataset::Iterator::Source {
     const bool is_empty = part && part->rows == 0;
     const std::int64_t first = is_empty ? position : plan->part_at(position);
     const std::int64_t count = is_empty ? 1 : part ? part->rows : samples;
-    Batch batch = plan->residence ? Batch(plan->residence, first, count) : gather(first, count);
+    Batch batch = plan->resident_rows ? Batch(plan->resident_rows, first, count) : gather(first, count);
     position += samples;
     for (const auto& f : plan->maps) {
       // The result of `f` may share memory with its argument.

@@ -22,26 +22,26 @@ class Windows final : public RowSource {
         stride_(options.stride == 0 ? options.context : options.stride),
         rows_(options.files, static_cast<std::size_t>(width_) * (static_cast<std::size_t>(context_) + 1),
               static_cast<std::uint64_t>(width_) * static_cast<std::uint64_t>(stride_)) {
-    constexpr std::int64_t kMost = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
-    const std::int64_t held = width_ == 1 ? 256 : width_ == 2 ? 65'536 : kMost;
+    constexpr std::int64_t kMax = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
+    const std::int64_t held = width_ == 1 ? 256 : width_ == 2 ? 65'536 : kMax;
     vocabulary_ = options.vocabulary == 0 ? held : options.vocabulary;
-    const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "tokens: " + what); };
+    const auto reject = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "tokens: " + what); };
     if (width_ != 1 && width_ != 2 && width_ != 4)
-      refuse(fmt::format("{} bytes per token, expected 1, 2 or 4", width_));
+      reject(fmt::format("{} bytes per token, expected 1, 2 or 4", width_));
     if (context_ < 1 || stride_ < 1) {
-      refuse(fmt::format("a context of {} and a stride of {}, expected at least 1", context_, stride_));
+      reject(fmt::format("a context of {} and a stride of {}, expected at least 1", context_, stride_));
     }
-    if (vocabulary_ < 1 || vocabulary_ > kMost) {
-      refuse(fmt::format("a vocabulary of {}, expected 1 to {}", vocabulary_, kMost));
+    if (vocabulary_ < 1 || vocabulary_ > kMax) {
+      reject(fmt::format("a vocabulary of {}, expected 1 to {}", vocabulary_, kMax));
     }
     if (!(options.begin >= 0 && options.begin < options.end && options.end <= 1)) {
-      refuse(fmt::format("the part from {} to {} of each file, expected 0 <= begin < end <= 1", options.begin,
+      reject(fmt::format("the part from {} to {} of each file, expected 0 <= begin < end <= 1", options.begin,
                          options.end));
     }
-    if (paths.empty()) refuse("no path, expected at least one file");
+    if (paths.empty()) reject("no path, expected at least one file");
     for (const std::string& path : paths) add(path, options);
     if (num_rows() == 0) {
-      refuse(fmt::format("{} {} fewer than {} tokens{}", paths.front(),
+      reject(fmt::format("{} {} fewer than {} tokens{}", paths.front(),
                          paths.size() == 1 ? "has" : fmt::format("and {} more have each", paths.size() - 1),
                          static_cast<std::uint64_t>(context_) + 1,
                          options.begin > 0 || options.end < 1 ? " in the requested part" : ""));
@@ -82,13 +82,13 @@ class Windows final : public RowSource {
     const auto count = static_cast<std::size_t>(context_ + 1), width = static_cast<std::size_t>(width_);
     // The ids are read into the end of the row and widened in place from its beginning.
     auto* const raw = reinterpret_cast<unsigned char*>(out) + count * (sizeof *out - width);
-    const RowFiles::Place place = rows_.read(row, raw);
+    const RowFiles::Location location = rows_.read(row, raw);
     for (std::size_t i = 0; i < count; ++i) {
       std::uint32_t id = 0;
       for (std::size_t byte = 0; byte < width; ++byte) id |= std::uint32_t{raw[i * width + byte]} << (8 * byte);
       if (id >= vocabulary_) {
-        throw Error(ErrorCode::corrupt_data, fmt::format("{}: token {} is {}, expected an id below {}", place.path,
-                                                         place.byte / width + i, id, vocabulary_));
+        throw Error(ErrorCode::corrupt_data, fmt::format("{}: token {} is {}, expected an id below {}", location.path,
+                                                         location.byte / width + i, id, vocabulary_));
       }
       out[i] = static_cast<std::int32_t>(id);
     }

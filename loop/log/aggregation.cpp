@@ -52,7 +52,7 @@ const std::map<std::string, double (*)(const Records&)> kByName{
 };
 
 // Whether the entry only serves to merge a metric (Logs::add_metric).
-bool merges_another(const Logs& logs, const Logs::Entry& entry) {
+bool is_merge_data(const Logs& logs, const Logs::Entry& entry) {
   if (entry.collection != detail::kCounts && entry.collection != detail::kMeans &&
       entry.collection != detail::kLogarithms) {
     return false;
@@ -120,7 +120,7 @@ Logs aggregate(const History& history, const Aggregation& aggregation) {
   Logs result;
   const Logs latest = history.latest();
   for (const Logs::Entry& entry : latest.entries()) {
-    if (merges_another(latest, entry)) continue;
+    if (is_merge_data(latest, entry)) continue;
     if (latest.schema().find(detail::kCounts, detail::name_in_counts(entry.collection, entry.name))) {
       result.add_entry(entry.collection, entry.name, aggregate_counted(history, latest, entry, aggregation));
       continue;

@@ -20,7 +20,7 @@ namespace {
 
 using detail::append_json;
 
-[[noreturn]] void refuse(std::size_t line, std::string_view text, const std::string& expected) {
+[[noreturn]] void reject(std::size_t line, std::string_view text, const std::string& expected) {
   throw Error(ErrorCode::corrupt_data,
               fmt::format("record {} of the history is {:?}, expected {}", line, text.substr(0, 60), expected));
 }
@@ -63,19 +63,19 @@ void History::Records::read_lines(std::string_view text, const std::vector<Logs>
     const std::string_view record = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(record.size() + 1, text.size()));
     const auto json = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_array() || json.size() < kFields) refuse(line, record, fmt::format("a list of at least {}", kFields));
+    if (!json.is_array() || json.size() < kFields) reject(line, record, fmt::format("a list of at least {}", kFields));
     for (const std::size_t field : {0, 1, 2, 5}) {
-      if (!json[field].is_number_integer()) refuse(line, record, fmt::format("an integer at index {}", field));
+      if (!json[field].is_number_integer()) reject(line, record, fmt::format("an integer at index {}", field));
     }
     if (!json[0].is_number_unsigned() || json[0].get<std::uint64_t>() >= records.size()) {
-      refuse(line, record, fmt::format("one of {} layouts", records.size()));
+      reject(line, record, fmt::format("one of {} layouts", records.size()));
     }
     Logs& logs = records[json[0].get<std::size_t>()];
     if (json.size() != kFields + logs.values().size()) {
-      refuse(line, record, fmt::format("{} values", logs.values().size()));
+      reject(line, record, fmt::format("{} values", logs.values().size()));
     }
     for (std::size_t i = 3; i < json.size(); ++i) {
-      if (!is_number(json[i])) refuse(line, record, fmt::format("a number at index {}", i));
+      if (!is_number(json[i])) reject(line, record, fmt::format("a number at index {}", i));
     }
     for (std::size_t i = 0; i < logs.values().size(); ++i) logs.values()[i] = number_of(json[kFields + i]);
     Elapsed elapsed;

@@ -40,7 +40,7 @@ class LogSchema::Branch {
 
   std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
   const Key& key(std::size_t i) const noexcept {
-    const auto [chunk, offset] = place_of(i);
+    const auto [chunk, offset] = slot_of(i);
     return chunks_[chunk][offset];
   }
 
@@ -81,20 +81,20 @@ class LogSchema::Branch {
     }
     std::size_t operator()(const Fork& fork) const noexcept { return (*this)(fork.second) * 31 + fork.first; }
   };
-  struct Place {
+  struct Slot {
     std::size_t chunk, offset;
   };
   static constexpr std::size_t kFirstChunk = 4;
 
   // Chunk c holds kFirstChunk << c names. They never move, so existing names are read without a lock.
-  static Place place_of(std::size_t i) noexcept {
+  static Slot slot_of(std::size_t i) noexcept {
     const auto chunk = static_cast<std::size_t>(std::bit_width(i / kFirstChunk + 1)) - 1;
     return {chunk, i - kFirstChunk * ((std::size_t{1} << chunk) - 1)};
   }
   Fork fork() const noexcept { return {left_at_, {key(left_at_).collection, key(left_at_).name}}; }
   void append(std::string_view collection, std::string_view name) {
     const std::size_t size = size_.load(std::memory_order_relaxed);
-    const auto [chunk, offset] = place_of(size);
+    const auto [chunk, offset] = slot_of(size);
     if (offset == 0) chunks_[chunk] = std::make_unique<Key[]>(kFirstChunk << chunk);
     chunks_[chunk][offset] = {std::string(collection), std::string(name)};
     size_.store(size + 1, std::memory_order_release);

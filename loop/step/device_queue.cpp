@@ -12,14 +12,14 @@ namespace {
 constexpr std::size_t kMaxPeriod = 16;
 }  // namespace
 
-DeviceQueue::DeviceQueue(std::int64_t steps_per_execution) : pace_(steps_per_execution) {}
+DeviceQueue::DeviceQueue(std::int64_t steps_per_execution) : pacer_(steps_per_execution) {}
 
 void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
   recording->prepare(call);
   if (std::find(recordings_.begin(), recordings_.end(), recording) == recordings_.end()) {
     recordings_.push_back(recording);
   }
-  const auto& dataset = call.batch.residence();
+  const auto& dataset = call.batch.resident_rows();
   if (dataset && (datasets_.empty() || datasets_.back() != dataset)) datasets_.push_back(dataset);
   held_.push_back(recording.get());
   step_has_calls_ = true;
@@ -69,7 +69,7 @@ void DeviceQueue::launch() {
       replay(held_.front()->sequence(std::span(held_).first(period)), times);
       launch_runs(times * period, held_.size());
     }
-    pace_.launched(std::max<std::int64_t>(steps, 1), stream);
+    pacer_.launched(std::max<std::int64_t>(steps, 1), stream);
   } catch (...) {
     for (const auto& recording : recordings_) recording->set_failed();
     forget_held();
@@ -85,6 +85,6 @@ void DeviceQueue::forget_held() {
   datasets_.clear();
 }
 
-bool DeviceQueue::wait() { return pace_.wait(); }
+bool DeviceQueue::wait() { return pacer_.wait(); }
 
 }  // namespace giro::detail

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include <giro/loop/step/pace.h>
+#include <giro/loop/step/launch_pacer.h>
 #include <giro/loop/step/step_recording.h>
 
 namespace giro::detail {
@@ -24,7 +24,7 @@ class DeviceQueue {
   bool end_step() {
     if (!step_has_calls_) return false;
     step_has_calls_ = false;
-    return pace_.is_full(++steps_);
+    return pacer_.is_full(++steps_);
   }
   // Errors: device. After an error the recordings of the held calls are never used again.
   void launch();
@@ -41,11 +41,11 @@ class DeviceQueue {
   std::size_t shortest_period();
   void forget_held();
 
-  Pace pace_;
+  LaunchPacer pacer_;
   std::vector<StepRecording*> held_;
-  std::vector<std::shared_ptr<StepRecording>> recordings_;  // of the held calls
-  std::vector<std::shared_ptr<const Residence>> datasets_;  // the datasets of their batches
-  std::int64_t steps_ = 0;                                  // steps of the loop that the held calls belong to
+  std::vector<std::shared_ptr<StepRecording>> recordings_;     // of the held calls
+  std::vector<std::shared_ptr<const ResidentRows>> datasets_;  // the datasets of their batches
+  std::int64_t steps_ = 0;                                     // steps of the loop that the held calls belong to
   bool step_has_calls_ = false;
   std::vector<std::size_t> borders_;  // for shortest_period
   std::int64_t launches_ = 0;

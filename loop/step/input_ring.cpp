@@ -13,11 +13,11 @@ namespace giro::detail {
 
 InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const DeviceContext& context)
     : stream_(context.stream()) {
-  const bool resident = like.residence() != nullptr;
+  const bool resident = like.resident_rows() != nullptr;
   const Batch::Features& values = broadcasts.values().features();
-  if (resident) fixed_from_ = place(sizeof(std::int64_t), SlotRing::kAlignment).offset + SlotRing::kAlignment;
+  if (resident) fixed_from_ = reserve(sizeof(std::int64_t), SlotRing::kAlignment).offset + SlotRing::kAlignment;
   for (const auto& [name, tensor] : like.features()) {
-    features_.push_back(place(tensor.bytes(), SlotRing::kAlignment));
+    features_.push_back(reserve(tensor.bytes(), SlotRing::kAlignment));
   }
   slot_bytes_ = std::max(slot_bytes_, fixed_from_);
   for (const auto& [name, tensor] : values) {
@@ -26,7 +26,7 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
                   fmt::format("the broadcast '{}' is {}, expected host memory", name, to_string(tensor)));
     }
     const auto alignment = static_cast<std::int64_t>(size_of(tensor.dtype()));
-    values_.push_back(place(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : alignment));
+    values_.push_back(reserve(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : alignment));
   }
   slot_bytes_ = std::max<std::int64_t>(slot_bytes_ + SlotRing::kAlignment - 1, SlotRing::kAlignment) /
                 SlotRing::kAlignment * SlotRing::kAlignment;
@@ -49,11 +49,11 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
     fixed = static_cast<char*>(fixed_.data());
     fixed_bytes_ = Tensor(fixed + fixed_from_, DType::u8, {slot_bytes_ - fixed_from_}, device);
   }
-  const auto on_device = [&](const Batch::Features& tensors, const std::vector<Place>& places) {
+  const auto on_device = [&](const Batch::Features& tensors, const std::vector<Field>& fields) {
     Batch::Features result;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const auto& [name, tensor] = tensors[i];
-      result.emplace_back(name, Tensor(fixed + places[i].offset, tensor.dtype(), tensor.shape(), device));
+      result.emplace_back(name, Tensor(fixed + fields[i].offset, tensor.dtype(), tensor.shape(), device));
     }
     return Batch(std::move(result), stream_);
   };
@@ -61,7 +61,7 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
   broadcasts_ = Broadcasts(on_device(values, values_));
 }
 
-InputRing::Place InputRing::place(std::size_t bytes, std::int64_t alignment) {
+InputRing::Field InputRing::reserve(std::size_t bytes, std::int64_t alignment) {
   const std::int64_t offset = (slot_bytes_ + alignment - 1) / alignment * alignment;
   slot_bytes_ = offset + static_cast<std::int64_t>(bytes);
   return {offset, bytes};
@@ -73,7 +73,7 @@ char* InputRing::staged(std::int64_t call) const {
 
 void InputRing::fill(std::int64_t call, const Batch& batch, const Broadcasts& broadcasts) {
   char* const slot = staged(call);
-  if (batch.residence()) {
+  if (batch.resident_rows()) {
     const std::int64_t position = batch.position();
     std::memcpy(slot, &position, sizeof position);
   }

@@ -48,18 +48,18 @@ class InputRing {
   static constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // or two slots, however large they are
 
   // Where a tensor lies in a slot.
-  struct Place {
+  struct Field {
     std::int64_t offset;
     std::size_t bytes;
   };
-  Place place(std::size_t bytes, std::int64_t alignment);
+  Field reserve(std::size_t bytes, std::int64_t alignment);
   char* staged(std::int64_t call) const;
   void upload(std::int64_t first_slot, std::int64_t slots, const Stream& stream) const;
 
   Stream stream_;
   std::optional<Stream> copies_;  // the side stream
   std::optional<Event> copied_;
-  std::vector<Place> features_, values_;
+  std::vector<Field> features_, values_;
   std::int64_t fixed_from_ = 0;  // the part of a slot before this, the position, is read in place
   std::int64_t slot_bytes_ = 0;
   Buffer staging_;  // on the host

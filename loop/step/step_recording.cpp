@@ -35,7 +35,7 @@ void check_device(const StepCall& call) {
                                                           to_string(call.state.device())));
     }
   };
-  if (call.batch.residence()) check(call.batch.residence()->device());
+  if (call.batch.resident_rows()) check(call.batch.resident_rows()->device());
   for (const auto& [name, tensor] : call.batch.features()) {
     if (tensor.device().is_cuda()) check(tensor.device());
   }
@@ -45,7 +45,7 @@ void check_device(const StepCall& call) {
 void check_part(const StepCall& call) {
   const int ranks = call.partitioner != nullptr ? call.partitioner->size() : 1;
   const std::optional<BatchPart>& part = call.batch.part();
-  const bool is_empty = call.batch.features().empty() && !call.batch.residence();
+  const bool is_empty = call.batch.features().empty() && !call.batch.resident_rows();
   if ((part ? part->ranks : 1) == ranks || is_empty) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{} rank{} on the state, but the batch is {}; expected batches from Dataset::partition, or "
@@ -176,8 +176,8 @@ struct StepRecording::Calls : CallProgress {
 StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where)
     : state_(checked(call).identity()),
       state_id_(call.state.identity().get()),
-      residence_(call.batch.residence()),
-      residence_id_(call.batch.residence().get()),
+      resident_rows_(call.batch.resident_rows()),
+      resident_rows_id_(call.batch.resident_rows().get()),
       rows_(call.batch.size()),
       part_(call.batch.part()),
       partitioner_(call.partitioner),
@@ -206,21 +206,21 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
 }
 
 bool StepRecording::matches(const StepCall& call) const {
-  if (failed_ || call.state.identity().get() != state_id_ || call.batch.residence().get() != residence_id_)
+  if (failed_ || call.state.identity().get() != state_id_ || call.batch.resident_rows().get() != resident_rows_id_)
     return false;
-  if (graph_ && !graph_->states_are_there()) return false;
+  if (graph_ && !graph_->states_are_valid()) return false;
   const Batch::Features& values = inputs_.broadcasts().values().features();
   if (call.batch.part() != part_) return false;
   if (values.size() != call.broadcasts.values().features().size()) return false;
   if (!values.empty() && !same_features(call.broadcasts.values().features(), values)) return false;
   if (!call.statics.equal(statics_.get(), call.statics.value)) return false;
-  return residence_id_ != nullptr ? call.batch.size() == rows_
-                                  : same_features(call.batch.features(), inputs_.batch().features());
+  return resident_rows_id_ != nullptr ? call.batch.size() == rows_
+                                      : same_features(call.batch.features(), inputs_.batch().features());
 }
 
 bool StepRecording::expired() const {
-  return failed_ || state_.expired() || (graph_ && !graph_->states_are_there()) ||
-         (residence_id_ != nullptr && residence_.expired());
+  return failed_ || state_.expired() || (graph_ && !graph_->states_are_valid()) ||
+         (resident_rows_id_ != nullptr && resident_rows_.expired());
 }
 
 bool StepRecording::has_slot() const { return !logs_ || prepared_ - logs_->published() < inputs_.capacity(); }
@@ -271,8 +271,8 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
 Logs StepRecording::run_body(const StepBody& body) {
   const StepScope scope(calls_->name, call_, stream_);
   inputs_.take();
-  const auto residence = residence_.lock();
-  Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();
+  const auto resident_rows = resident_rows_.lock();
+  Batch batch = resident_rows ? resident_rows->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();
   batch.set_part(part_);
   const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size());
   Logs logs = body(batch, inputs_.broadcasts());
@@ -286,8 +286,8 @@ std::vector<Leaf> StepRecording::names(const State& state) const {
   std::vector<Leaf> names = state.flatten();
   names.push_back({"call", call_});
   names.push_back({"inputs", inputs_.positions().slots});
-  if (const auto residence = residence_.lock()) {
-    for (const auto& [name, rows] : residence->rows()) names.push_back({"data/" + name, rows});
+  if (const auto resident_rows = resident_rows_.lock()) {
+    for (const auto& [name, rows] : resident_rows->rows()) names.push_back({"data/" + name, rows});
   }
   return names;
 }
@@ -310,7 +310,7 @@ StepMemory StepRecording::memory_of(const StepCall& call, const StepBody& body, 
 }
 
 const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
-  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kMax = 16;
   std::vector<std::uint64_t> ids;
   std::vector<const Graph*> graphs;
   for (StepRecording* part : parts) {
@@ -319,7 +319,7 @@ const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
   }
   const auto found = std::ranges::find_if(sequences_, [&](const auto& sequence) { return sequence->parts == ids; });
   if (found != sequences_.end()) return (*found)->graph;
-  if (sequences_.size() >= kMost) sequences_.clear();
+  if (sequences_.size() >= kMax) sequences_.clear();
   sequences_.push_back(std::make_shared<Sequence>(Sequence{std::move(ids), Graph::sequence(graphs)}));
   return sequences_.back()->graph;
 }

@@ -106,8 +106,8 @@ class StepRecording {
 
   std::weak_ptr<const void> state_;
   const void* state_id_;  // its address; no other object takes it while the weak pointer lives
-  std::weak_ptr<const Residence> residence_;
-  const void* residence_id_;
+  std::weak_ptr<const ResidentRows> resident_rows_;
+  const void* resident_rows_id_;
   std::int64_t rows_;
   const std::optional<BatchPart> part_;
   const Partitioner* const partitioner_;  // lives as long as the state

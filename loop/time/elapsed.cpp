@@ -18,7 +18,7 @@ void Elapsed::persist(Archive& archive) {
 
 double Elapsed::now() { return Clock::now(); }
 
-void Elapsed::refuse_tokens() const {
+void Elapsed::reject_unknown_tokens() const {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("tokens_per_sample is {}, expected at least 1 for a period of tokens", tokens_per_sample));
 }

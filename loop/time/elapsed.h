@@ -26,7 +26,7 @@ struct Elapsed {
   // period of tokens.
   std::int64_t tokens() const { return tokens_of(samples); }
   std::int64_t tokens_of(std::int64_t some_samples) const {
-    if (tokens_per_sample < 1) refuse_tokens();
+    if (tokens_per_sample < 1) reject_unknown_tokens();
     return some_samples * tokens_per_sample;
   }
   // The fewest samples with at least that many tokens. Errors as above.
@@ -55,7 +55,7 @@ struct Elapsed {
   static double now();
 
  private:
-  [[noreturn]] void refuse_tokens() const;
+  [[noreturn]] void reject_unknown_tokens() const;
 };
 
 // The interval from b to a.

@@ -25,7 +25,7 @@ class Every final : public detail::ScheduleNode {
     if (steps_due) multiple_ = elapsed.steps + *period_.steps;
     if (!remembers()) return steps_due;
     const double date = period_.time ? elapsed.date : 0;
-    const bool others_due = answer_.get(elapsed.steps, elapsed.samples, date, [&] {
+    const bool others_due = cache_.get(elapsed.steps, elapsed.samples, date, [&] {
       const bool samples_due = period_.samples && advance(samples_seen_, elapsed.previous_samples / *period_.samples,
                                                           elapsed.samples / *period_.samples);
       const bool tokens_due =
@@ -83,7 +83,7 @@ class Every final : public detail::ScheduleNode {
   std::optional<std::int64_t> samples_seen_;
   std::optional<std::int64_t> tokens_seen_;
   std::optional<std::int64_t> time_seen_;
-  detail::StepAnswer answer_;  // of samples, tokens and time
+  detail::StepCache cache_;  // of samples, tokens and time
 };
 
 // Depends only on the current step, and on where its samples begin to count.

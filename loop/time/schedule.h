@@ -19,7 +19,7 @@ namespace detail {
 
 // Caches the result of a schedule with a memory for the latest step it was evaluated in. Evaluated again in that step,
 // it returns the same result and its memory does not change.
-class StepAnswer {
+class StepCache {
  public:
   // The result for the step with these three values: of `due`, or cached.
   template <class F>
@@ -46,13 +46,13 @@ class ScheduleNode {
  public:
   // What the loop has to know about a schedule in addition to its results.
   struct Traits {
-    bool remembers = false;      // its result depends on when it was evaluated before
-    bool persists = false;       // has something to persist
-    bool asks_user = false;      // runs user code, which may read anything
-    bool awaits_end = false;     // may be due only because the loop ends
-    bool reads_clock = false;    // depends on the time
-    bool always = false;         // due in every step, without being evaluated
-    bool yields_to_end = false;  // may be not due only because the loop ends
+    bool remembers = false;       // its result depends on when it was evaluated before
+    bool persists = false;        // has something to persist
+    bool runs_user_code = false;  // runs user code, which may read anything
+    bool awaits_end = false;      // may be due only because the loop ends
+    bool reads_clock = false;     // depends on the time
+    bool always = false;          // due in every step, without being evaluated
+    bool yields_to_end = false;   // may be not due only because the loop ends
   };
 
   virtual ~ScheduleNode() = default;
@@ -69,12 +69,12 @@ class UserSchedule final : public ScheduleNode {
  public:
   explicit UserSchedule(F due) : due_(std::move(due)) {}
   bool due(const Elapsed& elapsed) override {
-    return answer_.get(elapsed.steps, elapsed.samples, elapsed.date,
-                       [&] { return static_cast<bool>(std::invoke(due_, elapsed)); });
+    return cache_.get(elapsed.steps, elapsed.samples, elapsed.date,
+                      [&] { return static_cast<bool>(std::invoke(due_, elapsed)); });
   }
   Period next(const Elapsed& elapsed) const override { return at(elapsed.steps + 1); }
   Traits traits() const override {
-    return {.remembers = true, .persists = kPersists, .asks_user = true, .reads_clock = true};
+    return {.remembers = true, .persists = kPersists, .runs_user_code = true, .reads_clock = true};
   }
   void persist(Archive& archive) override {
     if constexpr (kPersists) due_.persist(archive);
@@ -86,7 +86,7 @@ class UserSchedule final : public ScheduleNode {
   static constexpr bool kPersists = requires(F& f, Archive& archive) { f.persist(archive); };
 
   F due_;
-  StepAnswer answer_;
+  StepCache cache_;
 };
 
 }  // namespace detail

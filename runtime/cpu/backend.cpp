@@ -70,7 +70,7 @@ class CpuEvent final : public detail::EventImpl {
 
 }  // namespace
 
-CpuStream::CpuStream() : StreamImpl(Device::cpu(), std::make_shared<Arena>(Device::cpu(), Arena::Of::stream)) {}
+CpuStream::CpuStream() : StreamImpl(Device::cpu(), std::make_shared<Arena>(Device::cpu(), Arena::Kind::stream)) {}
 
 void CpuStream::copy(void* dst, const void* src, std::size_t bytes) {
   const detail::OpScope op("copy");

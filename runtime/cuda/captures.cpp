@@ -6,27 +6,27 @@
 
 namespace giro::cuda {
 
-Captures& Captures::of_process() {
+Captures& Captures::instance() {
   static Captures captures;
   return captures;
 }
 
 void Captures::begin() {
   const std::lock_guard lock(mutex_);
-  under_way_ += 1;
+  num_active_ += 1;
 }
 
 void Captures::end() noexcept {
   // Closed under the lock, so that no capture begins in the meantime.
   const std::lock_guard lock(mutex_);
-  under_way_ -= 1;
-  if (under_way_ > 0) return;
+  num_active_ -= 1;
+  if (num_active_ > 0) return;
   while (waiting_) waiting_ = std::move(waiting_->next);
 }
 
 void Captures::close(std::unique_ptr<StreamHandles> handles) noexcept {
   const std::lock_guard lock(mutex_);
-  if (under_way_ == 0) {
+  if (num_active_ == 0) {
     handles.reset();
     return;
   }

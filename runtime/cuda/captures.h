@@ -11,7 +11,7 @@ struct StreamHandles;
 // capture, so handles released during a capture are closed when the last capture has ended.
 class Captures {
  public:
-  static Captures& of_process();
+  static Captures& instance();
 
   void begin();
   void end() noexcept;
@@ -19,7 +19,7 @@ class Captures {
 
  private:
   std::mutex mutex_;
-  int under_way_ = 0;
+  int num_active_ = 0;
   std::unique_ptr<StreamHandles> waiting_;  // head of a list
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-std::string why_no_devices(cudaError_t status) {
+std::string no_devices_reason(cudaError_t status) {
   int driver = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
   if (status == cudaErrorInsufficientDriver && cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
@@ -34,7 +34,7 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
   reason.clear();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) reason = why_no_devices(status);
+  if (status != cudaSuccess || count == 0) reason = no_devices_reason(status);
   for (int index = 0; status == cudaSuccess && index < count; ++index) {
     cudaDeviceProp properties{};
     if (const cudaError_t failure = cudaGetDeviceProperties(&properties, index); failure != cudaSuccess) {

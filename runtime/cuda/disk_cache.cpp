@@ -19,7 +19,7 @@
 namespace giro::cuda {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
 constexpr std::string_view kSuffix = ".giro";
 
 std::string digits_of(std::string_view first, std::string_view second = {}) {
@@ -31,15 +31,12 @@ std::string digits_of(std::string_view first, std::string_view second = {}) {
 
 }  // namespace
 
-DiskCache::DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes,
-                     std::string trouble)
-    : files_(std::move(files)),
-      directory_(std::move(directory)),
-      most_bytes_(most_bytes),
-      trouble_(std::move(trouble)) {}
+DiskCache::DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t max_bytes,
+                     std::string failure)
+    : files_(std::move(files)), directory_(std::move(directory)), max_bytes_(max_bytes), failure_(std::move(failure)) {}
 
-DiskCache DiskCache::of_environment() {
-  std::string directory, trouble;
+DiskCache DiskCache::from_environment() {
+  std::string directory, failure;
   if (const char* const setting = std::getenv("GIRO_CACHE")) {
     if (std::string_view(setting) != "0") directory = setting;
   } else if (const char* const caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches != '\0') {
@@ -47,14 +44,14 @@ DiskCache DiskCache::of_environment() {
   } else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0') {
     directory = fmt::format("{}/.cache/giro", home);
   } else {
-    trouble = "none of GIRO_CACHE, XDG_CACHE_HOME and HOME is set";
+    failure = "none of GIRO_CACHE, XDG_CACHE_HOME and HOME is set";
   }
-  return DiskCache(posix_file_system(), directory, kMostBytes, trouble);
+  return DiskCache(posix_file_system(), directory, kMaxBytes, failure);
 }
 
 // Never destroyed, because kernels may still be compiled while static objects are destroyed.
-DiskCache& DiskCache::of_process() {
-  static auto* const cache = new DiskCache(of_environment());
+DiskCache& DiskCache::instance() {
+  static auto* const cache = new DiskCache(from_environment());
   return *cache;
 }
 
@@ -81,12 +78,12 @@ std::optional<std::string> DiskCache::find(const std::string& key) const {
 
 void DiskCache::add(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
-  if (directory_.empty() || !trouble_.empty()) return;
+  if (directory_.empty() || !failure_.empty()) return;
   const std::string path = path_of(key);
   try {
     replace_file(*files_, path, digits_of(key, value) + value);
   } catch (const Error& error) {
-    trouble_ = error.what();
+    failure_ = error.what();
     return;
   }
   try {
@@ -96,9 +93,9 @@ void DiskCache::add(const std::string& key, const std::string& value) {
   }
 }
 
-std::string DiskCache::trouble() const {
+std::string DiskCache::failure() const {
   const std::lock_guard lock(mutex_);
-  return trouble_;
+  return failure_;
 }
 
 // Old temporaries were left by processes that died; another process may be about to rename a recent one.
@@ -123,7 +120,7 @@ void DiskCache::remove_oldest(const std::string& but) {
   }
   std::sort(found.begin(), found.end(), [](const File& a, const File& b) { return a.used < b.used; });
   for (const File& file : found) {
-    if (total <= most_bytes_) return;
+    if (total <= max_bytes_) return;
     if (file.path == but) continue;
     try {
       files_->remove(file.path);
@@ -134,6 +131,6 @@ void DiskCache::remove_oldest(const std::string& but) {
   }
 }
 
-std::string disk_cache_trouble() { return DiskCache::of_process().trouble(); }
+std::string disk_cache_error() { return DiskCache::instance().failure(); }
 
 }  // namespace giro::cuda

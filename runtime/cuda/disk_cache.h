@@ -15,21 +15,21 @@ namespace giro::cuda {
 // failed write nothing more is stored.
 class DiskCache {
  public:
-  // In `directory` (no cache if empty). Keeps at most `most_bytes`: the most recently used files. Stores nothing if
-  // `trouble` is not empty.
-  DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes,
-            std::string trouble = {});
+  // In `directory` (no cache if empty). Keeps at most `max_bytes`: the most recently used files. Stores nothing if
+  // `failure` is not empty.
+  DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t max_bytes,
+            std::string failure = {});
   // In the directory GIRO_CACHE, off if that is empty or "0"; if unset, in giro/ of XDG_CACHE_HOME or of ~/.cache.
-  static DiskCache of_environment();
-  // The cache of this process's kernels and plans, from of_environment().
-  static DiskCache& of_process();
+  static DiskCache from_environment();
+  // The cache of this process's kernels and plans, from from_environment().
+  static DiskCache& instance();
 
   // `key` is everything that the value depends on, e.g. source and compiler.
   std::optional<std::string> find(const std::string& key) const;
   void add(const std::string& key, const std::string& value);
 
   // Why storing failed, empty if it has not: "cannot create '/root/.cache/giro': ...".
-  std::string trouble() const;
+  std::string failure() const;
 
  private:
   std::string path_of(const std::string& key) const;
@@ -37,9 +37,9 @@ class DiskCache {
 
   std::shared_ptr<FileSystem> files_;
   std::string directory_;
-  std::uint64_t most_bytes_;
-  mutable std::mutex mutex_;  // for add() and trouble_
-  std::string trouble_;
+  std::uint64_t max_bytes_;
+  mutable std::mutex mutex_;  // for add() and failure_
+  std::string failure_;
 };
 
 }  // namespace giro::cuda

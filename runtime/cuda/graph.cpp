@@ -13,7 +13,7 @@ namespace giro::cuda {
 namespace {
 
 // A graph with `graphs` as children, one after the other.
-OwnedGraph in_a_row(const std::vector<cudaGraph_t>& graphs) {
+OwnedGraph sequence_of(const std::vector<cudaGraph_t>& graphs) {
   OwnedGraph row;
   check(cudaGraphCreate(row.out(), 0), "cudaGraphCreate");
   cudaGraphNode_t before = nullptr;
@@ -64,33 +64,34 @@ std::size_t longest_path(cudaGraph_t graph, std::size_t num_nodes) {
 
 CudaGraph::CudaGraph(Device device, OwnedGraph graph, std::size_t num_nodes, std::size_t longest_path)
     : GraphImpl(device), graph_(std::move(graph)), num_nodes_(num_nodes), longest_path_(longest_path) {
-  rung(0);
+  repeated_executable(0);
 }
 
 void CudaGraph::replay(detail::StreamImpl& stream, std::int64_t times) {
   const cudaStream_t handle = cuda_stream(stream).handle();
-  for (std::size_t number = ladder_.size(); number-- > 0;) {
+  for (std::size_t number = executables_.size(); number-- > 0;) {
     const std::int64_t repetitions = std::int64_t{1} << number;
     for (; times >= repetitions; times -= repetitions) {
-      const cudaGraphExec_t executable = rung(number);
-      LaunchTimes::of_process().time(stream, repetitions,
-                                     [&] { check(cudaGraphLaunch(executable, handle), "cudaGraphLaunch"); });
+      const cudaGraphExec_t executable = repeated_executable(number);
+      LaunchTimes::instance().time(stream, repetitions,
+                                   [&] { check(cudaGraphLaunch(executable, handle), "cudaGraphLaunch"); });
     }
   }
 }
 
 void CudaGraph::prepare(std::int64_t times) {
   make_current(device);
-  for (std::size_t number = 0; number < ladder_.size() && std::int64_t{1} << number <= times; ++number) rung(number);
+  for (std::size_t number = 0; number < executables_.size() && std::int64_t{1} << number <= times; ++number)
+    repeated_executable(number);
 }
 
-cudaGraphExec_t CudaGraph::rung(std::size_t number) {
-  auto& executable = ladder_[number];
+cudaGraphExec_t CudaGraph::repeated_executable(std::size_t number) {
+  auto& executable = executables_[number];
   if (executable != nullptr) return executable;
   if (number == 0) {
     check(cudaGraphInstantiate(executable.out(), graph_, 0), "cudaGraphInstantiate");
   } else {
-    const OwnedGraph repeated = in_a_row(std::vector<cudaGraph_t>(std::size_t{1} << number, graph_));
+    const OwnedGraph repeated = sequence_of(std::vector<cudaGraph_t>(std::size_t{1} << number, graph_));
     check(cudaGraphInstantiate(executable.out(), repeated, 0), "cudaGraphInstantiate");
   }
   return executable;
@@ -112,7 +113,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
     num_nodes += part->num_nodes();
     longest_path += part->longest_path();
   }
-  return std::make_shared<CudaGraph>(parts.front()->device, in_a_row(graphs), num_nodes, longest_path);
+  return std::make_shared<CudaGraph>(parts.front()->device, sequence_of(graphs), num_nodes, longest_path);
 }
 
 }  // namespace giro::cuda

@@ -27,10 +27,10 @@ class CudaGraph final : public detail::GraphImpl {
   cudaGraph_t graph() const noexcept { return graph_; }
 
  private:
-  cudaGraphExec_t rung(std::size_t number);
+  cudaGraphExec_t repeated_executable(std::size_t number);
 
   OwnedGraph graph_;
-  std::array<Handle<cudaGraphExec_t, cudaGraphExecDestroy>, 8> ladder_;  // of 2^i repetitions; null until made
+  std::array<Handle<cudaGraphExec_t, cudaGraphExecDestroy>, 8> executables_;  // of 2^i repetitions; null until made
   std::size_t num_nodes_, longest_path_;
 };
 

@@ -30,7 +30,7 @@ std::string digits_of(const std::string& text) {
 }  // namespace
 
 // Never destroyed: graphs that launch the kernels may still exist while static objects are destroyed.
-Kernels& Kernels::of_process() {
+Kernels& Kernels::instance() {
   static auto* const kernels = new Kernels;
   return *kernels;
 }
@@ -63,13 +63,13 @@ void Kernels::compile(int architecture, const std::vector<std::string>& sources)
     program += source;
   }
   if (keys.empty()) return;
-  const Nvrtc& nvrtc = Nvrtc::of_process();
+  const Nvrtc& nvrtc = Nvrtc::instance();
   const std::string cached =
       fmt::format("NVRTC {} sm_{} {}\n{}", nvrtc.version(), architecture, fmt::join(Nvrtc::options(), " "), program);
-  std::optional<std::string> code = DiskCache::of_process().find(cached);
+  std::optional<std::string> code = DiskCache::instance().find(cached);
   if (!code) {
     code = nvrtc.compile(program, architecture);
-    DiskCache::of_process().add(cached, *code);
+    DiskCache::instance().add(cached, *code);
   }
   cudaLibrary_t library = nullptr;
   check(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");

@@ -15,7 +15,7 @@ namespace giro::cuda {
 // The kernels that this process compiled from source or found in the cache; they stay loaded until it ends.
 class Kernels {
  public:
-  static Kernels& of_process();
+  static Kernels& instance();
 
   // Compiles the sources that are not loaded yet, as one program: for 20 kernels this takes two thirds of the time of
   // compiling them one by one. Errors: those of Nvrtc, device.

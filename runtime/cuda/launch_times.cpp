@@ -15,7 +15,7 @@ using detail::TraceRecorder;
 
 // The most launches of a stream whose times are not known yet; this limits how far the host can run ahead of the
 // device.
-constexpr std::size_t kMostOnTheirWay = 256;
+constexpr std::size_t kMaxInFlight = 256;
 
 void record(cudaEvent_t event, detail::StreamImpl& stream) {
   check(cudaEventRecord(event, cuda_stream(stream).handle()), "cudaEventRecord");
@@ -23,15 +23,15 @@ void record(cudaEvent_t event, detail::StreamImpl& stream) {
 
 }  // namespace
 
-LaunchTimes& LaunchTimes::of_process() {
+LaunchTimes& LaunchTimes::instance() {
   static LaunchTimes times;
   return times;
 }
 
 bool LaunchTimes::begin(detail::StreamImpl& stream) {
-  if (stream.is_recording() || !TraceRecorder::of_process().is_recording()) return false;
+  if (stream.is_recording() || !TraceRecorder::instance().is_recording()) return false;
   const std::lock_guard lock(mutex_);
-  if (!TraceRecorder::of_process().is_recording()) return false;  // finish() would miss the launch
+  if (!TraceRecorder::instance().is_recording()) return false;  // finish() would miss the launch
   Track& track = track_of(stream);
   Event event = take_event(track);
   record(event, stream);
@@ -47,7 +47,7 @@ void LaunchTimes::end(detail::StreamImpl& stream, std::int64_t times) {
   Event event = take_event(track);
   record(event, stream);
   track.launches.push_back({std::move(track.open), std::move(event), times});
-  if (track.launches.size() > kMostOnTheirWay) add_first(track);
+  if (track.launches.size() > kMaxInFlight) add_first(track);
 }
 
 LaunchTimes::Track& LaunchTimes::track_of(detail::StreamImpl& stream) {
@@ -81,8 +81,8 @@ void LaunchTimes::add_first(Track& track) {
   check(cudaEventElapsedTime(&until_end, launch.begin, launch.end), "cudaEventElapsedTime");
   const double begin = track.latest_time + 1e6 * static_cast<double>(until_begin);
   const double end = begin + 1e6 * static_cast<double>(until_end);
-  TraceRecorder::of_process().add(track.name, "device", "launch", std::llround(begin), std::llround(end), "times",
-                                  launch.times);
+  TraceRecorder::instance().add(track.name, "device", "launch", std::llround(begin), std::llround(end), "times",
+                                launch.times);
   track.spare.push_back(std::move(launch.begin));
   track.spare.push_back(std::exchange(track.latest, std::move(launch.end)));
   track.latest_time = end;
@@ -96,6 +96,6 @@ void LaunchTimes::finish() {
   }
 }
 
-void finish_launch_times() { LaunchTimes::of_process().finish(); }
+void finish_launch_times() { LaunchTimes::instance().finish(); }
 
 }  // namespace giro::cuda

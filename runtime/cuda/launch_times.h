@@ -21,7 +21,7 @@ namespace giro::cuda {
 // more event at a stream's first launch, which the host waits for, relates the device's time to the host's.
 class LaunchTimes {
  public:
-  static LaunchTimes& of_process();
+  static LaunchTimes& instance();
 
   // Calls launch(), which launches a graph of `times` repetitions on the stream.
   template <class F>

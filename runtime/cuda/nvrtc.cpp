@@ -68,7 +68,7 @@ void* open_library(std::string& tried) {
 
 }  // namespace
 
-const Nvrtc& Nvrtc::of_process() {
+const Nvrtc& Nvrtc::instance() {
   static const Nvrtc nvrtc;
   return nvrtc;
 }

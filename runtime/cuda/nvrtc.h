@@ -10,7 +10,7 @@ namespace giro::cuda {
 class Nvrtc {
  public:
   // Error(unsupported), naming the package that contains it, if there is none.
-  static const Nvrtc& of_process();
+  static const Nvrtc& instance();
 
   // "13.0"
   const std::string& version() const noexcept { return version_; }

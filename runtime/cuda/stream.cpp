@@ -65,8 +65,8 @@ CudaStream& cuda_stream(detail::StreamImpl& stream) {
 }
 
 CudaStream::CudaStream(Device on)
-    : StreamImpl(on, std::make_shared<Arena>(on, Arena::Of::stream)), handles_(std::make_unique<StreamHandles>()) {
-  Captures::of_process();  // constructed first, so it outlives this stream
+    : StreamImpl(on, std::make_shared<Arena>(on, Arena::Kind::stream)), handles_(std::make_unique<StreamHandles>()) {
+  Captures::instance();  // constructed first, so it outlives this stream
   make_current(device);
   check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   handles_->arrivals = Buffer::allocate(device, 2 * kArrivals * sizeof(unsigned int));
@@ -77,7 +77,7 @@ CudaStream::CudaStream(Device on)
 CudaStream::~CudaStream() {
   abandon_recording();
   (void)cudaSetDevice(device.index());
-  Captures::of_process().close(std::move(handles_));
+  Captures::instance().close(std::move(handles_));
 }
 
 cudaStream_t CudaStream::handle() const noexcept { return handles_->stream; }
@@ -175,14 +175,14 @@ void CudaStream::abandon_recording() noexcept {
     cudaGraph_t graph = nullptr;
     (void)cudaStreamEndCapture(handle(), &graph);
     (void)cudaGetLastError();
-    Captures::of_process().end();
+    Captures::instance().end();
   }
   handles_->captured = {};
 }
 
 // Opens all libraries of both streams first: none can be opened while the capture extends to the second stream.
-std::shared_ptr<detail::StreamImpl> CudaStream::beside() {
-  if (!beside_ && !(capturing_ && detail::Recording::current()->has_events)) {
+std::shared_ptr<detail::StreamImpl> CudaStream::side_stream() {
+  if (!side_stream_ && !(capturing_ && detail::Recording::current()->has_events)) {
     try {
       cublaslt();
       cudnn();
@@ -190,23 +190,23 @@ std::shared_ptr<detail::StreamImpl> CudaStream::beside() {
         const auto opened = std::make_shared<CudaStream>(device);
         opened->cublaslt();
         opened->cudnn();
-        beside_ = opened;
+        side_stream_ = opened;
       });
     } catch (const Error& error) {
       // For example if memory is short: then all ops stay in one chain.
       if (error.code() != ErrorCode::out_of_memory) throw;
     }
   }
-  return beside_;
+  return side_stream_;
 }
 
 // Relaxed mode, since a recording's arena allocates its chunks during the capture.
 void CudaStream::begin_capture(const std::vector<cudaGraphNode_t>& after) {
-  Captures::of_process().begin();
+  Captures::instance().begin();
   const cudaError_t status = cudaStreamBeginCaptureToGraph(handle(), handles_->captured, after.data(), nullptr,
                                                            after.size(), cudaStreamCaptureModeRelaxed);
   capturing_ = status == cudaSuccess;
-  if (!capturing_) Captures::of_process().end();
+  if (!capturing_) Captures::instance().end();
   check(status, "cudaStreamBeginCaptureToGraph");
 }
 
@@ -214,7 +214,7 @@ void CudaStream::end_capture() {
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(handle(), &graph), "cudaStreamEndCapture");
   capturing_ = false;
-  Captures::of_process().end();
+  Captures::instance().end();
 }
 
 // Opening a library may wait for the device, which would break the capture. So the capture ends, and continues after

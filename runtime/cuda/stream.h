@@ -63,14 +63,14 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   void begin_recording() override;
   std::shared_ptr<detail::GraphImpl> end_recording() override;
   void abandon_recording() noexcept override;
-  std::shared_ptr<detail::StreamImpl> beside() override;
+  std::shared_ptr<detail::StreamImpl> side_stream() override;
 
  private:
   void begin_capture(const std::vector<CUgraphNode_st*>& after);
   void end_capture();
   std::unique_ptr<StreamHandles> handles_;
   bool capturing_ = false;
-  std::shared_ptr<CudaStream> beside_;  // null until it is used
+  std::shared_ptr<CudaStream> side_stream_;  // null until it is used
   std::map<std::pair<std::type_index, std::vector<std::int64_t>>, std::shared_ptr<void>> plans_;
 };
 

@@ -50,7 +50,7 @@ struct Archive::Tree {
     for (std::size_t i = 1; i < levels.size(); ++i) path = joined(path, levels[i].name);
     return name.empty() ? path : joined(path, name);
   }
-  [[noreturn]] void refuse(const std::string& expected) {
+  [[noreturn]] void reject(const std::string& expected) {
     throw Error(ErrorCode::corrupt_data,
                 fmt::format("'{}' is {}, expected {}", path(), node().dump().substr(0, 60), expected));
   }
@@ -138,7 +138,7 @@ void Archive::item(bool& value) {
   } else if (tree_->node().is_boolean()) {
     value = tree_->node().get<bool>();
   } else {
-    tree_->refuse("true or false");
+    tree_->reject("true or false");
   }
 }
 
@@ -150,7 +150,7 @@ void Archive::item(std::int64_t& value) {
   const Json& node = tree_->node();
   const bool fits = node.is_number_unsigned() ? node.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
                                               : node.is_number_integer();
-  if (!fits) tree_->refuse("a 64-bit integer");
+  if (!fits) tree_->reject("a 64-bit integer");
   value = node.get<std::int64_t>();
 }
 
@@ -159,7 +159,7 @@ void Archive::item(std::uint64_t& value) {
     tree_->node() = value;
     return;
   }
-  if (!tree_->node().is_number_unsigned()) tree_->refuse("an integer of at least 0");
+  if (!tree_->node().is_number_unsigned()) tree_->reject("an integer of at least 0");
   value = tree_->node().get<std::uint64_t>();
 }
 
@@ -180,7 +180,7 @@ void Archive::item(double& value) {
       return;
     }
   }
-  tree_->refuse("a number");
+  tree_->reject("a number");
 }
 
 void Archive::item(std::string& value) {
@@ -189,7 +189,7 @@ void Archive::item(std::string& value) {
   } else if (tree_->node().is_string()) {
     value = tree_->node().get<std::string>();
   } else {
-    tree_->refuse("a string");
+    tree_->reject("a string");
   }
 }
 
@@ -208,7 +208,7 @@ std::size_t Archive::item_size(std::size_t size) {
     tree_->node() = Json(Json::array_t(size));
     return size;
   }
-  if (!tree_->node().is_array()) tree_->refuse("a list");
+  if (!tree_->node().is_array()) tree_->reject("a list");
   return tree_->node().size();
 }
 
@@ -216,11 +216,11 @@ void Archive::item_object() {
   if (!tree_->reading) {
     tree_->node() = Json::object();
   } else if (!tree_->node().is_object()) {
-    tree_->refuse("an object");
+    tree_->reject("an object");
   }
 }
 
-void Archive::refuse_range() const { tree_->refuse("a smaller integer"); }
+void Archive::reject_range() const { tree_->reject("a smaller integer"); }
 
 void Archive::arrays(std::string_view name, std::vector<Leaf>& leaves, std::shared_ptr<const void>& owner) {
   Tree& tree = *tree_;

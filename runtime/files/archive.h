@@ -152,7 +152,7 @@ class Archive {
   bool item_exists(bool exists);
   std::size_t item_size(std::size_t size);
   void item_object();
-  [[noreturn]] void refuse_range() const;
+  [[noreturn]] void reject_range() const;
 
   void item(float& value) {
     double wide = value;
@@ -164,7 +164,7 @@ class Archive {
     std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t> wide = value;
     item(wide);
     value = static_cast<T>(wide);
-    if (static_cast<decltype(wide)>(value) != wide) refuse_range();
+    if (static_cast<decltype(wide)>(value) != wide) reject_range();
   }
   template <class T>
   void item(std::optional<T>& value) {

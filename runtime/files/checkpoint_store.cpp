@@ -60,7 +60,7 @@ void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const
 
 // For cleanup that must not hide the original error.
 template <class F>
-void try_to(F&& f) {
+void ignore_errors(F&& f) {
   try {
     f();
   } catch (const Error&) {
@@ -102,7 +102,7 @@ struct CheckpointStore::Impl {
 
   // Finishes or undoes saves that this process or dead ones left unfinished. `current` is a directory that other shards
   // may be writing to already.
-  void tidy(std::string_view current = {}) {
+  void recover_unfinished_saves(std::string_view current = {}) {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
     std::erase_if(left, [&](const detail::StoreEntry& entry) {
       return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint ||
@@ -128,7 +128,7 @@ struct CheckpointStore::Impl {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
     files.create_directories(unit);
     manifest.lines = line_files.append(archive.lines());
-    manifest.files = detail::write_wholes(files, unit, leaves, archive.arrays());
+    manifest.files = detail::write_whole_leaves(files, unit, leaves, archive.arrays());
     if (group) {
       const auto own = detail::write_shard(files, unit, group.shard(), leaves, archive.arrays());
       for (const auto& shards : {own, group.receive(unit)}) {
@@ -144,7 +144,8 @@ struct CheckpointStore::Impl {
   void commit(const std::string& unit, std::int64_t steps) {
     const std::string name = path_of(detail::unit_name(steps)), old = path_of(detail::side_name(steps, "old"));
     const bool replaces = files.status(name).kind != FileSystem::Kind::none;
-    if (replaces) files.rename(name, old);  // it can still be loaded there; tidy() restores it if necessary
+    if (replaces)
+      files.rename(name, old);  // it can still be loaded there; recover_unfinished_saves() restores it if necessary
     files.rename(unit, name);
     group.set_named();
     files.sync_directory(dir);
@@ -160,7 +161,7 @@ struct CheckpointStore::Impl {
     if (!is_writer()) return save_shard(snapshot, record.steps, archive);
     acquire();
     const std::string name = group.unit_name(record.steps);
-    tidy(name);
+    recover_unfinished_saves(name);
     snapshot.wait();
     if (!group || !group.is_named()) {
       write_and_commit(path_of(name), snapshot, record, archive);
@@ -178,7 +179,7 @@ struct CheckpointStore::Impl {
       commit(unit, record.steps);
     } catch (...) {
       line_files.forget();
-      try_to([&] {
+      ignore_errors([&] {
         if (files.status(unit).kind == FileSystem::Kind::none) return;  // already renamed
         if (!group) detail::remove_all(files, unit);  // else keep other shards' files for another attempt
         line_files.remove_new();
@@ -312,7 +313,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   impl().wait();
   if (!impl().is_writer()) return;
   impl().acquire();
-  impl().tidy();
+  impl().recover_unfinished_saves();
   FileSystem& files = impl().files;
   const auto stored = static_cast<std::int64_t>(all().size());
   const std::int64_t more = std::max<std::int64_t>(impl().options.keep - stored, 0) + 1;
@@ -330,7 +331,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
     writer->sync();
     writer->close();
   } catch (...) {
-    try_to([&] { files.remove(trial); });
+    ignore_errors([&] { files.remove(trial); });
     throw;
   }
   files.remove(trial);
@@ -366,7 +367,7 @@ std::vector<std::string> CheckpointStore::set_aside(std::int64_t steps) {
   std::vector<std::string> aside;
   if (!impl().is_writer()) return aside;
   impl().acquire();
-  impl().tidy();
+  impl().recover_unfinished_saves();
   for (const detail::StoreEntry& entry : detail::store_entries(files(), dir())) {
     if (entry.steps <= steps || entry.kind > StoreEntryKind::checkpoint) continue;
     std::string& name = aside.emplace_back();
@@ -383,7 +384,7 @@ void CheckpointStore::prune() {
   impl().wait();
   if (!impl().is_writer()) return;
   impl().acquire();
-  impl().tidy();
+  impl().recover_unfinished_saves();
   if (const auto newest = latest()) impl().prune(newest->record.steps);
 }
 

@@ -132,7 +132,7 @@ class Copies {
 
   void run() {
     stream_.synchronize();  // errors of earlier work, or of a recording, must appear before anything changes
-    std::size_t most_bytes = 0;
+    std::size_t max_bytes = 0;
     std::vector<HostArray> on_host;
     for (Copy& copy : copies_) {
       if (!copy.converts()) continue;
@@ -144,9 +144,9 @@ class Copies {
         throw Error(ErrorCode::invalid_argument, fmt::format("{}: leaf '{}' holds {}, which {} cannot hold", kCall,
                                                              copy.path, *found, name_of(copy.to.dtype())));
       }
-      most_bytes = std::max(most_bytes, copy.to.bytes());
+      max_bytes = std::max(max_bytes, copy.to.bytes());
     }
-    const Buffer memory = Buffer::allocate(Device::cpu(), most_bytes);
+    const Buffer memory = Buffer::allocate(Device::cpu(), max_bytes);
     for (const Copy& copy : copies_) {
       if (!copy.converts()) {
         giro::copy(copy.to, copy.from, stream_);

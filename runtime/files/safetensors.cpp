@@ -58,7 +58,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { unexpected(); }
 
   bool number_unsigned(number_unsigned_t number) override {
-    if (place_ == Place::sizes) {
+    if (parser_state_ == ParserState::sizes) {
       if (number > std::numeric_limits<std::int64_t>::max()) {
         fail(fmt::format("the shape of tensor {} overflows 63 bits", printable(name_)));
       }
@@ -66,7 +66,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
         fail(fmt::format("tensor {} has more than {} axes", printable(name_), Shape::kMaxRank), ErrorCode::unsupported);
       }
       entries.back().sizes.push_back(static_cast<std::int64_t>(number));
-    } else if (place_ == Place::offsets && entries.back().offsets.size() < 2) {
+    } else if (parser_state_ == ParserState::offsets && entries.back().offsets.size() < 2) {
       entries.back().offsets.push_back(number);
     } else {
       unexpected();
@@ -75,17 +75,17 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool string(string_t& text) override {
-    if (place_ == Place::metadata_value) {
+    if (parser_state_ == ParserState::metadata_value) {
       metadata[name_] = text;
-      place_ = Place::metadata_names;
-    } else if (place_ == Place::dtype) {
+      parser_state_ = ParserState::metadata_names;
+    } else if (parser_state_ == ParserState::dtype) {
       const auto* known =
           std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& d) { return d.second == text; });
       if (known == std::end(kDTypes)) {
         fail(fmt::format("tensor {} has the dtype {}", printable(name_), printable(text)), ErrorCode::unsupported);
       }
       entries.back().dtype = known->first;
-      place_ = Place::fields;
+      parser_state_ = ParserState::fields;
     } else {
       unexpected();
     }
@@ -93,15 +93,15 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(std::size_t) override {
-    switch (place_) {
-      case Place::header:
-        place_ = Place::names;
+    switch (parser_state_) {
+      case ParserState::header:
+        parser_state_ = ParserState::names;
         break;
-      case Place::metadata:
-        place_ = Place::metadata_names;
+      case ParserState::metadata:
+        parser_state_ = ParserState::metadata_names;
         break;
-      case Place::entry:
-        place_ = Place::fields;
+      case ParserState::entry:
+        parser_state_ = ParserState::fields;
         break;
       default:
         unexpected();
@@ -110,35 +110,36 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(string_t& key) override {
-    const bool is_name = place_ == Place::metadata_names || (place_ == Place::names && key != kMetadata);
+    const bool is_name =
+        parser_state_ == ParserState::metadata_names || (parser_state_ == ParserState::names && key != kMetadata);
     if (is_name && entries.size() + metadata.size() == kMaxEntries) {
       fail(fmt::format("it has more than {} tensors and metadata entries", kMaxEntries), ErrorCode::unsupported);
     }
-    if (place_ == Place::names) {
+    if (parser_state_ == ParserState::names) {
       name_ = key;
       if (key == kMetadata) {
         if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' appears twice", kMetadata));
-        place_ = Place::metadata;
+        parser_state_ = ParserState::metadata;
       } else {
         entries.emplace_back().name = key;
-        place_ = Place::entry;
+        parser_state_ = ParserState::entry;
       }
-    } else if (place_ == Place::metadata_names) {
+    } else if (parser_state_ == ParserState::metadata_names) {
       if (metadata.contains(key)) fail(fmt::format("metadata {} appears twice", printable(key)));
       name_ = key;
-      place_ = Place::metadata_value;
+      parser_state_ = ParserState::metadata_value;
     } else {
       Entry& entry = entries.back();
-      const auto enter = [&](bool& seen, Place place) {
+      const auto enter = [&](bool& seen, ParserState place) {
         if (std::exchange(seen, true)) fail(fmt::format("tensor {} has {} twice", printable(name_), printable(key)));
-        place_ = place;
+        parser_state_ = place;
       };
       if (key == "dtype") {
-        enter(entry.has_dtype, Place::dtype);
+        enter(entry.has_dtype, ParserState::dtype);
       } else if (key == "shape") {
-        enter(entry.has_shape, Place::shape);
+        enter(entry.has_shape, ParserState::shape);
       } else if (key == "data_offsets") {
-        enter(entry.has_offsets, Place::data_offsets);
+        enter(entry.has_offsets, ParserState::data_offsets);
       } else {
         fail(fmt::format("tensor {} has the unknown field {}", printable(name_), printable(key)));
       }
@@ -147,7 +148,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_object() override {
-    if (place_ == Place::fields) {
+    if (parser_state_ == ParserState::fields) {
       const Entry& entry = entries.back();
       if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets) {
         fail(fmt::format("tensor {} has no {}", printable(name_),
@@ -156,17 +157,17 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
                                             : "data_offsets"));
       }
     }
-    place_ = Place::names;
+    parser_state_ = ParserState::names;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    switch (place_) {
-      case Place::shape:
-        place_ = Place::sizes;
+    switch (parser_state_) {
+      case ParserState::shape:
+        parser_state_ = ParserState::sizes;
         break;
-      case Place::data_offsets:
-        place_ = Place::offsets;
+      case ParserState::data_offsets:
+        parser_state_ = ParserState::offsets;
         break;
       default:
         unexpected();
@@ -175,8 +176,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_array() override {
-    if (place_ == Place::offsets && entries.back().offsets.size() != 2) unexpected();
-    place_ = Place::fields;
+    if (parser_state_ == ParserState::offsets && entries.back().offsets.size() != 2) unexpected();
+    parser_state_ = ParserState::fields;
     return true;
   }
 
@@ -186,7 +187,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   // The parser's position in the header, or the value it expects next.
-  enum class Place {
+  enum class ParserState {
     header,
     names,
     metadata,
@@ -202,20 +203,20 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   };
 
   [[noreturn]] void unexpected() const {
-    switch (place_) {
-      case Place::metadata:
+    switch (parser_state_) {
+      case ParserState::metadata:
         fail(fmt::format("'{}' is not an object", kMetadata));
-      case Place::metadata_value:
+      case ParserState::metadata_value:
         fail(fmt::format("metadata {} is not a string", printable(name_)));
-      case Place::entry:
+      case ParserState::entry:
         fail(fmt::format("tensor {} is not described by an object", printable(name_)));
-      case Place::dtype:
+      case ParserState::dtype:
         fail(fmt::format("the dtype of tensor {} is not a string", printable(name_)));
-      case Place::shape:
-      case Place::sizes:
+      case ParserState::shape:
+      case ParserState::sizes:
         fail(fmt::format("the shape of tensor {} is not a list of sizes", printable(name_)));
-      case Place::data_offsets:
-      case Place::offsets:
+      case ParserState::data_offsets:
+      case ParserState::offsets:
         fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
       default:
         fail("its header is not an object");
@@ -223,7 +224,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   std::string path_;
-  Place place_ = Place::header;
+  ParserState parser_state_ = ParserState::header;
   std::string name_;  // of the tensor or metadata being parsed
   bool has_metadata_ = false;
 };

@@ -11,7 +11,9 @@
 namespace giro {
 namespace {
 // Bytes allocated at a time: workspaces of a recording's ops are small.
-constexpr std::size_t min_chunk(Arena::Of of) { return std::size_t{1} << (of == Arena::Of::recording ? 18 : 20); }
+constexpr std::size_t min_chunk(Arena::Kind kind) {
+  return std::size_t{1} << (kind == Arena::Kind::recording ? 18 : 20);
+}
 
 }  // namespace
 
@@ -28,7 +30,7 @@ std::size_t Arena::block_size(std::size_t bytes) {
   return std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
 }
 
-Arena::Arena(Device device, Of of) : device_(device), of_(of), shares_(!is_off()) {}
+Arena::Arena(Device device, Kind kind) : device_(device), kind_(kind), shares_(!is_off()) {}
 
 Buffer Arena::lend(char* data, std::size_t bytes) {
   Buffer buffer;
@@ -40,9 +42,9 @@ Buffer Arena::lend(char* data, std::size_t bytes) {
 }
 
 // A recording uses its temporaries at every replay, so their memory is kept.
-Buffer Arena::allocate_apart(std::size_t bytes) {
+Buffer Arena::allocate_separately(std::size_t bytes) {
   Buffer own = Buffer::allocate(device_, std::max<std::size_t>(bytes, 1));
-  if (of_ == Of::stream) {
+  if (kind_ == Kind::stream) {
     own.size_ = bytes;
     return own;
   }
@@ -53,14 +55,14 @@ Buffer Arena::allocate_apart(std::size_t bytes) {
 
 Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
-  if (of_ == Of::nowhere && unused_ == nullptr) {
+  if (kind_ == Kind::nowhere && unused_ == nullptr) {
     // Between the program and its libraries, where nothing is mapped.
     unused_ = reinterpret_cast<char*>(std::uintptr_t{1} << 44);
     unused_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
   }
   if (unused_bytes_ < size) {
     // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
-    const std::size_t chunk = shares_ ? std::max(size, min_chunk(of_)) : std::max<std::size_t>(bytes, 1);
+    const std::size_t chunk = shares_ ? std::max(size, min_chunk(kind_)) : std::max<std::size_t>(bytes, 1);
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;
     unused_ = static_cast<char*>(chunks_.back().data());
@@ -102,12 +104,12 @@ void Arena::drop_unpinned() {
 
 Buffer Arena::allocate(std::size_t bytes) {
   if (is_trace()) return allocate_traced(bytes);
-  if (!shares_) return allocate_apart(bytes);
+  if (!shares_) return allocate_separately(bytes);
   const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
   auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
   if (found == blocks_.end()) {
-    const std::size_t chunk = std::max(size, min_chunk(of_));
+    const std::size_t chunk = std::max(size, min_chunk(kind_));
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;
     found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true}).first;

@@ -25,9 +25,9 @@ namespace giro {
 // of a stream's temporary after it was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  enum class Of { stream, recording, trace, nowhere };
+  enum class Kind { stream, recording, trace, nowhere };
 
-  Arena(Device device, Of of);
+  Arena(Device device, Kind kind);
   // Whether GIRO_ARENA is 0 now.
   static bool is_off();
 
@@ -47,7 +47,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   // The size of a block for `bytes` bytes.
   static std::size_t block_size(std::size_t bytes);
-  bool is_trace() const noexcept { return of_ == Of::trace || of_ == Of::nowhere; }
+  bool is_trace() const noexcept { return kind_ == Kind::trace || kind_ == Kind::nowhere; }
   // For a trace: the block that contains an address, or null.
   const Blocks::value_type* block_at(const void* address) const;
   // Blocks held now keep their addresses as long as this arena lives.
@@ -61,11 +61,11 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
  private:
   Buffer allocate_traced(std::size_t bytes);
-  Buffer allocate_apart(std::size_t bytes);
+  Buffer allocate_separately(std::size_t bytes);
   Buffer lend(char* data, std::size_t bytes);
 
   Device device_;
-  Of of_;
+  Kind kind_;
   bool shares_;
   std::vector<Buffer> chunks_;
   Blocks blocks_;           // every block by address; neighbours in a chunk are neighbours here

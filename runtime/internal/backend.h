@@ -86,7 +86,7 @@ class StreamImpl {
   virtual std::shared_ptr<GraphImpl> end_recording() = 0;
   virtual void abandon_recording() noexcept = 0;
   // A second stream that runs concurrently, for parts of its recordings; null if there is none.
-  virtual std::shared_ptr<StreamImpl> beside() { return nullptr; }
+  virtual std::shared_ptr<StreamImpl> side_stream() { return nullptr; }
 
   // Whether work queued here belongs to the recording, which is the calling thread's.
   bool takes_part_in(const Recording& recording) const noexcept {
@@ -102,7 +102,7 @@ class StreamImpl {
     const Recording* recording = Recording::current();
     const std::uint64_t recorded = recorded_as.load(std::memory_order_relaxed);
     if (recording == nullptr ? recorded == 0 : takes_part_in(*recording)) return;
-    refuse(call);
+    reject(call);
   }
 
   // The progress of a program that will be queued here, for errors.
@@ -121,7 +121,7 @@ class StreamImpl {
   std::atomic<std::uint64_t> recorded_as{0};  // the recording in progress on it, by any thread; 0: none
 
  private:
-  [[noreturn]] void refuse(const char* call) const;
+  [[noreturn]] void reject(const char* call) const;
   mutable std::mutex progress_mutex_;  // other threads that wait for an event may read the progress
   std::vector<std::weak_ptr<const CallProgress>> progress_;
 };
@@ -141,7 +141,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
 namespace giro::cuda {
 // The GPUs of this machine; if there is none, `reason` says why.
 std::vector<DeviceInfo> device_infos(std::string& reason);
-std::string disk_cache_trouble();
+std::string disk_cache_error();
 std::optional<std::size_t> free_memory(Device device);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;

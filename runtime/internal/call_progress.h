@@ -24,7 +24,7 @@ class CallProgress {
 
 // Calls f(), which waits for the stream's work or launches it.
 template <class F>
-decltype(auto) telling_progress(const StreamImpl& stream, F&& f) {
+decltype(auto) with_progress_in_errors(const StreamImpl& stream, F&& f) {
   try {
     return f();
   } catch (const Error& error) {

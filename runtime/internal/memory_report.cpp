@@ -61,7 +61,7 @@ std::string memory_report(const Recording& recording, const std::string& name) {
                                  values.size(), size_text(bytes));
   if (recording.program.memory() > 0) {
     text += fmt::format(", which need {} together (at most {} at any one time)", size_text(recording.program.memory()),
-                        size_text(recording.program.least_memory()));
+                        size_text(recording.program.min_memory()));
   }
   if (!shown.empty()) text += fmt::format(", the largest {}", fmt::join(shown, ", "));
   text += fmt::format("; workspaces of up to {}", size_text(recording.largest_workspace));

@@ -26,7 +26,7 @@ constinit thread_local ThreadTrack thread_track;
 
 }  // namespace
 
-TraceRecorder& TraceRecorder::of_process() {
+TraceRecorder& TraceRecorder::instance() {
   static TraceRecorder* const recorder = new TraceRecorder;  // outlives every thread's last span
   return *recorder;
 }
@@ -80,7 +80,7 @@ void TraceRecorder::update_sink() noexcept {
   span_sink.store(record_ || has_ranges_ ? this : nullptr, std::memory_order_release);
 }
 
-SpanSink::Begun TraceRecorder::begin(const char* category, const char* name) noexcept {
+SpanSink::SpanStart TraceRecorder::begin(const char* category, const char* name) noexcept {
   std::uint64_t token = 0;
   bool has_range = false;
   {
@@ -101,7 +101,7 @@ SpanSink::Begun TraceRecorder::begin(const char* category, const char* name) noe
   return {now(), token};
 }
 
-void TraceRecorder::end(const Begun& begun, const char* key, std::int64_t value) noexcept {
+void TraceRecorder::end(const SpanStart& begun, const char* key, std::int64_t value) noexcept {
   const std::int64_t end = now();
   if ((begun.token & kHasRange) != 0) cuda::pop_range();
   const std::uint64_t run = begun.token >> kRunShift;

@@ -38,7 +38,7 @@ struct TraceRecord {
 // does.
 class TraceRecorder final : public SpanSink {
  public:
-  static TraceRecorder& of_process();
+  static TraceRecorder& instance();
   static std::int64_t now() noexcept;
 
   // Error(invalid_argument) if one is running.
@@ -50,8 +50,8 @@ class TraceRecorder final : public SpanSink {
   bool is_recording() noexcept;
   void set_ranges(bool on) noexcept;
 
-  Begun begin(const char* category, const char* name) noexcept override;
-  void end(const Begun& begun, const char* key, std::int64_t value) noexcept override;
+  SpanStart begin(const char* category, const char* name) noexcept override;
+  void end(const SpanStart& begun, const char* key, std::int64_t value) noexcept override;
 
   // Adds a span of a device's stream, on the track of that name. Times before the trace's beginning are clamped to it.
   void add(const std::string& track, const char* category, const char* name, std::int64_t begin, std::int64_t end,

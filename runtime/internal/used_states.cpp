@@ -12,7 +12,7 @@ void UsedStates::add(const std::shared_ptr<const StateIdentity>& identity,
                      const std::vector<std::shared_ptr<Collection>>& collections) {
   auto used = std::ranges::find(used_, identity.get(), &Used::id);  // watching it keeps its address from reuse
   if (used == used_.end()) {
-    used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->home}, {}});
+    used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->owner}, {}});
   }
   for (const auto& collection : collections) {
     auto& kept = used->collections;
@@ -28,7 +28,7 @@ std::string UsedStates::describe(const StreamImpl& stream) const {
   std::string names;
   for (const Used& used : used_) {
     const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
-    if (!identity || &identity->home.load()->stream().impl() != &stream) continue;
+    if (!identity || &identity->owner.load()->stream().impl() != &stream) continue;
     std::vector<std::string> collections;
     for (const auto& collection : used.collections) collections.push_back(collection->name());
     names += collections.empty() ? " (a state that has no leaves yet)"
@@ -48,9 +48,9 @@ std::vector<WatchedState> UsedStates::watch(std::uint64_t recording, const State
     if (made_here && !identity) continue;
     watched.push_back(used.state);
     if (made_here) {
-      watched.back().home = identity->home;
+      watched.back().owner = identity->owner;
     } else if (identity && identity->moved_in == recording) {
-      watched.back().home = nullptr;
+      watched.back().owner = nullptr;
     }
   }
   return watched;

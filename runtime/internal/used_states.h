@@ -17,9 +17,9 @@ class StreamImpl;
 
 // Stays with a state's leaves when the state is moved.
 struct StateIdentity {
-  StateIdentity(const State* home, std::uint64_t made_in) : home(home), made_in(made_in) {}
+  StateIdentity(const State* owner, std::uint64_t made_in) : owner(owner), made_in(made_in) {}
 
-  mutable std::atomic<const State*> home;          // the object that has the leaves now
+  mutable std::atomic<const State*> owner;         // the object that has the leaves now
   mutable std::atomic<std::uint64_t> moved_in{0};  // the recording during which they last moved, or 0
   const std::uint64_t made_in;                     // the recording during which the state was made, or 0
 };
@@ -27,11 +27,11 @@ struct StateIdentity {
 // A state that recorded work uses. While it is there, a replay does what the recorded function would do.
 struct WatchedState {
   std::weak_ptr<const StateIdentity> identity;
-  const State* home;  // null: it moved during the recording
+  const State* owner;  // null: it moved during the recording
 
-  bool is_there() const {
+  bool is_valid() const {
     const std::shared_ptr<const StateIdentity> state = identity.lock();
-    return state && state->home == home;
+    return state && state->owner == owner;
   }
 };
 

@@ -15,7 +15,7 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
   reason = kReason;
   return {};
 }
-std::string disk_cache_trouble() { return {}; }
+std::string disk_cache_error() { return {}; }
 std::optional<std::size_t> free_memory(Device) { return {}; }
 void* allocate(Device, std::size_t, MemoryKind) { throw Error(ErrorCode::device, kReason); }
 void deallocate(Device, void*, MemoryKind) noexcept {}

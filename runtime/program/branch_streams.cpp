@@ -5,12 +5,12 @@
 namespace giro::detail {
 
 void BranchStreams::begin(std::size_t i, const Branch& branch) {
-  if (branch.aside) {
+  if (branch.on_side_stream) {
     if (!std::exchange(must_follow_, false)) return;
     const std::shared_ptr<EventImpl> fork = recording_.stream.create_event();
     fork->record(recording_.stream);
-    aside_->wait(*fork);
-    aside_->joined = recording_.id;
+    side_stream_->wait(*fork);
+    side_stream_->joined = recording_.id;
     recording_.has_events = true;
     return;
   }
@@ -21,9 +21,9 @@ void BranchStreams::begin(std::size_t i, const Branch& branch) {
 }
 
 void BranchStreams::end(const Branch& branch) {
-  if (!branch.aside) return;
-  std::shared_ptr<EventImpl> done = aside_->create_event();
-  done->record(*aside_);
+  if (!branch.on_side_stream) return;
+  std::shared_ptr<EventImpl> done = side_stream_->create_event();
+  done->record(*side_stream_);
   open_.push_back({branch.joined, std::move(done)});
 }
 

@@ -12,8 +12,8 @@ namespace giro::detail {
 // Orders a recording's stream and its second stream, which runs the ops aside (branches.h), with events.
 class BranchStreams {
  public:
-  // `aside` is null if no op is aside.
-  BranchStreams(Recording& recording, StreamImpl* aside) : recording_(recording), aside_(aside) {}
+  // `side_stream` is null if no op is aside.
+  BranchStreams(Recording& recording, StreamImpl* side_stream) : recording_(recording), side_stream_(side_stream) {}
 
   // Call before and after op `i` is queued on its stream, in the order of the ops.
   void begin(std::size_t i, const Branch& branch);
@@ -27,9 +27,9 @@ class BranchStreams {
     std::shared_ptr<EventImpl> done;
   };
   Recording& recording_;
-  StreamImpl* aside_;
+  StreamImpl* side_stream_;
   std::deque<Open> open_;    // not waited for yet, in order
-  bool must_follow_ = true;  // the recording's stream has work that `aside_` has not waited for
+  bool must_follow_ = true;  // the recording's stream has work that `side_stream_` has not waited for
 };
 
 }  // namespace giro::detail

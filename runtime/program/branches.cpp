@@ -58,14 +58,14 @@ std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& t
   std::size_t joined = ops.size();  // of the next op aside: once that op is done, so is this one
   // Backwards, so that it is known which later ops are aside.
   for (std::size_t i = ops.size(); i-- > 0;) {
-    if (ops[i].keeps_its_place()) continue;
-    const auto waits_for = [&](const HeldOp& op) { return op.keeps_its_place() || depend(ops[i].node, op.node); };
+    if (ops[i].is_barrier()) continue;
+    const auto waits_for = [&](const HeldOp& op) { return op.is_barrier() || depend(ops[i].node, op.node); };
     std::size_t end = i + 1;
-    while (end < joined && (branches[end].aside || !waits_for(ops[end]))) ++end;
+    while (end < joined && (branches[end].on_side_stream || !waits_for(ops[end]))) ++end;
     end = memory.room_until(i, end);
     const auto first = branches.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     const auto last = branches.begin() + static_cast<std::ptrdiff_t>(end);
-    if (std::all_of(first, last, [](const Branch& branch) { return branch.aside; })) continue;
+    if (std::all_of(first, last, [](const Branch& branch) { return branch.on_side_stream; })) continue;
     branches[i] = {true, end};
     memory.keep(i, end);
     joined = end;

@@ -7,10 +7,11 @@
 
 namespace giro::detail {
 
-// Where an op of a program runs. Most run one after the other. An op that is `aside` starts after all ops before it and
-// runs concurrently with those after it, up to op `joined`, which waits for it. Ops aside also run one after the other.
+// Where an op of a program runs. Most run one after the other. An op that is `on_side_stream` starts after all ops
+// before it and runs concurrently with those after it, up to op `joined`, which waits for it. Ops aside also run one
+// after the other.
 struct Branch {
-  bool aside = false;
+  bool on_side_stream = false;
   std::size_t joined = 0;  // for an op aside; the number of ops means after the last op
 };
 

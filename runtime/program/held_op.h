@@ -55,7 +55,7 @@ struct HeldOp {
   };
 
   // No other op is moved across it.
-  bool keeps_its_place() const noexcept { return kind != Kind::op; }
+  bool is_barrier() const noexcept { return kind != Kind::op; }
 
   Program::Node node;
   Stream stream;

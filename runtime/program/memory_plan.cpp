@@ -27,7 +27,7 @@ std::size_t plan_memory(std::vector<PlannedBlock>& blocks) {
   return total;
 }
 
-std::size_t least_memory(const std::vector<PlannedBlock>& blocks) {
+std::size_t min_memory(const std::vector<PlannedBlock>& blocks) {
   std::map<std::size_t, std::ptrdiff_t> change;  // by op
   for (const PlannedBlock& block : blocks) {
     change[block.first] += static_cast<std::ptrdiff_t>(block.bytes);

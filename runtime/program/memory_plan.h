@@ -17,6 +17,6 @@ struct PlannedBlock {
 std::size_t plan_memory(std::vector<PlannedBlock>& blocks);
 
 // The minimum for any plan: the most memory needed at one time.
-std::size_t least_memory(const std::vector<PlannedBlock>& blocks);
+std::size_t min_memory(const std::vector<PlannedBlock>& blocks);
 
 }  // namespace giro::detail

@@ -20,7 +20,7 @@
 //     static constexpr const char* kName = "dense";
 //     Out y;
 //     In x, w, b;
-//     Math math;
+//     MathMode math;
 //     double flops() const;  // floating-point operations; 0 if omitted
 //   };
 //   void run(const Dense& op, const Stream& stream);  // queues it

@@ -10,11 +10,11 @@ namespace giro::rules {
 using detail::any_overlap;
 
 OpList::OpList(std::vector<detail::HeldOp>& ops, const Arena& trace) : ops_(ops), trace_(trace), index_(ops) {
-  std::size_t stretch = 0;
+  std::size_t segment = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    const bool goes_on =
-        i > 0 && ops[i].stream == ops[i - 1].stream && !ops[i].keeps_its_place() && !ops[i - 1].keeps_its_place();
-    stretch_.push_back(goes_on ? stretch : ++stretch);
+    const bool continues =
+        i > 0 && ops[i].stream == ops[i - 1].stream && !ops[i].is_barrier() && !ops[i - 1].is_barrier();
+    segment_.push_back(continues ? segment : ++segment);
   }
 }
 
@@ -54,14 +54,14 @@ bool OpList::depends_on_any(std::size_t i, std::size_t begin, std::size_t end,
 }
 
 bool OpList::can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others) const {
-  return stretch_[i] == stretch_[j] && !depends_on_any(j, i + 1, j, others);
+  return segment_[i] == segment_[j] && !depends_on_any(j, i + 1, j, others);
 }
 
 bool OpList::can_run_late(std::size_t i, std::size_t j) const {
-  return stretch_[i] == stretch_[j] && !depends_on_any(i, i + 1, j, {});
+  return segment_[i] == segment_[j] && !depends_on_any(i, i + 1, j, {});
 }
 
-bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
+bool OpList::is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const {
   for (const std::size_t other : index_.writers_at(value)) {
     const bool may_come_before = other > i && (other < k || ops_[other].stream != ops_[k].stream);
     if (may_come_before && any_overlap(ops_[other].node.writes, value)) return false;
@@ -77,7 +77,7 @@ bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) con
   });
 }
 
-bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
+bool OpList::relocate(Tensor from, Tensor to, std::size_t i, std::size_t k) {
   const auto value_readers = readers(i, from);
   const auto* const block = trace_.block_at(from.raw());
   if (!value_readers || block->first != from.raw() || from.bytes() != to.bytes() || from.device() != to.device() ||
@@ -85,7 +85,7 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
     return false;
   }
   // Another stream may use the memory, and be waited for in between.
-  if (stretch_[i] != stretch_[k] || !is_untouched(to, i, k)) return false;
+  if (segment_[i] != segment_[k] || !is_untouched(to, i, k)) return false;
   const auto lies_within = [&](const Tensor& part) {
     const auto* const begin = static_cast<const char*>(from.raw());
     const auto* const at = static_cast<const char*>(part.raw());
@@ -93,7 +93,7 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
   };
   if (!std::all_of(ops_[i].node.writes.begin(), ops_[i].node.writes.end(), lies_within)) return false;
   for (const std::size_t reader : *value_readers) {
-    if (reader > k && (!stays(to, k, reader) || any_overlap(ops_[reader].node.writes, to))) return false;
+    if (reader > k && (!is_unchanged(to, k, reader) || any_overlap(ops_[reader].node.writes, to))) return false;
     if (!std::all_of(ops_[reader].node.reads.begin(), ops_[reader].node.reads.end(), lies_within)) return false;
   }
   detail::MemoryMoves moves;
@@ -113,7 +113,7 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
 }
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
-  detail::HeldOp op = detail::Recording::current()->take_only();
+  detail::HeldOp op = detail::Recording::current()->take_single_op();
   op.node.where = ops_[i].node.where;
   index_.remove(i, ops_[i]);
   index_.add(i, op);

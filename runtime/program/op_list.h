@@ -37,13 +37,13 @@ class OpList {
   bool can_run_late(std::size_t i, std::size_t j) const;
 
   // Whether op `k` finds in `value` what op `i` found there, i < k.
-  bool stays(const Tensor& value, std::size_t i, std::size_t k) const;
+  bool is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const;
   // Whether no op in [i, k) reads or writes it.
   bool is_untouched(const Tensor& value, std::size_t i, std::size_t k) const;
 
   // Moves the value that op `i` writes to `from` to the memory of `to`, which op `k` fills from it, i < k. Returns
   // false if that is impossible: `from` is not all of a temporary, or something else uses `to` in between.
-  bool place(Tensor from, Tensor to, std::size_t i, std::size_t k);
+  bool relocate(Tensor from, Tensor to, std::size_t i, std::size_t k);
 
   // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
@@ -59,7 +59,7 @@ class OpList {
   const Arena& trace_;
   MemoryIndex index_;
   // Ops with the same number are on one stream, with no op between them that keeps its place.
-  std::vector<std::size_t> stretch_;
+  std::vector<std::size_t> segment_;
 };
 
 // Whether two views show the same elements.

@@ -27,9 +27,9 @@ std::uint64_t next_id() {
 }
 
 std::shared_ptr<Arena> recording_arena(StreamImpl& stream) {
-  if (Arena::is_off()) return std::make_shared<Arena>(stream.device, Arena::Of::recording);
+  if (Arena::is_off()) return std::make_shared<Arena>(stream.device, Arena::Kind::recording);
   std::shared_ptr<Arena> shared = stream.recordings.lock();
-  if (!shared) stream.recordings = shared = std::make_shared<Arena>(stream.device, Arena::Of::recording);
+  if (!shared) stream.recordings = shared = std::make_shared<Arena>(stream.device, Arena::Kind::recording);
   return shared;
 }
 
@@ -41,7 +41,7 @@ Recording::Recording(StreamImpl& on, Rewrite rewrite) : stream(on), id(next_id()
   }
   stream.check_usable("a recording");
   arenas.push_back({&stream, recording_arena(stream)});
-  trace = std::make_shared<Arena>(stream.device, Arena::Of::trace);
+  trace = std::make_shared<Arena>(stream.device, Arena::Kind::trace);
   stream.recorded_as.store(id, std::memory_order_relaxed);
   current_ = this;
 }
@@ -61,7 +61,7 @@ void Recording::hold(HeldOp op) {
   if (is_shared_) flush();
 }
 
-HeldOp Recording::take_only() {
+HeldOp Recording::take_single_op() {
   if (held_.size() != 1) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a rule has queued {} replacement ops, expected one", held_.size()));
@@ -100,7 +100,7 @@ Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
   auto& blocks = temporaries.blocks;
   if (blocks.empty()) return {};
   const std::size_t planned = plan_memory(blocks);
-  program.set_memory(planned, least_memory(blocks));
+  program.set_memory(planned, min_memory(blocks));
   Buffer memory = arena_of(stream).allocate(planned);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     moves.add(temporaries.addresses[i], blocks[i].bytes, static_cast<char*>(memory.data()) + blocks[i].offset);
@@ -124,27 +124,28 @@ void Recording::flush() {
 bool Recording::has_branches() const { return !stream.device.is_cpu() && branches_are_on(); }
 
 // The stream for ops aside; null if there are none.
-std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
-                                                 std::vector<Branch>& branches) {
+std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+                                                        std::vector<Branch>& branches) {
   if (!has_branches()) return nullptr;
   // Ops on another stream have their own order; an op that keeps its place waits for all ops aside before it.
   if (std::any_of(ops.begin(), ops.end(),
-                  [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.keeps_its_place(); })) {
+                  [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.is_barrier(); })) {
     return nullptr;
   }
   Temporaries kept_longer = temporaries;
   std::vector<Branch> planned = plan_branches(ops, kept_longer);
-  if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.aside; })) return nullptr;
-  std::shared_ptr<StreamImpl> aside = stream.beside();
-  if (aside) {
+  if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.on_side_stream; }))
+    return nullptr;
+  std::shared_ptr<StreamImpl> side_stream = stream.side_stream();
+  if (side_stream) {
     temporaries = std::move(kept_longer);
     branches = std::move(planned);
   }
-  return aside;
+  return side_stream;
 }
 
 // Other streams may run late, so the memory they read or write is not shared.
-void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
+void Recording::pin_memory_of_other_streams(const std::vector<HeldOp>& ops) {
   for (const HeldOp& op : ops) {
     if (&op.stream.impl() == &stream) continue;
     for (const auto* tensors : {&op.node.reads, &op.node.writes}) {
@@ -154,24 +155,24 @@ void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
 }
 
 void Recording::queue(std::vector<HeldOp>& ops) {
-  pin_what_others_use(ops);
+  pin_memory_of_other_streams(ops);
   if (rewrite_ != nullptr) rewrite_(ops, *trace);
   share_memory(ops, *trace, has_branches());
   Temporaries temporaries(ops, *trace);
   std::vector<Branch> branches(ops.size());
-  const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);
+  const std::shared_ptr<StreamImpl> side_stream = open_side_stream(ops, temporaries, branches);
   MemoryMoves moves;
   const Buffer memory = plan(temporaries, moves);
   trace->pin_held();
   calls.reserve(program.nodes().size() + ops.size());
-  BranchStreams order(*this, aside.get());
+  BranchStreams order(*this, side_stream.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HeldOp& op = ops[i];
     for (auto* tensors : {&op.node.reads, &op.node.writes}) {
       for (Tensor& tensor : *tensors) tensor = moves(tensor);
     }
     op.call->move(moves);
-    if (branches[i].aside) op.stream = Stream(aside);
+    if (branches[i].on_side_stream) op.stream = Stream(side_stream);
     order.begin(i, branches[i]);
     emit(*op.call, op.node, op.stream);
     order.end(branches[i]);
@@ -191,7 +192,7 @@ void Recording::expect_none(const char* call) {
                           call));
 }
 
-void StreamImpl::refuse(const char* call) const {
+void StreamImpl::reject(const char* call) const {
   const Recording* recording = Recording::current();
   if (recording == nullptr || takes_part_in(*recording)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: this stream on {} is being recorded by another thread, "

@@ -57,7 +57,7 @@ struct Recording {
     hold({std::move(node), stream, std::make_shared<ClosureCall<F, kTensors>>(std::move(f), tensors), kind});
   }
   // Takes the one held op. Error(invalid_argument) if there are none or several.
-  HeldOp take_only();
+  HeldOp take_single_op();
   const std::vector<HeldOp>& held() const noexcept { return held_; }
   // Queues what is held. Temporaries still in use keep their addresses. After an error every call throws it again,
   // because ops have been lost.
@@ -89,10 +89,10 @@ struct Recording {
  private:
   friend class GraphRecorder;
   void queue(std::vector<HeldOp>& ops);
-  void pin_what_others_use(const std::vector<HeldOp>& ops);
+  void pin_memory_of_other_streams(const std::vector<HeldOp>& ops);
   bool has_branches() const;
-  std::shared_ptr<StreamImpl> put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
-                                        std::vector<Branch>& branches);
+  std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+                                               std::vector<Branch>& branches);
   Buffer plan(Temporaries& temporaries, MemoryMoves& moves);
 
   Rewrite rewrite_;

@@ -28,7 +28,7 @@ std::string identity_of(const std::string& checkpoint) {
 }
 
 // Whether it was copied elsewhere without the lines it refers to.
-bool lies_alone(const std::string& checkpoint) {
+bool lacks_its_line_files(const std::string& checkpoint) {
   FileSystem& files = *posix_file_system();
   const std::string dir = detail::path_of(checkpoint, "..");
   const std::vector<detail::Manifest::Lines> lines = detail::read_manifest(files, checkpoint).lines;
@@ -44,7 +44,7 @@ bool is_good(const std::string& checkpoint, bool named) {
     try {
       const LoadedCheckpoint loaded = load_checkpoint(checkpoint);
       if (!loaded.skipped.empty()) wrong = loaded.skipped.front();
-      if (wrong.empty() || (named && lies_alone(checkpoint))) {
+      if (wrong.empty() || (named && lacks_its_line_files(checkpoint))) {
         fmt::print("ok{}: {}\n", wrong.empty() ? "" : ", without its lines", checkpoint);
         return true;
       }

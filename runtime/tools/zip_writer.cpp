@@ -31,14 +31,14 @@ constexpr std::uint16_t kSeeWide16 = 0xffff;   // see the extra field
 constexpr std::uint32_t kSeeWide32 = 0xffffffff;
 
 void check_name(const std::string& name) {
-  const auto refuse = [&](const char* why) {
+  const auto reject = [&](const char* why) {
     throw Error(ErrorCode::invalid_argument, fmt::format("zip: the name {} {}", printable(name), why));
   };
-  if (name.size() > std::numeric_limits<std::uint16_t>::max()) refuse("is longer than 65535 bytes");
-  if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) refuse("contains a zero byte or a backslash");
-  if (name.starts_with('/')) refuse("begins with '/'");
+  if (name.size() > std::numeric_limits<std::uint16_t>::max()) reject("is longer than 65535 bytes");
+  if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) reject("contains a zero byte or a backslash");
+  if (name.starts_with('/')) reject("begins with '/'");
   const std::string within = "/" + name + "/";
-  if (within.find("/../") != within.npos) refuse("leads out of its folder");
+  if (within.find("/../") != within.npos) reject("leads out of its folder");
 }
 
 }  // namespace

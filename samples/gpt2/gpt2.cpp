@@ -30,28 +30,28 @@ struct Arguments : sample::Options {
   bool are_bytes() const { return bytes_per_token == 1 && model.vocabulary <= 256; }
 };
 
-[[noreturn]] void refuse(const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); }
+[[noreturn]] void reject(const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); }
 
 // The ids of the prompt. With `count` more tokens they must fit the model's context.
 std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
   const bool is_text = args.prompt_ids.empty();
   if (is_text && !args.are_bytes()) {
-    refuse("--prompt: text cannot be a prompt for a vocabulary of " + std::to_string(args.model.vocabulary) +
+    reject("--prompt: text cannot be a prompt for a vocabulary of " + std::to_string(args.model.vocabulary) +
            " and tokens of " + std::to_string(args.bytes_per_token) + " bytes, expected --prompt-ids");
   }
   const std::string option = is_text ? "--prompt: " : "--prompt-ids: ";
   std::vector<std::int32_t> ids = args.prompt_ids;
   if (is_text) ids.assign(args.prompt.begin(), args.prompt.end());
-  if (ids.empty()) refuse(option + "it is empty, expected at least one byte");
+  if (ids.empty()) reject(option + "it is empty, expected at least one byte");
   for (std::int32_t& id : ids) {
     if (is_text) id &= 0xFF;  // a char may have a sign
     if (id >= 0 && id < args.model.vocabulary) continue;
-    refuse(option + (is_text ? "its byte " : "") + std::to_string(id) + " is not an id in a vocabulary of " +
+    reject(option + (is_text ? "its byte " : "") + std::to_string(id) + " is not an id in a vocabulary of " +
            std::to_string(args.model.vocabulary));
   }
   const std::int64_t length = static_cast<std::int64_t>(ids.size()) + count;
   if (length > args.model.context) {
-    refuse(option + "with " + std::to_string(count) + " tokens to generate it has " + std::to_string(length) +
+    reject(option + "with " + std::to_string(count) + " tokens to generate it has " + std::to_string(length) +
            ", expected at most " + std::to_string(args.model.context) + ", the context");
   }
   return ids;
@@ -91,12 +91,12 @@ double megabytes(const giro::TrainState& state, const std::string& collection) {
 }
 
 // Generates with the weights of a file or a run, and saves them in Hugging Face's format.
-int use_weights(const Arguments& args, const sample::Place& place) {
-  if (args.load.empty() != args.resume) refuse("--steps 0: expected weights from either --load or a run, --resume");
-  if (args.generate == 0 && args.save.empty()) refuse("--steps 0: nothing to do, expected --generate or --save");
+int use_weights(const Arguments& args, const sample::Environment& environment) {
+  if (args.load.empty() != args.resume) reject("--steps 0: expected weights from either --load or a run, --resume");
+  if (args.generate == 0 && args.save.empty()) reject("--steps 0: nothing to do, expected --generate or --save");
   const std::vector<std::int32_t> prompt = ids_of_prompt(args, args.generate);
-  if (!place.world.is_primary()) return 0;
-  Generator generator(args.model, place.context, giro::parse_precision(args.dtype));
+  if (!environment.world.is_primary()) return 0;
+  Generator generator(args.model, environment.context, giro::parse_precision(args.dtype));
   if (args.resume) {
     const std::string run = args.logdir.empty() ? giro::run_directory("", {.resume = true}) : args.logdir;
     const giro::LoadedCheckpoint checkpoint = giro::load_checkpoint(run + "/model");
@@ -111,10 +111,10 @@ int use_weights(const Arguments& args, const sample::Place& place) {
 
 // Returns the exit code.
 int run(const Arguments& args) {
-  sample::Place place(args);
-  if (args.steps == 0) return use_weights(args, place);
-  if (args.data.empty()) refuse("--data is required, except with --steps 0");
-  const auto& [world, context, partitioner] = place;
+  sample::Environment environment(args);
+  if (args.steps == 0) return use_weights(args, environment);
+  if (args.data.empty()) reject("--data is required, except with --steps 0");
+  const auto& [world, context, partitioner] = environment;
   const giro::Precision precision = giro::parse_precision(args.dtype);
   const Gpt2& model = args.model;
   std::vector<std::int32_t> prompt;
@@ -160,12 +160,12 @@ int run(const Arguments& args) {
   });
 
   // 4. The batches, which a thread prefetches.
-  if (args.batch == 0 && args.resume) refuse("--batch auto: to resume, give the size that the run started with");
+  if (args.batch == 0 && args.resume) reject("--batch auto: to resume, give the size that the run started with");
   const std::int64_t batch = args.batch > 0 ? args.batch : giro::find_batch_size(train_step, state, train_windows);
   auto train_data = train_windows.batch(batch).partition(partitioner).prefetch(2);
   const std::int64_t ranks = world.size();
   const std::int64_t held_out_batch = std::min(batch, held_out.num_rows() / ranks * ranks);
-  if (held_out_batch == 0) refuse("too little text for validation");
+  if (held_out_batch == 0) reject("too little text for validation");
   auto valid_data = held_out.batch(held_out_batch, true).partition(partitioner);
 
   std::optional<Generator> generator;
@@ -183,7 +183,8 @@ int run(const Arguments& args) {
   const double flops_of_token = 6.0 * static_cast<double>(parameters - model.context * model.width) +
                                 12.0 * static_cast<double>(model.layers * model.width * model.context);
   const double peak =
-      giro::product_speed(context.stream(), giro::compute_dtype(precision), giro::math_of(precision)) * world.size();
+      giro::product_speed(context.stream(), giro::compute_dtype(precision), giro::math_mode_of(precision)) *
+      world.size();
   const std::size_t temporaries = train_step.memory(state, *train_data.begin()).temporaries;  // on all ranks
   if (world.is_primary()) {
     std::printf(
@@ -214,7 +215,7 @@ int run(const Arguments& args) {
       {logging, train_step},
       {!logging, silent_step},
       {others, stopwatch.pause()},
-      {validating, validate.leaves_state_alone()},
+      {validating, validate.preserves_state()},
       {args.saving(), giro::backup_and_restore(logdir + "/model")},
       {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
       {sampling,
@@ -223,7 +224,7 @@ int run(const Arguments& args) {
             std::printf("\n");
             generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
           }},
-      {others, stopwatch.go_on()},
+      {others, stopwatch.restart()},
   };
   if (!args.profile.empty()) {
     tasks.emplace_back(
@@ -231,7 +232,7 @@ int run(const Arguments& args) {
   }
   auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
-    return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
+    return sample::stopped(trained.interrupted, trained.elapsed.steps, environment, logdir, args.checkpoint_every > 0);
   }
 
   // 7. The files and the result.

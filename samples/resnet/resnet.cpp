@@ -42,8 +42,8 @@ giro::Dataset images(const Arguments& args, const std::string& split) {
 
 // Returns the exit code.
 int train(const Arguments& args) {
-  const sample::Place place(args);
-  const auto& [world, context, partitioner] = place;
+  const sample::Environment environment(args);
+  const auto& [world, context, partitioner] = environment;
   if (args.data.empty() && world.is_primary()) std::printf("random images: set CIFAR-10's folder with --data\n");
 
   auto train_data =
@@ -102,14 +102,14 @@ int train(const Arguments& args) {
       {
           {giro::every(1), train_step},
           {others, stopwatch.pause()},
-          {evaluating, giro::inner_loop("test", test, {.aggregation = "mean"}).leaves_state_alone()},
+          {evaluating, giro::inner_loop("test", test, {.aggregation = "mean"}).preserves_state()},
           {args.saving(), giro::backup_and_restore(logdir + "/model")},
           {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
-          {others, stopwatch.go_on()},
+          {others, stopwatch.restart()},
       },
       {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
-    return sample::stopped(trained.interrupted, trained.elapsed.steps, place, logdir, args.checkpoint_every > 0);
+    return sample::stopped(trained.interrupted, trained.elapsed.steps, environment, logdir, args.checkpoint_every > 0);
   }
   const auto tested = giro::aggregate(test(trained.state).history, "mean");
 

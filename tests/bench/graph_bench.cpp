@@ -20,8 +20,8 @@
 
 namespace {
 
-constexpr std::int64_t kMost = 128;  // the most nodes in a chain and steps in a launch
-constexpr int kStepNodes = 6;        // as many as a linear step has
+constexpr std::int64_t kMax = 128;  // the most nodes in a chain and steps in a launch
+constexpr int kStepNodes = 6;       // as many as a linear step has
 constexpr int kRounds = 1'000;
 
 // A state with two counters, incremented by single-thread ops.
@@ -120,16 +120,16 @@ void two_chains(benchmark::State& benchmark, bool as_branches) {
 void gap(benchmark::State& benchmark, bool programmatic) {
   if (skips(benchmark)) return;
   const std::optional<giro::bench::LaunchGap> chain =
-      giro::bench::LaunchGap::make(static_cast<int>(kMost), programmatic);
+      giro::bench::LaunchGap::make(static_cast<int>(kMax), programmatic);
   if (!chain)
     return benchmark.SkipWithError(programmatic ? "this device has no programmatic dependent launch"
                                                 : "the chain could not be recorded");
-  for (auto _ : benchmark) benchmark.SetIterationTime(chain->seconds() / static_cast<double>(kMost));
+  for (auto _ : benchmark) benchmark.SetIterationTime(chain->seconds() / static_cast<double>(kMax));
 }
 
-BENCHMARK(node_of_chain)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime()->Iterations(kRounds);
-BENCHMARK(step_of_launch)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime()->Iterations(kRounds);
-BENCHMARK(host_step_of_launch)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime()->Iterations(kRounds);
+BENCHMARK(node_of_chain)->RangeMultiplier(2)->Range(1, kMax)->UseManualTime()->Iterations(kRounds);
+BENCHMARK(step_of_launch)->RangeMultiplier(2)->Range(1, kMax)->UseManualTime()->Iterations(kRounds);
+BENCHMARK(host_step_of_launch)->RangeMultiplier(2)->Range(1, kMax)->UseManualTime()->Iterations(kRounds);
 BENCHMARK_CAPTURE(two_chains, in_a_row, false)->Arg(1)->Arg(4)->Arg(16)->UseManualTime()->Iterations(kRounds);
 BENCHMARK_CAPTURE(two_chains, as_branches, true)->Arg(1)->Arg(4)->Arg(16)->UseManualTime()->Iterations(kRounds);
 BENCHMARK_CAPTURE(gap, plain, false)->UseManualTime()->Iterations(kRounds);

@@ -202,7 +202,7 @@ std::size_t calls_of(const Saves& saves) {
   return counting->calls.size();
 }
 
-TEST_F(BestBesideLast, GoesOnWhereverItsFileSystemEnds) {
+TEST_F(BestBesideLast, ContinuesAfterFileSystemFailsAnywhere) {
   const std::vector<Saves> all = all_saves(/*with_asynchronous=*/false);  // the faults only support one thread
   const int count = restarts(60);
   std::mt19937 random(7);
@@ -218,7 +218,7 @@ TEST_F(BestBesideLast, GoesOnWhereverItsFileSystemEnds) {
   EXPECT_GT(ended_, count);
 }
 
-TEST_F(BestBesideLast, GoesOnAfterAnErrorInAnyStep) {
+TEST_F(BestBesideLast, ContinuesAfterErrorInAnyStep) {
   const std::vector<Saves> all = all_saves(/*with_asynchronous=*/true);
   const int count = restarts(40);
   for (int i = 0; i < count; ++i) {
@@ -232,7 +232,7 @@ TEST_F(BestBesideLast, GoesOnAfterAnErrorInAnyStep) {
 
 // Checkpoints later than the resumed step are set aside and reported, and no longer found. In a run that starts anew
 // they are an error.
-TEST_F(BestBesideLast, WhatLiesAheadIsSetAsideAndSaid) {
+TEST_F(BestBesideLast, SetsLaterCheckpointsAsideAndReportsThem) {
   const test::TemporaryDirectory dir;
   const auto run = [&](std::int64_t stop, const std::vector<Callback<State, int>>& on_start) {
     const Checkpoint best = checkpoint(dir / "best", {.monitor = "loss"});
@@ -270,7 +270,7 @@ TEST_F(BestBesideLast, WhatLiesAheadIsSetAsideAndSaid) {
 }
 
 // A resumed run starts with the best value as of its step.
-TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
+TEST_F(BestBesideLast, ResumedRunStartsFromBestValueAtItsStep) {
   const test::TemporaryDirectory dir;
   const auto run = [&](const std::vector<double>& losses, const std::vector<Callback<State, int>>& on_start) {
     (void)loop(make_walk(), std::vector<int>(losses.size()),
@@ -290,7 +290,7 @@ TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
 }
 
 // A program with two loops, the second continuing the first, that keeps the best of both in one directory.
-TEST_F(BestBesideLast, SeveralLoopsOfAProgramGoOn) {
+TEST_F(BestBesideLast, SeveralLoopsOfOneProgramContinue) {
   const auto program = [](const std::string& dir, const Faults& faults) {
     const auto train = [&](State state, const Elapsed& elapsed, const std::string& last_dir, std::int64_t stop) {
       std::vector<std::int64_t> steps(kWalkSteps);
@@ -322,7 +322,7 @@ TEST_F(BestBesideLast, SeveralLoopsOfAProgramGoOn) {
   }
 }
 
-TEST_F(BestBesideLast, TheBestAreKeptRatherThanTheLastToBeBetter) {
+TEST_F(BestBesideLast, KeepsTheBestRatherThanTheLastImprovements) {
   const test::TemporaryDirectory dir;
   const auto kept = [&](const std::string& mode, const std::vector<double>& values) {
     (void)loop(make_walk(), std::vector<int>(values.size()),
@@ -339,7 +339,7 @@ TEST_F(BestBesideLast, TheBestAreKeptRatherThanTheLastToBeBetter) {
   EXPECT_EQ(kept("max", {1, 9, 2, 8, NAN, 3, 7, 1}), (std::vector<std::int64_t>{2, 4, 7}));
 }
 
-TEST_F(BestBesideLast, ACheckpointThatWasUsedByHandGoesIntoALoop) {
+TEST_F(BestBesideLast, CheckpointUsedByHandWorksInALoop) {
   const test::TemporaryDirectory dir;
   Checkpoint save = checkpoint(dir.path());
   save(Elapsed{.steps = 0}, make_walk());
@@ -373,14 +373,14 @@ void check_divergence_saves_nothing(const CheckpointOptions& options, bool check
   EXPECT_EQ(result.history.column("stateful_metrics.checkpoint_skipped"), std::vector<double>{8});
 }
 
-TEST_F(BestBesideLast, AStoppedDivergenceReplacesNothing) {
+TEST_F(BestBesideLast, StoppedDivergenceReplacesNoCheckpoint) {
   for (const bool checkpoint_first : {true, false}) {
     check_divergence_saves_nothing({}, checkpoint_first);
     check_divergence_saves_nothing({.asynchronous = true}, checkpoint_first);
   }
 }
 
-TEST_F(BestBesideLast, TheTenthStateInARowThatIsNotFiniteEndsTheRun) {
+TEST_F(BestBesideLast, TenthNonFiniteStateInARowEndsTheRun) {
   const test::TemporaryDirectory dir;
   const auto diverge = [](State& state, const Elapsed& elapsed) {
     if (elapsed.steps >= 5) static_cast<float*>(state.at("params/x").raw())[1] = NAN;
@@ -397,7 +397,7 @@ TEST_F(BestBesideLast, TheTenthStateInARowThatIsNotFiniteEndsTheRun) {
   EXPECT_EQ(CheckpointStore(dir.path()).latest_steps(), 5);
 }
 
-TEST_F(BestBesideLast, AStateWithNothingToSaveReplacesNothing) {
+TEST_F(BestBesideLast, StateWithNothingToSaveReplacesNoCheckpoint) {
   const test::TemporaryDirectory dir;
   Checkpoint save = checkpoint(dir.path());
   save(Elapsed{.steps = 0}, make_walk());

@@ -57,7 +57,7 @@ auto in_step(std::int64_t step, std::function<void()> f) {
   };
 }
 
-TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
+TEST(CheckpointPolicy, SignalSavesTheRunBeforeEndingIt) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const test::TemporaryDirectory dir;
     const auto result = loop(
@@ -82,7 +82,7 @@ struct FilesWithSignals final : test::FaultyFileSystem {
   }
 };
 
-TEST(CheckpointPolicy, SignalsThatComeAgainDoNotCostTheSave) {
+TEST(CheckpointPolicy, RepeatedSignalsDoNotPreventTheSave) {
   const test::TemporaryDirectory dir;
   const auto files = std::make_shared<FilesWithSignals>();
   const auto end = [&] {
@@ -97,7 +97,7 @@ TEST(CheckpointPolicy, SignalsThatComeAgainDoNotCostTheSave) {
 }
 
 // Callbacks due by last() then get the batch of the step, as in a loop that saves nothing.
-TEST(CheckpointPolicy, TheEndThatASignalBringsHasItsBatch) {
+TEST(CheckpointPolicy, OnEndAfterSignalSeesTheBatch) {
   for (const bool saves : {false, true}) {
     const test::TemporaryDirectory dir;
     std::vector<int> batches(20), seen;
@@ -116,7 +116,7 @@ TEST(CheckpointPolicy, TheEndThatASignalBringsHasItsBatch) {
   }
 }
 
-TEST(CheckpointPolicy, SigusrSavesAndTheRunGoesOn) {
+TEST(CheckpointPolicy, SigusrSavesAndTheRunContinues) {
   const test::TemporaryDirectory dir;
   const auto before = std::signal(SIGUSR1, SIG_DFL);
   const auto result = loop(make_state(), std::vector<int>(20),
@@ -160,7 +160,7 @@ struct Failing {
   std::default_sentinel_t end() const { return {}; }
 };
 
-TEST(CheckpointPolicy, AnErrorBetweenTwoStepsSavesTheRun) {
+TEST(CheckpointPolicy, ErrorBetweenStepsSavesTheRun) {
   const test::TemporaryDirectory dir;
   const Tasks tasks{{every(1), count}, {every(15), checkpoint(dir.path())}};
   expect_error(ErrorCode::callback, {"no batch 8", "step 8"}, [&] { (void)loop(make_state(), Failing{8}, tasks); });
@@ -170,7 +170,7 @@ TEST(CheckpointPolicy, AnErrorBetweenTwoStepsSavesTheRun) {
 }
 
 // Within a step the state may be half updated, so the last complete checkpoint stays.
-TEST(CheckpointPolicy, AnErrorWithinAStepSavesNothing) {
+TEST(CheckpointPolicy, ErrorWithinAStepSavesNothing) {
   const test::TemporaryDirectory dir;
   const Tasks tasks{{every(1), count},
                     {every(5), checkpoint(dir.path())},
@@ -180,7 +180,7 @@ TEST(CheckpointPolicy, AnErrorWithinAStepSavesNothing) {
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{6});
 }
 
-TEST(CheckpointPolicy, AsynchronousSavesAreThoseOfTheirSteps) {
+TEST(CheckpointPolicy, AsynchronousSavesHoldTheirOwnSteps) {
   const test::TemporaryDirectory dir;
   const CheckpointOptions options{.keep = 100, .asynchronous = true};
   (void)loop(make_state(), std::vector<int>(10), {{every(1), count}, {every(1), checkpoint(dir.path(), options)}});
@@ -192,7 +192,7 @@ TEST(CheckpointPolicy, AsynchronousSavesAreThoseOfTheirSteps) {
   }
 }
 
-TEST(CheckpointPolicy, AnErrorOfAnAsynchronousSaveComesUp) {
+TEST(CheckpointPolicy, ErrorOfAsynchronousSaveIsRethrown) {
   const auto counting = std::make_shared<test::FaultyFileSystem>();
   const auto run = [](const std::shared_ptr<FileSystem>& files) {
     const test::TemporaryDirectory dir;
@@ -208,7 +208,7 @@ TEST(CheckpointPolicy, AnErrorOfAnAsynchronousSaveComesUp) {
   FAIL() << "nothing was renamed";
 }
 
-TEST(CheckpointPolicy, TriesAgainAsItIsTold) {
+TEST(CheckpointPolicy, RetriesAsConfigured) {
   const auto counting = std::make_shared<test::FaultyFileSystem>();
   const auto run = [](const std::shared_ptr<FileSystem>& files, const std::string& on_failure) {
     const test::TemporaryDirectory dir;
@@ -230,7 +230,7 @@ TEST(CheckpointPolicy, TriesAgainAsItIsTold) {
   FAIL() << "nothing was renamed";
 }
 
-TEST(CheckpointPolicy, ARunKnowsBeforeItsFirstStepThatThereIsNoRoom) {
+TEST(CheckpointPolicy, ReportsLackOfSpaceBeforeTheFirstStep) {
   class Full final : public test::FaultyFileSystem {
    public:
     std::uint64_t free_bytes(const std::string&) override { return 100; }
@@ -253,7 +253,7 @@ void damage(const std::string& checkpoint) {
   test::write_text(path, text);
 }
 
-TEST(CheckpointPolicy, ADamagedNewestIsPassedOverAndNotInTheWay) {
+TEST(CheckpointPolicy, SkipsDamagedNewestCheckpointAndReplacesIt) {
   const test::TemporaryDirectory dir;
   const auto run = [&](std::int64_t stop) {
     const BackupAndRestore save = backup_and_restore(dir.path(), {.keep = 2});
@@ -272,7 +272,7 @@ TEST(CheckpointPolicy, ADamagedNewestIsPassedOverAndNotInTheWay) {
   EXPECT_EQ(steps_in(dir.path()), (std::vector<std::int64_t>{11, 16}));
 }
 
-TEST(CheckpointPolicy, TheBestStaysWhateverIsSavedBesides) {
+TEST(CheckpointPolicy, BestCheckpointSurvivesOtherSaves) {
   const test::TemporaryDirectory dir;
   const auto log = [](const State&, const Elapsed& elapsed) {
     return logs().add_metric("loss", elapsed.steps == 3 ? 0.5 : 10.);
@@ -296,7 +296,7 @@ TEST(CheckpointPolicy, TheBestStaysWhateverIsSavedBesides) {
   EXPECT_EQ(CheckpointStore(dir / "both").best("loss", "min")->record.steps, 4);
 }
 
-TEST(CheckpointPolicy, ADatasetThatFailsAtOnceLeavesWhatIsThere) {
+TEST(CheckpointPolicy, DatasetThatFailsAtOnceKeepsExistingCheckpoints) {
   const test::TemporaryDirectory dir;
   const Tasks tasks{{every(1), count}, {last(), checkpoint(dir.path(), {.overwrite = true})}};
   (void)loop(make_state(), Failing{-1}, tasks, {.stop = at(11)});
@@ -304,7 +304,7 @@ TEST(CheckpointPolicy, ADatasetThatFailsAtOnceLeavesWhatIsThere) {
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{11});
 }
 
-TEST(CheckpointPolicy, SigusrIsHeardWithinAnEvaluation) {
+TEST(CheckpointPolicy, SigusrIsHandledDuringEvaluation) {
   const test::TemporaryDirectory dir;
   const auto evaluate = inner_loop([](State& state) {
     return loop(std::move(state), std::vector<int>(3), {{every(1), [](const State&) { std::raise(SIGUSR1); }}});
@@ -314,7 +314,7 @@ TEST(CheckpointPolicy, SigusrIsHeardWithinAnEvaluation) {
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
 }
 
-TEST(CheckpointPolicy, TwoRunsAtATimeDoNotSaveInOneDirectory) {
+TEST(CheckpointPolicy, ConcurrentRunsCannotSaveToOneDirectory) {
   const test::TemporaryDirectory dir;
   std::vector<int> data(10);
   const Tasks tasks{{every(1), count}, {every(1), checkpoint(dir.path())}};
@@ -324,7 +324,7 @@ TEST(CheckpointPolicy, TwoRunsAtATimeDoNotSaveInOneDirectory) {
   (void)first.finish();
 }
 
-TEST(CheckpointPolicy, ACheckpointThatWasCopiedAloneIsRestored) {
+TEST(CheckpointPolicy, CheckpointCopiedByItselfIsRestored) {
   const test::TemporaryDirectory dir;
   (void)loop(make_state(), std::vector<int>(4),
              {{every(1),
@@ -351,7 +351,7 @@ LoopResult<State> run_and_log(const BackupAndRestore& saves, std::int64_t stop) 
               {.stop = at(stop)});
 }
 
-TEST(CheckpointPolicy, ADamagedHistoryCostsNoCheckpoint) {
+TEST(CheckpointPolicy, DamagedHistoryDoesNotInvalidateTheCheckpoint) {
   const test::TemporaryDirectory dir;
   (void)run_and_log(backup_and_restore(dir / "model"), 100);
   std::string lines = test::read_text(dir / "model/lines_0.jsonl");
@@ -385,7 +385,7 @@ TEST(CheckpointPolicy, ADamagedHistoryCostsNoCheckpoint) {
 }
 
 // The run sees its new logs, however many of the earlier records are lost.
-TEST(CheckpointPolicy, ARunSeesItsLogsAfterADamagedHistory) {
+TEST(CheckpointPolicy, RunSeesItsLogsAfterDamagedHistory) {
   const test::TemporaryDirectory dir;
   const auto run = [&](History before, std::int64_t stop) {
     bool seen = false;
@@ -406,7 +406,7 @@ TEST(CheckpointPolicy, ARunSeesItsLogsAfterADamagedHistory) {
   EXPECT_TRUE(run({}, 12));
 }
 
-TEST(CheckpointPolicy, DamagedMemoryOfCallbacksCostsNoState) {
+TEST(CheckpointPolicy, DamagedCallbackMemoryDoesNotInvalidateTheState) {
   const test::TemporaryDirectory dir;
   struct Remembers {
     std::vector<float> values{1, 2, 3};
@@ -435,24 +435,24 @@ TEST(CheckpointPolicy, DamagedMemoryOfCallbacksCostsNoState) {
   expect_error(ErrorCode::corrupt_data, {"memory.safetensors", "checksum"}, [&] { (void)run(); });
 }
 
-TEST(CheckpointPolicy, ARunGoesOnFromACheckpointThatIsNamed) {
+TEST(CheckpointPolicy, ResumesFromANamedCheckpoint) {
   const test::TemporaryDirectory dir;
   (void)run_and_log(backup_and_restore(dir / "model"), 10);
   const std::string copy = dir / "copy/checkpoint_0000000010";
   std::filesystem::create_directories(dir / "copy");
   std::filesystem::copy(dir / "model/checkpoint_0000000010", copy, std::filesystem::copy_options::recursive);
-  const auto go_on = [&] {
+  const auto extend = [&] {
     const Resume back = resume(copy);
     const auto result = loop(make_state(), std::vector<int>(20), {{every(1), count}}, {.on_start = {back}});
     EXPECT_EQ(value_of(result.state), 20);
     return std::pair{result.history.size(), back.restored().skipped.size()};
   };
-  EXPECT_EQ(go_on(), (std::pair<std::size_t, std::size_t>{0, 1}));
+  EXPECT_EQ(extend(), (std::pair<std::size_t, std::size_t>{0, 1}));
   std::filesystem::copy(dir / "model/lines_0.jsonl", dir / "copy");
-  EXPECT_EQ(go_on(), (std::pair<std::size_t, std::size_t>{10, 0}));
+  EXPECT_EQ(extend(), (std::pair<std::size_t, std::size_t>{10, 0}));
 }
 
-TEST(CheckpointPolicy, LogsGoOnWhereverTheyWereMoved) {
+TEST(CheckpointPolicy, LogsContinueAfterBeingMoved) {
   const test::TemporaryDirectory dir;
   const auto run = [&](const std::string& name, std::int64_t stop) {
     (void)loop(make_state(), std::vector<int>(20),
@@ -472,7 +472,7 @@ TEST(CheckpointPolicy, LogsGoOnWhereverTheyWereMoved) {
   EXPECT_EQ(run("new", 15), 16);
 }
 
-TEST(RunDirectory, ProgramsThatBeginAtOnceGetOneEach) {
+TEST(RunDirectory, ConcurrentProgramsGetSeparateDirectories) {
   const test::TemporaryDirectory dir;
   std::mutex mutex;
   std::set<std::string> paths;
@@ -489,7 +489,7 @@ TEST(RunDirectory, ProgramsThatBeginAtOnceGetOneEach) {
   EXPECT_EQ(paths.size(), 8u);
 }
 
-TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) {
+TEST(CheckpointPolicy, ResumeStartsFreshWithoutCheckpointAndRejectsAnotherDataset) {
   const test::TemporaryDirectory dir;
   float first_row = 0;
   const auto run = [&](std::int64_t batch) {
@@ -515,7 +515,7 @@ struct Counts {
   void persist(Archive& archive) { archive("n", n); }
 };
 
-TEST(CheckpointPolicy, ResumeTellsWhatDoesNotMatch) {
+TEST(CheckpointPolicy, ResumeReportsMismatches) {
   const test::TemporaryDirectory dir;
   (void)loop(make_state(), std::vector<int>(4),
              {{every(1), count}, {every({.samples = 3}), Counts()}, {last(), checkpoint(dir.path())}});
@@ -530,7 +530,7 @@ TEST(CheckpointPolicy, ResumeTellsWhatDoesNotMatch) {
   EXPECT_EQ(back.restored().steps, 4);
 }
 
-TEST(RunDirectory, NumbersRunsAndRefusesThoseThatAreThere) {
+TEST(RunDirectory, NumbersRunsAndRejectsExistingOnes) {
   const test::TemporaryDirectory dir;
   const RunDirectoryOptions fresh{.parent = dir / "runs"}, resumes{.resume = true, .parent = dir / "runs"};
   EXPECT_EQ(run_directory("", resumes), dir / "runs/1");  // the first run

@@ -104,7 +104,7 @@ TEST(Checkpoint, WritesSavedLeavesUnderTheirPaths) {
                                              "opt_state/flags"}));
 }
 
-TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
+TEST(Checkpoint, CountsStepsByTheStateOrByTheLoop) {
   const test::TemporaryDirectory dir;
   const auto steps_and_samples = [&](State state, const Elapsed& elapsed) {
     checkpoint(dir.path(), {.keep = 100})(elapsed, state);
@@ -136,7 +136,7 @@ TEST(Checkpoint, KeepsTheNewest) {
   EXPECT_EQ(restore(state, dir.path()).steps, 1001);
 }
 
-TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
+TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultiplePermanently) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
   Checkpoint save = checkpoint(dir.path(), {.keep = 2, .keep_every_n_steps = 10});
@@ -146,7 +146,7 @@ TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
                                                             name_of_step("0000000043")}));
 }
 
-TEST(Checkpoint, RefusesToGoBehindALaterOne) {
+TEST(Checkpoint, RejectsSavingBeforeALaterCheckpoint) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
   checkpoint(dir.path())(elapsed_at(999), state);
@@ -168,7 +168,7 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
 }
 
-TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
+TEST(Checkpoint, RejectsMovedFromState) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
   Checkpoint save = checkpoint(dir.path());
@@ -181,7 +181,7 @@ TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
 }
 
 // In a recorded step it would save only once, during the recording.
-TEST(Checkpoint, RefusesToSaveWhatIsBeingRecorded) {
+TEST(Checkpoint, RejectsSavingWhileRecording) {
   const test::TemporaryDirectory dir;
   const State state = make_state(1, 1);
   expect_error(ErrorCode::invalid_argument, {"checkpoint: called in a step that is being recorded"},
@@ -217,17 +217,17 @@ void check_keeps_the_last_finite(Device device, bool checkpoint_first) {
   EXPECT_EQ(to_host<float>(restored.at("params/dense0/bias"), restored.stream()), (std::vector<float>{0, 2, 0}));
 }
 
-TEST(Checkpoint, WhatHasDivergedReplacesNoFiniteState) {
+TEST(Checkpoint, DivergedStateReplacesNoFiniteState) {
   for (const bool checkpoint_first : {false, true}) check_keeps_the_last_finite(Device::cpu(), checkpoint_first);
 }
 
-TEST(Checkpoint, WhatHasDivergedReplacesNoFiniteStateOnCuda) {
+TEST(Checkpoint, DivergedStateReplacesNoFiniteStateOnCuda) {
   const Discovery discovery = discover_devices();
   if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
   for (const bool checkpoint_first : {false, true}) check_keeps_the_last_finite(discovery.best(), checkpoint_first);
 }
 
-TEST(Checkpoint, WhatIsNotFiniteGivesWayToWhatIs) {
+TEST(Checkpoint, FiniteStateReplacesNonFiniteOne) {
   const test::TemporaryDirectory dir;
   Checkpoint save = checkpoint(dir.path());
   State infinite = make_state(INFINITY), finite = make_state(1);
@@ -247,7 +247,7 @@ TEST(Checkpoint, WhatIsNotFiniteGivesWayToWhatIs) {
                [&] { checkpoint(dir.path(), {.not_finite = "skpi"}); });
 }
 
-TEST(Checkpoint, LooksAtEveryFloatingType) {
+TEST(Checkpoint, ChecksEveryFloatingType) {
   const auto saves = [](DType dtype, const void* value) {
     const test::TemporaryDirectory dir;
     State state(Device::cpu());
@@ -271,7 +271,7 @@ TEST(Checkpoint, LooksAtEveryFloatingType) {
 }
 
 // A value of a skipped state does not become the best.
-TEST(Checkpoint, WhatWasSkippedIsNotTheBest) {
+TEST(Checkpoint, SkippedStateIsNotTheBest) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{5, 1, 4};
   const auto step = [&](State& state, const Elapsed& e) {
@@ -305,13 +305,13 @@ TEST(Checkpoint, GoesBackWithTheStateOfItsOwnRun) {
   checkpoint(dir.path(), options)(result.elapsed, result.state);
 }
 
-TEST(Checkpoint, InAnOnEndTheStepsAreThoseOfTheLoop) {
+TEST(Checkpoint, StepsInOnEndAreThoseOfTheLoop) {
   const test::TemporaryDirectory dir;
   (void)loop(make_state(1), std::vector<int>(10), {}, {.on_end = {checkpoint(dir.path())}});
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000010")});
 }
 
-TEST(Checkpoint, AResumedRunWaitsForWhatItMonitors) {
+TEST(Checkpoint, ResumedRunWaitsForMonitoredEntry) {
   const test::TemporaryDirectory dir;
   const auto log = [](const State&) { return logs().add_metric("loss", 1); };
   (void)loop(make_state(1), std::vector<int>(4),
@@ -319,7 +319,7 @@ TEST(Checkpoint, AResumedRunWaitsForWhatItMonitors) {
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000009")});
 }
 
-TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
+TEST(Checkpoint, SavesDespiteALaterDamagedCheckpoint) {
   const test::TemporaryDirectory dir;
   test::write_text(dir / "checkpoint_0000001000.safetensors", "damaged");
   State state = make_state(1);
@@ -369,7 +369,7 @@ TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
   EXPECT_GT(failed, 30);
 }
 
-TEST(Checkpoint, ReportsWhatItCannotWrite) {
+TEST(Checkpoint, ReportsWriteErrors) {
   const test::TemporaryDirectory dir;
   test::write_text(dir / "file", "");
   State state = make_state(1);
@@ -401,7 +401,7 @@ TEST(Checkpoint, IsABarrierOfTheLoop) {
 }
 
 // A checkpoint has exactly the Elapsed with which the next step begins, for batches of any sizes.
-TEST(Checkpoint, TellsWhereTheNextStepBegins) {
+TEST(Checkpoint, ReportsWhereTheNextStepBegins) {
   const std::vector<std::int64_t> batches{5, 3, 8, 1, 4};
   for (const bool behind : {true, false}) {
     const test::TemporaryDirectory dir;
@@ -426,7 +426,7 @@ TEST(Checkpoint, TellsWhereTheNextStepBegins) {
 }
 
 // Schedules by samples are due at the same steps whether or not the run was cut.
-TEST(Checkpoint, AResumedRunFiresAtTheSameSamples) {
+TEST(Checkpoint, ResumedRunFiresAtTheSameSamples) {
   const std::vector<std::int64_t> batches{5, 3, 8, 1, 4, 9, 2, 7, 6, 3, 5, 5};
   const auto size = [](const std::int64_t& batch) { return batch; };
   std::vector<std::int64_t> whole;
@@ -474,7 +474,7 @@ TEST(Checkpoint, MonitoredSavesOnStrictImprovementOnly) {
   EXPECT_EQ(saved("min"), std::vector<std::string>{name_of_step("0000000004")});
 }
 
-TEST(Checkpoint, AResumedRunKnowsTheBestOfTheRunsBefore) {
+TEST(Checkpoint, ResumedRunKnowsBestOfEarlierRuns) {
   const test::TemporaryDirectory dir;
   const CheckpointOptions options{.monitor = "metrics.accuracy", .mode = "max"};
   const auto run = [&](State state, const Elapsed& elapsed, const std::vector<double>& values,
@@ -502,7 +502,7 @@ TEST(Checkpoint, AResumedRunKnowsTheBestOfTheRunsBefore) {
   EXPECT_EQ(run(std::move(state), there, {0.01}, other), std::vector<std::string>{name_of_step("0000000002")});
 }
 
-TEST(Checkpoint, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
+TEST(Checkpoint, SuggestsNearestEntryForUnknownMonitor) {
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::not_found, {"giro::Checkpoint", "step 0", "'acuracy'", "did you mean 'accuracy'"}, [&] {
     (void)loop(make_state(1, 0), std::vector<int>(1),
@@ -544,7 +544,7 @@ class RestoreTest : public testing::Test {
                  [&](FileSystem::Writer& file) { write_safetensors(file, leaves, metadata); });
   }
   // Expects the error, and an unchanged state.
-  void expect_refused(ErrorCode code, std::initializer_list<std::string> words, State state) {
+  void expect_rejected(ErrorCode code, std::initializer_list<std::string> words, State state) {
     State before = state.clone();
     expect_error(code, {path()}, [&] { restore(state, dir_.path()); });
     expect_error(code, words, [&] { restore(state, dir_.path()); });
@@ -566,38 +566,39 @@ TEST_F(RestoreTest, NamesTheLeafThatDiffers) {
   };
   State same = params(DType::f32, {3});
   EXPECT_EQ(restore(same, dir_.path()).steps, 5);
-  expect_refused(ErrorCode::shape_mismatch, {"params/dense0/bias", "f32(3,)", "f32(3, 1)"}, params(DType::f32, {3, 1}));
-  expect_refused(ErrorCode::dtype_mismatch, {"params/dense0/bias", "f32(3,)", "i32(3,)"}, params(DType::i32, {3}));
+  expect_rejected(ErrorCode::shape_mismatch, {"params/dense0/bias", "f32(3,)", "f32(3, 1)"},
+                  params(DType::f32, {3, 1}));
+  expect_rejected(ErrorCode::dtype_mismatch, {"params/dense0/bias", "f32(3,)", "i32(3,)"}, params(DType::i32, {3}));
 
   State more = make_state(2, 6);
   more.add("batch_stats", {{"mean", DType::f32, {3}}});
-  expect_refused(ErrorCode::not_found, {"batch_stats/mean"}, std::move(more));
-  expect_refused(ErrorCode::not_found, {"step"}, make_state(2));
+  expect_rejected(ErrorCode::not_found, {"batch_stats/mean"}, std::move(more));
+  expect_rejected(ErrorCode::not_found, {"step"}, make_state(2));
 }
 
-TEST_F(RestoreTest, RefusesDamage) {
+TEST_F(RestoreTest, RejectsDamage) {
   const std::string good = test::read_text(path());
   for (const std::size_t size : {std::size_t{0}, std::size_t{100}, good.size() / 2, good.size() - 1}) {
     test::write_text(path(), good.substr(0, size));
-    expect_refused(ErrorCode::corrupt_data, {}, make_state(2, 6));
+    expect_rejected(ErrorCode::corrupt_data, {}, make_state(2, 6));
   }
   test::write_text(path(), good);
   State state = make_state(2, 6);
   EXPECT_EQ(restore(state, dir_.path()).steps, 5);
 }
 
-TEST_F(RestoreTest, RefusesBadMetadata) {
+TEST_F(RestoreTest, RejectsBadMetadata) {
   const std::vector<Leaf> leaves = saved_leaves();
   for (const char* key : {"steps", "samples", "previous_samples", "time", "previous_time"}) {
     auto metadata = good();
     metadata.erase(key);
     write(leaves, metadata);
-    expect_refused(ErrorCode::corrupt_data, {"no metadata", key}, make_state(2, 6));
+    expect_rejected(ErrorCode::corrupt_data, {"no metadata", key}, make_state(2, 6));
     for (const char* value : {"", "x", "-1", "5x", " 5", "nan", "inf", "99999999999999999999999"}) {
       if (std::string(key).ends_with("time") && std::string(value).starts_with("9")) continue;
       metadata[key] = value;
       write(leaves, metadata);
-      expect_refused(ErrorCode::corrupt_data, {key, value, "a number"}, make_state(2, 6));
+      expect_rejected(ErrorCode::corrupt_data, {key, value, "a number"}, make_state(2, 6));
     }
   }
   write(leaves, good());
@@ -608,7 +609,7 @@ TEST_F(RestoreTest, RefusesBadMetadata) {
   EXPECT_EQ(there.previous_date, 0.25);
 }
 
-TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
+TEST(Restore, TakesNewestUndamagedCheckpointAndReportsIt) {
   const test::TemporaryDirectory dir;
   for (const int step : {1, 2, 3}) {
     State state = make_state(static_cast<float>(step), step);
@@ -646,7 +647,7 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
   EXPECT_EQ(bias_of(state), 1);
 }
 
-TEST(Restore, SaysWhatIsNotThere) {
+TEST(Restore, ReportsMissingCheckpoint) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
   expect_error(ErrorCode::not_found, {"no checkpoint", dir.path()}, [&] { restore(state, dir.path()); });

@@ -102,7 +102,7 @@ class Claims : public testing::Test {
 };
 
 // For each file that the two runs share; the other files were left by an earlier run.
-TEST_F(Claims, ASecondProcessIsRefusedBeforeItTouchesAnything) {
+TEST_F(Claims, SecondProcessIsRejectedBeforeChangingAnything) {
   std::vector<int> data(9);
   (void)loop(claims_state(), data, all_writers(), {.stop = at(3)});
   for (const auto& [name, make] : writers()) {
@@ -122,7 +122,7 @@ TEST_F(Claims, ASecondProcessIsRefusedBeforeItTouchesAnything) {
   EXPECT_EQ(loop(claims_state(), data, all_writers()).elapsed.steps, 9);
 }
 
-TEST_F(Claims, TwoLoopsOfAProcessOnOneFileAreAnError) {
+TEST_F(Claims, TwoLoopsOnOneFileAreAnError) {
   std::vector<int> data(9);
   for (const auto& [name, make] : writers()) {
     const std::vector<RunTask> one{{every(1), log_step}, make()}, other{{every(1), log_step}, make()};
@@ -139,7 +139,7 @@ TEST_F(Claims, TwoLoopsOfAProcessOnOneFileAreAnError) {
   expect_error(ErrorCode::invalid_argument, {dir_ / "log.csv"}, [&] { (void)loop(claims_state(), data, both); });
 }
 
-TEST_F(Claims, LoopsOneAfterTheOtherShareAFile) {
+TEST_F(Claims, ConsecutiveLoopsShareAFile) {
   const CsvLogger kept = csv_logger(dir_ / "log.csv");  // like any other, holds the file only during its loops
   const auto run = [&](const CsvLogger& logger, std::int64_t first, std::int64_t steps) {
     (void)loop(claims_state(), std::vector<int>(static_cast<std::size_t>(steps)),
@@ -163,7 +163,7 @@ TEST_F(Claims, LoopsOneAfterTheOtherShareAFile) {
   EXPECT_EQ(steps_in_file(), std::vector<int>{7});
 }
 
-TEST_F(Claims, ALoopWithinAnotherWritesToItsFileThroughACopy) {
+TEST_F(Claims, NestedLoopWritesThroughACopy) {
   const CsvLogger log = csv_logger(dir_ / "log.csv");
   const auto evaluate = inner_loop([log](State& state) {
     return loop(std::move(state), std::vector<int>(2),
@@ -180,7 +180,7 @@ TEST_F(Claims, ALoopWithinAnotherWritesToItsFileThroughACopy) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 3 + 4) << text;
 }
 
-TEST_F(Claims, WhoDiesHoldsNothing) {
+TEST_F(Claims, DeadProcessHoldsNoLock) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
@@ -203,12 +203,12 @@ TEST_F(Claims, WhoDiesHoldsNothing) {
   csv_logger(dir_ / "log.csv").on_claim();
 }
 
-TEST_F(Claims, AFileThatCannotBeLockedIsAnErrorOfTheDirectory) {
+TEST_F(Claims, UnlockableFileIsReportedAsDirectoryError) {
   test::write_text(dir_ / "x", "");
   expect_error(ErrorCode::io, {dir_ / "x"}, [&] { csv_logger(dir_ / "x/log.csv").on_claim(); });
 }
 
-TEST_F(Claims, AJsonlWriterIsItsFilesOnlyOne) {
+TEST_F(Claims, JsonlWriterLocksItsFile) {
   std::optional<JsonlWriter> writer(std::in_place, dir_ / "m.jsonl");
   writer->write_scalars(1, {{"a", 1}});
   writer->flush();
@@ -222,7 +222,7 @@ TEST_F(Claims, AJsonlWriterIsItsFilesOnlyOne) {
 }
 
 // Temporary files of a process that was killed within replace_file.
-TEST_F(Claims, WhatADeadProcessLeftHalfWrittenGoes) {
+TEST_F(Claims, RemovesPartialFilesOfDeadProcesses) {
   for (const char* name : {"log.csv.tmp-123", "log.jsonl.tmp-7", "board/events.out.tfevents.0000000099.host.1.tmp-55",
                            "log.csv.tmp-mine", "other.csv.tmp-123"}) {
     std::filesystem::create_directories(dir_ / "board");

@@ -87,7 +87,7 @@ std::vector<double> noisy(std::size_t size) {
   return values;
 }
 
-TEST_F(Curves, DrawsAPanelAKey) {
+TEST_F(Curves, DrawsOnePanelPerKey) {
   History history;
   for (int step = 0; step < 10; ++step) {
     history.commit({.steps = step}, logs().add_metric("loss", 1.0 / (step + 1)).add_metric("accuracy", step / 10.0));
@@ -137,7 +137,7 @@ TEST_F(Curves, KeepsSpikesOfLongLines) {
   for (const Point& point : line(svg, "mean")) EXPECT_NEAR(point.y, middle, 1);
 }
 
-TEST_F(Curves, TheThickLineIsTheRunningMean) {
+TEST_F(Curves, ThickLineIsTheRunningMean) {
   const std::string svg = draw(noisy(5000));
   EXPECT_NE(svg.find("mean of 100 values"), std::string::npos);
   const std::vector<Point> mean = line(svg, "mean"), raw = line(svg, "raw");
@@ -163,7 +163,7 @@ TEST_F(Curves, NonFiniteValuesBreakTheLine) {
   draw(values);
 }
 
-TEST_F(Curves, DrawsWhatIsHardlyALine) {
+TEST_F(Curves, DrawsDegenerateLines) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(line(draw({0.25}), "mean").size(), 1u);
   EXPECT_EQ(line(draw({0, 0, 0}), "mean").size(), 3u);
@@ -188,7 +188,7 @@ TEST_F(Curves, ReportsErrors) {
   expect_error(ErrorCode::io, {"full"}, [&] { write_curves(history, {"loss"}, "/dev/full/a.svg"); });
 }
 
-TEST_F(Curves, TheirDirectoryIsMade) {
+TEST_F(Curves, CreatesTheDirectory) {
   write_curves(history_of("loss", {1}), {"loss"}, dir_ / "new/a.svg");
   EXPECT_NE(test::read_text(dir_ / "new/a.svg"), "");
 }

@@ -58,7 +58,7 @@ std::int64_t steps(const std::vector<double>& losses, const EarlyStoppingOptions
   return run(losses, options).steps;
 }
 
-TEST(EarlyStopping, WaitsForSoManyEvaluationsInARow) {
+TEST(EarlyStopping, WaitsForPatienceEvaluations) {
   const std::vector<double> losses{5, 4, 4, 5, 3, 3, 3, 3, 3, 3};
   EXPECT_EQ(steps(losses, {.patience = 0}), 3);
   EXPECT_EQ(steps(losses, {.patience = 1}), 3);
@@ -110,7 +110,7 @@ TEST(EarlyStopping, PatienceAsAPeriodSinceTheBest) {
   EXPECT_TRUE(is_over(122, 0.5));
 }
 
-TEST(EarlyStopping, ABaselineHasToBeBeaten) {
+TEST(EarlyStopping, BaselineMustBeBeaten) {
   EXPECT_EQ(steps({9, 9, 9, 9}, {.patience = 2, .baseline = 5}), 2);
   EXPECT_EQ(steps({9, 8, 8, 8}, {.patience = 2, .baseline = 5}), 3);
   EXPECT_EQ(steps({9, 4, 4, 4, 4}, {.patience = 2, .baseline = 5}), 4);
@@ -118,7 +118,7 @@ TEST(EarlyStopping, ABaselineHasToBeBeaten) {
 }
 
 // Two loops end like one loop over all steps, whether the second continues the count or starts from 0.
-TEST(EarlyStopping, GoesOnInTheNextLoop) {
+TEST(EarlyStopping, ContinuesInTheNextLoop) {
   const std::vector<double> losses{5, 4, 6, 6, 6, 6, 6, 6, 6, 6};
   for (const std::variant<std::int64_t, Period>& patience :
        {std::variant<std::int64_t, Period>(std::int64_t{5}), std::variant<std::int64_t, Period>(at(5)),
@@ -142,7 +142,7 @@ TEST(EarlyStopping, GoesOnInTheNextLoop) {
   }
 }
 
-TEST(EarlyStopping, AfterAStopTheNextLoopWaitsAnewToBeatTheBest) {
+TEST(EarlyStopping, NextLoopAfterAStopStartsNewWaitForTheBest) {
   const EarlyStopping stop = early_stopping("loss", {.patience = 2});
   const auto steps = [&](const std::vector<double>& losses) {
     return loop(Model(), std::vector<int>(losses.size()), {{every(1), {train_on(losses), stop}}}).elapsed.steps;
@@ -155,7 +155,7 @@ TEST(EarlyStopping, AfterAStopTheNextLoopWaitsAnewToBeatTheBest) {
   EXPECT_EQ(stop.best(), 1);
 }
 
-TEST(EarlyStopping, TheBestStateIsThatOfAllLoops) {
+TEST(EarlyStopping, BestStateIsKeptAcrossLoops) {
   const std::vector<double> losses{5, 3, 4, 4, 4, 4, 2, 4};
   const EarlyStopping stop = early_stopping("loss", {.patience = 100, .restore_best = true});
   const auto log = [&](const Elapsed& e) {
@@ -174,7 +174,7 @@ TEST(EarlyStopping, TheBestStateIsThatOfAllLoops) {
   });
 }
 
-TEST(EarlyStopping, PutsNoStateBackIntoAnotherStructure) {
+TEST(EarlyStopping, RejectsRestoringIntoAnotherStructure) {
   const EarlyStopping stop = early_stopping("loss", {.patience = 100, .restore_best = true});
   const auto run = [&](const char* name, std::int64_t size, double loss) {
     State state(Device::cpu());
@@ -189,7 +189,7 @@ TEST(EarlyStopping, PutsNoStateBackIntoAnotherStructure) {
   run("a", 1000, 3);
 }
 
-TEST(EarlyStopping, AnErrorLeavesTheStateWhereItWas) {
+TEST(EarlyStopping, ErrorLeavesTheStateUnchanged) {
   const std::vector<double> losses{1, 2, 3, 4, 5};
   try {
     (void)loop(Model(), std::vector<int>(5),
@@ -203,7 +203,7 @@ TEST(EarlyStopping, AnErrorLeavesTheStateWhereItWas) {
   }
 }
 
-TEST(EarlyStopping, ALoopThatGoesOnWaitsForTheEntry) {
+TEST(EarlyStopping, ContinuedLoopWaitsForTheEntry) {
   const auto run = [](const Elapsed& elapsed) {
     return loop(Model(), std::vector<int>(9),
                 {{every(4), [](const Model&) { return logs().add_metric("loss", 1); }},
@@ -214,7 +214,7 @@ TEST(EarlyStopping, ALoopThatGoesOnWaitsForTheEntry) {
   EXPECT_EQ(run({}).elapsed.steps, 4);
 }
 
-TEST(EarlyStopping, JudgesNothingThatASignalHasCutShort) {
+TEST(EarlyStopping, IgnoresEvaluationsInterruptedByASignal) {
   const auto result = loop(Model(), std::vector<int>(9),
                            {{every(1),
                              [](Model& model) {
@@ -225,7 +225,7 @@ TEST(EarlyStopping, JudgesNothingThatASignalHasCutShort) {
   EXPECT_EQ(result.state.updates, 3);
 }
 
-TEST(EarlyStopping, SkipsTheCallbacksBehindIt) {
+TEST(EarlyStopping, SkipsLaterCallbacks) {
   int calls = 0;
   const std::vector<double> losses{1, 2, 3};
   (void)loop(Model(), std::vector<int>(3),
@@ -233,7 +233,7 @@ TEST(EarlyStopping, SkipsTheCallbacksBehindIt) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
+TEST(EarlyStopping, RestoresBestOfACopyableState) {
   const std::vector<double> losses{5, 3, 4, 4, 4};
   EXPECT_EQ(run(losses, {.patience = 2, .restore_best = true}), (Outcome{4, 2}));
   EXPECT_EQ(run(losses, {.patience = 2, .restore_best = false}), (Outcome{4, 4}));
@@ -243,7 +243,7 @@ TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
 }
 
 // No later evaluation follows the best one.
-TEST(EarlyStopping, RestoresTheBestThatWasTheLastEvaluation) {
+TEST(EarlyStopping, RestoresBestFromTheLastEvaluation) {
   const std::vector<double> losses{5, 4, 4, 3, 2};
   const EarlyStopping stop = early_stopping("loss", {.patience = 9, .restore_best = true});
   const std::vector<Task<Model, int>> tasks{{every(1), train_on(losses)}, {every(3), stop}};
@@ -252,7 +252,7 @@ TEST(EarlyStopping, RestoresTheBestThatWasTheLastEvaluation) {
   EXPECT_EQ(loop(Model(), std::vector<int>(5), {{every(1), train}, {after(9), stop}}).state.updates, 4);
 }
 
-TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
+TEST(EarlyStopping, OnEndSeesTheBestState) {
   std::vector<int> seen;
   const std::vector<double> losses{5, 3, 4, 4, 4};
   const auto note = [&](const Model& model) { seen.push_back(model.updates); };
@@ -307,7 +307,7 @@ TEST(EarlyStopping, RestoresTheSavedCollectionsOfACudaState) {
   check_restores_saved_collections(discovery.best());
 }
 
-TEST(EarlyStopping, RefusesAStateThatCannotBeCopied) {
+TEST(EarlyStopping, RejectsNonCopyableState) {
   struct MoveOnly {
     std::unique_ptr<int> value;
   };
@@ -320,14 +320,14 @@ TEST(EarlyStopping, RefusesAStateThatCannotBeCopied) {
   expect_error(ErrorCode::unsupported, {"giro::EarlyStopping", "restore_best", "copied"}, [&] { run(true); });
 }
 
-TEST(EarlyStopping, LooksAtWhatWasLoggedBefore) {
+TEST(EarlyStopping, ReadsEarlierLogs) {
   const auto log_once = [](const Elapsed&) { return logs().add_loss("kl", 1); };
   const auto result = loop(Model(), std::vector<int>(9),
                            {{every(4), log_once}, {every(1), early_stopping("losses.kl", {.patience = 3})}});
   EXPECT_EQ(result.elapsed.steps, 4);
 }
 
-TEST(EarlyStopping, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
+TEST(EarlyStopping, SuggestsNearestEntryForUnknownMonitor) {
   const std::vector<double> losses{1, 2};
   expect_error(ErrorCode::not_found, {"giro::EarlyStopping", "at step 0", "'los'", "did you mean 'loss'"}, [&] {
     (void)loop(Model(), std::vector<int>(2), {{every(1), {train_on(losses), early_stopping("los")}}});
@@ -337,7 +337,7 @@ TEST(EarlyStopping, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
   });
 }
 
-TEST(EarlyStopping, RefusesBadOptions) {
+TEST(EarlyStopping, RejectsBadOptions) {
   const auto refused = [](std::initializer_list<std::string> words, const EarlyStoppingOptions& options) {
     expect_error(ErrorCode::invalid_argument, words, [&] { early_stopping("loss", options); });
   };

@@ -57,7 +57,7 @@ State make_vector() {
 }
 void count_up(State& state) { static_cast<float*>(state.at("params/x").raw())[0] += 1; }
 
-TEST(Hooks, ACallbackThatThrowsAtAnyOfThemIsNamedAndTheOthersEnd) {
+TEST(Hooks, ThrowingHookIsNamedAndOtherCallbacksEnd) {
   for (const char* hook : {"on_resume", "on_start", "the call", "at_step_end", "after_step", "persist", "on_end"}) {
     SCOPED_TRACE(hook);
     const test::TemporaryDirectory dir;

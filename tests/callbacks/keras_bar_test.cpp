@@ -24,7 +24,7 @@ class KerasBarFile : public test::BarFile {
   KerasBarOptions options(std::int64_t total) const { return {.total = total, .file_interval = 5, .out = file_}; }
 };
 
-TEST_F(KerasBarFile, DrawsAsKerasDoes) {
+TEST_F(KerasBarFile, DrawsLikeKeras) {
   KerasBar bar(options(10'000));
   const Logs logs = giro::logs().add_metric("accuracy", 0.9779).add_metric("loss", 0.0718);
   for (int step = 0; step < 4650; ++step) {
@@ -34,7 +34,7 @@ TEST_F(KerasBarFile, DrawsAsKerasDoes) {
   EXPECT_EQ(only_line(), " 4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718");
 }
 
-TEST_F(KerasBarFile, WritesALineEachIntervalAndTheLast) {
+TEST_F(KerasBarFile, WritesALineEachIntervalAndAtTheEnd) {
   KerasBar bar(options(20));
   for (int step = 0; step < 20; ++step) bar(at_step(step), loss_of(step));
   EXPECT_EQ(lines(), (std::vector<std::string>{
@@ -45,7 +45,7 @@ TEST_F(KerasBarFile, WritesALineEachIntervalAndTheLast) {
                      }));
 }
 
-TEST_F(KerasBarFile, MeansAreOverAllStepsAndStatefulOnesAreTheLatest) {
+TEST_F(KerasBarFile, AveragesMetricsAndShowsLatestStatefulOnes) {
   KerasBar bar(options(4));
   for (int step = 0; step < 4; ++step) {
     Logs logs = giro::logs().add_loss("kl", 10 + step).add_metric("loss", step);
@@ -58,7 +58,7 @@ TEST_F(KerasBarFile, MeansAreOverAllStepsAndStatefulOnesAreTheLatest) {
             "lr: 0.3000 - seldom: 2.0000");
 }
 
-TEST_F(KerasBarFile, MetricsWithCountsAreWeighedByThese) {
+TEST_F(KerasBarFile, WeightsMetricsByTheirCounts) {
   KerasBar bar(options(4));
   const double values[] = {0.25, 1, NAN, 0.5}, counts[] = {2, 6, 0, 8};
   for (int step = 0; step < 4; ++step) {
@@ -73,7 +73,7 @@ TEST_F(KerasBarFile, MetricsWithCountsAreWeighedByThese) {
             "4/4 [==============================] - 0s 1ms/step - accuracy: 0.6562 - none: nan - plain: 1.5000");
 }
 
-TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
+TEST_F(KerasBarFile, TotalMayBeInSamplesOrTime) {
   const auto last_line = [&](const Period& total, int steps) {
     std::rewind(file_);
     EXPECT_EQ(::ftruncate(::fileno(file_), 0), 0);
@@ -107,7 +107,7 @@ TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
   EXPECT_EQ(last_line(at({.steps = 4, .samples = 320}), 3), "3/4 [======>...] - ETA: 2s");
 }
 
-TEST_F(KerasBarFile, ALoopEndsABarOfSamples) {
+TEST_F(KerasBarFile, LoopEndCompletesABarInSamples) {
   KerasBarOptions with = options(0);
   with.total = at({.samples = 20});
   const KerasBar bar(with);
@@ -116,19 +116,19 @@ TEST_F(KerasBarFile, ALoopEndsABarOfSamples) {
   EXPECT_EQ(only_line().substr(0, 38), "20/20 [==============================]");
 }
 
-TEST_F(KerasBarFile, ANanHasNoSign) {
+TEST_F(KerasBarFile, NanIsShownWithoutSign) {
   KerasBar bar(options(1));
   bar(at_step(0), loss_of(-NAN));
   EXPECT_TRUE(only_line().ends_with("- loss: nan"));
 }
 
-TEST_F(KerasBarFile, AnEntryWithALineBreakLeavesOneLine) {
+TEST_F(KerasBarFile, EntryNameWithLineBreakStaysOnOneLine) {
   KerasBar bar(options(1));
   bar(at_step(0), logs().add_metric("two\nlines\r\x1b[2J", 1));
   EXPECT_EQ(only_line(), "1/1 [==============================] - 0s 0s/step - two lines  [2J: 1.0000");
 }
 
-TEST_F(KerasBarFile, ALossThatIsAMetricIsShownOnce) {
+TEST_F(KerasBarFile, LossThatIsAlsoAMetricIsShownOnce) {
   KerasBar bar(options(1));
   bar(at_step(0), logs().add_loss("loss", 2, true));
   EXPECT_EQ(only_line(), "1/1 [==============================] - 0s 0s/step - loss: 2.0000");
@@ -149,7 +149,7 @@ TEST_F(KerasBarFile, ShowsSmallNumbersInScientificNotation) {
             "c: -1.2346e-07 - d: 0.0000e+00 - e: -12345.6700 - f: nan - g: inf");
 }
 
-TEST_F(KerasBarFile, FollowsLogsThatChangeTheirOrder) {
+TEST_F(KerasBarFile, AcceptsLogsInChangingOrder) {
   KerasBar bar(options(3));
   bar(at_step(0), logs().add_metric("a", 1).add_metric("b", 10));
   bar(at_step(1), logs().add_metric("b", 20).add_metric("c", 5).add_metric("a", 2));
@@ -158,7 +158,7 @@ TEST_F(KerasBarFile, FollowsLogsThatChangeTheirOrder) {
   EXPECT_EQ(line.substr(line.find(" - a")), " - a: 2.0000 - b: 20.0000 - c: 5.5000");
 }
 
-TEST_F(KerasBarFile, TellsTimesInTheirUnits) {
+TEST_F(KerasBarFile, FormatsTimesWithUnits) {
   struct Case {
     double step_time;
     std::string first, last;
@@ -185,7 +185,7 @@ TEST_F(KerasBarFile, CountsWithoutATotal) {
                                                "      8/Unknown - 8s 1s/step - loss: 1.0000"}));
 }
 
-TEST_F(KerasBarFile, ALoopThatEndsEarlyLeavesItsLastLine) {
+TEST_F(KerasBarFile, EarlyEndLeavesTheLastLine) {
   {
     KerasBar bar(options(10));
     const KerasBar copy = bar;
@@ -195,7 +195,7 @@ TEST_F(KerasBarFile, ALoopThatEndsEarlyLeavesItsLastLine) {
   EXPECT_EQ(only_line(), " 3/10 [========>.....................] - 3s 1s/step - loss: 1.0000");
 }
 
-TEST_F(KerasBarFile, WritesNothingIfItIsNeverCalled) {
+TEST_F(KerasBarFile, WritesNothingIfNeverCalled) {
   { KerasBar bar(options(10)); }
   EXPECT_TRUE(lines().empty());
 }
@@ -208,13 +208,13 @@ TEST_F(KerasBarFile, StopsAtTheTotal) {
   EXPECT_EQ(only_line(), "2/2 [==============================] - 2s 1s/step - loss: 0.5000");
 }
 
-TEST_F(KerasBarFile, AResumedLoopCountsOnButMeansAndTimesItsOwn) {
+TEST_F(KerasBarFile, ResumedLoopContinuesCountsButRestartsMeansAndTimes) {
   KerasBar bar(options(100));
   for (int step = 96; step < 100; ++step) bar(at_step(step), loss_of(step));
   EXPECT_EQ(only_line(), "100/100 [==============================] - 4s 1s/step - loss: 97.5000");
 }
 
-TEST_F(KerasBarFile, ASecondLoopStartsAnew) {
+TEST_F(KerasBarFile, SecondLoopStartsOver) {
   KerasBar bar(options(2));
   for (int step = 0; step < 2; ++step) bar(at_step(step), loss_of(1));
   bar(at_step(0), loss_of(3));
@@ -226,7 +226,7 @@ TEST_F(KerasBarFile, ASecondLoopStartsAnew) {
   EXPECT_EQ(all[2], "2/2 [==============================] - 2s 1s/step - loss: 6.0000");
 }
 
-TEST_F(KerasBarFile, AClockSetBackDoesNotSilenceIt) {
+TEST_F(KerasBarFile, KeepsDrawingAfterClockIsSetBack) {
   KerasBar bar(options(10));
   bar({.steps = 0, .samples = 0, .date = 1000, .date_start = 1000}, loss_of(1));
   bar({.steps = 1, .samples = 0, .date = 500, .date_start = 1000}, loss_of(1));
@@ -298,7 +298,7 @@ TEST_F(KerasBarFile, StatefulOnRequest) {
   EXPECT_EQ(line(with), " - a: 2.0000 - b: 20.0000");
 }
 
-TEST_F(KerasBarFile, TheMeanIsRightFromTheFirstValue) {
+TEST_F(KerasBarFile, MeanIsRightFromTheFirstValue) {
   KerasBarOptions with = options(10);
   with.file_interval = 0;
   KerasBar bar(with);
@@ -310,7 +310,7 @@ TEST_F(KerasBarFile, TheMeanIsRightFromTheFirstValue) {
   EXPECT_TRUE(all[1].ends_with(" - loss: 6.0000")) << all[1];
 }
 
-TEST(KerasBar, RefusesOptionsThatMakeNoBar) {
+TEST(KerasBar, RejectsInvalidOptions) {
   expect_error(ErrorCode::invalid_argument, {"total is -1"}, [] { keras_bar({.total = -1}); });
   expect_error(ErrorCode::invalid_argument, {"total is {.samples = 0}"},
                [] { keras_bar({.total = at({.samples = 0})}); });
@@ -320,7 +320,7 @@ TEST(KerasBar, RefusesOptionsThatMakeNoBar) {
 
 class KerasBarTerminal : public test::BarTerminal {};
 
-TEST_F(KerasBarTerminal, DrawsOverItselfAtMostEveryInterval) {
+TEST_F(KerasBarTerminal, RedrawsAtMostOncePerInterval) {
   KerasBar bar({.total = 10, .width = 10, .interval = 2, .out = out_});
   bar(at_step(0), loss_of(1));
   EXPECT_EQ(written(), "\r 1/10 [>.........] - loss: 1.0000");
@@ -334,7 +334,7 @@ TEST_F(KerasBarTerminal, DrawsOverItselfAtMostEveryInterval) {
   EXPECT_EQ(written(), "\r10/10 [==========] - 10s 1s/step - loss: 1.0000\n");
 }
 
-TEST_F(KerasBarTerminal, ClearsWhatALongerLineHasLeft) {
+TEST_F(KerasBarTerminal, ClearsTheRestOfALongerLine) {
   KerasBar bar({.total = 10, .width = 10, .interval = 0, .out = out_});
   bar(at_step(0), loss_of(12345));
   EXPECT_EQ(written(), "\r 1/10 [>.........] - loss: 12345.0000");
@@ -346,7 +346,7 @@ TEST_F(KerasBarTerminal, ClearsWhatALongerLineHasLeft) {
   EXPECT_EQ(written(), "\r 4/10 [===>......] - ETA: 0s - loss: 1.0000");
 }
 
-TEST_F(KerasBarTerminal, IsCutToTheWidthButForItsLastLine) {
+TEST_F(KerasBarTerminal, IsCutToTheWidthExceptForTheLastLine) {
   KerasBar bar({.total = 3, .width = 10, .interval = 0, .out = out_});
   resize(20);
   bar(at_step(0), logs().add_metric("\xc3\xa9\xc3\xa9\xc3\xa9", 1));
@@ -389,7 +389,7 @@ TEST_F(KerasBarTerminal, ClearsTheColumnsOfALongerLine) {
   EXPECT_EQ(written(), "\r3/9 [==>.......] - ETA: 6s - " + kanji + ": 1.0000     ");
 }
 
-TEST_F(KerasBarTerminal, LeavesTheLineWhenTheLoopEndsEarly) {
+TEST_F(KerasBarTerminal, KeepsTheLineWhenTheLoopEndsEarly) {
   {
     KerasBar bar({.total = 10, .width = 10, .interval = 100, .out = out_});
     for (int step = 0; step < 3; ++step) bar(at_step(step), loss_of(step));

@@ -41,7 +41,7 @@ TEST(CsvLogger, IsAnObserver) {
 }
 
 // A run with entries that come and go, appear late, and have clashing names.
-TEST(CsvLogger, WritesWhatTheHistoryWrites) {
+TEST(CsvLogger, WritesTheSameAsHistory) {
   const test::TemporaryDirectory dir;
   const auto step = [](const Elapsed& elapsed) {
     const double x = std::sin(static_cast<double>(elapsed.steps));
@@ -75,7 +75,7 @@ TEST(CsvLogger, SameFileAsTheHistory) {
   EXPECT_EQ(test::read_text(dir / "log.csv"), test::read_text(dir / "history.csv"));
 }
 
-TEST(CsvLogger, ALateColumnIsEmptyBefore) {
+TEST(CsvLogger, LateColumnIsEmptyInEarlierRecords) {
   const test::TemporaryDirectory dir;
   CsvLogger log = csv_logger(dir / "log.csv");
   log(logged_at(0), logs().add_metric("a", 1));
@@ -90,7 +90,7 @@ TEST(CsvLogger, ALateColumnIsEmptyBefore) {
             "3,96,0,4,,\n");
 }
 
-TEST(CsvLogger, BeginsAnewOrGoesOnBeforeTheStepsThatAreRunAgain) {
+TEST(CsvLogger, ReplacesOrContinuesBeforeRepeatedSteps) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";
   const auto log = [&](bool append, std::vector<std::int64_t> steps, const std::string& name) {
@@ -113,7 +113,7 @@ TEST(CsvLogger, BeginsAnewOrGoesOnBeforeTheStepsThatAreRunAgain) {
   EXPECT_EQ(log(false, {0}, "c"), "steps,samples,time,c,b\n0,0,0,0,1\n");
 }
 
-TEST(Loggers, ALoggerThatAppendsGoesBackWithALoop) {
+TEST(Loggers, AppendingLoggerGoesBackWithTheLoop) {
   const test::TemporaryDirectory dir;
   const CsvLogger csv = csv_logger(dir / "log.csv", {.append = true});
   const JsonlLogger jsonl = jsonl_logger(dir / "log.jsonl", {.append = true});
@@ -129,7 +129,7 @@ TEST(Loggers, ALoggerThatAppendsGoesBackWithALoop) {
   EXPECT_EQ(lines("log.jsonl"), 6);
 }
 
-TEST(CsvLogger, AColumnThatCouldNotBeAddedWidensNoRow) {
+TEST(CsvLogger, FailedColumnWidensNoRow) {
   const test::TemporaryDirectory dir;
   std::size_t fail_at = 0;
   for (const bool fails : {false, true}) {
@@ -145,7 +145,7 @@ TEST(CsvLogger, AColumnThatCouldNotBeAddedWidensNoRow) {
   }
 }
 
-TEST(CsvLogger, TakesUpTheColumnsOfAFileWhoseNamesClash) {
+TEST(CsvLogger, ContinuesColumnsWithClashingNames) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";
   const auto entries = [](int step) { return logs().add_loss("x", step).add_metric("x", -step).add_metric("p,q", 2); };
@@ -158,7 +158,7 @@ TEST(CsvLogger, TakesUpTheColumnsOfAFileWhoseNamesClash) {
 }
 
 // A column keeps its entry, whichever of the two a run logs, or logs first.
-TEST(CsvLogger, AColumnStaysTheEntrysThatItWas) {
+TEST(CsvLogger, ColumnKeepsItsEntry) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";
   const auto log = [&](int step, const Logs& logs) {
@@ -175,7 +175,7 @@ TEST(CsvLogger, AColumnStaysTheEntrysThatItWas) {
       "steps,samples,time,loss,losses.loss,metrics.losses.loss\n0,0,0,1,,\n1,32,0,,2,\n2,64,0,4,3,\n3,96,0,,,5\n");
 }
 
-TEST(CsvLogger, ALineBreakInANameIsQuoted) {
+TEST(CsvLogger, LineBreakInNameIsQuoted) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";
   for (const int step : {0, 1, 2}) {
@@ -204,7 +204,7 @@ TEST(CsvLogger, AppendsToLinesThatEndInCrLf) {
   EXPECT_EQ(test::read_text(path), "steps,samples,time,a,b\n0,0,0,1,2\n1,32,0,3,4\n");
 }
 
-TEST(CsvLogger, RefusesToAppendToWhatIsNoLog) {
+TEST(CsvLogger, RejectsAppendingToAnotherFormat) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";
   for (const char* text : {"name,value\n", "steps,samples,time,a\nx,1,2,3\n", "steps,samples,time,a\n1;1;2;3\n"}) {
@@ -245,7 +245,7 @@ TEST(CsvLogger, WritesManyLinesBeforeTheInterval) {
   EXPECT_GT(std::filesystem::file_size(dir / "log.csv"), 100'000u);
 }
 
-TEST(CsvLogger, TheLastCopyLeavesWhatWasLogged) {
+TEST(CsvLogger, LastCopyWritesWhatWasLogged) {
   const test::TemporaryDirectory dir;
   {
     const CsvLogger log = csv_logger(dir / "log.csv");
@@ -257,7 +257,7 @@ TEST(CsvLogger, TheLastCopyLeavesWhatWasLogged) {
 }
 
 // Whichever call fails, the loop reports it and names the logger, and the complete lines of the file are right.
-TEST(CsvLogger, ReportsAFaultAtEveryCall) {
+TEST(CsvLogger, ReportsFailureOfEveryCall) {
   const auto step = [](const Elapsed& elapsed) {
     return elapsed.steps == 0 ? logs().add_metric("a", 1) : logs().add_metric("a", 1).add_metric("b", 2);
   };
@@ -288,13 +288,13 @@ TEST(CsvLogger, ReportsAFaultAtEveryCall) {
   EXPECT_GT(call, 12u);
 }
 
-TEST(Loggers, RefuseBadOptions) {
+TEST(Loggers, RejectBadOptions) {
   expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { csv_logger(""); });
   expect_error(ErrorCode::invalid_argument, {"a.jsonl", "flush_interval is -1"},
                [] { jsonl_logger("a.jsonl", {.flush_interval = -1}); });
 }
 
-TEST(JsonlLogger, WritesAnObjectALine) {
+TEST(JsonlLogger, WritesOneObjectPerLine) {
   const test::TemporaryDirectory dir;
   JsonlLogger log = jsonl_logger(dir / "a/log.jsonl");
   log(logged_at(3, 0.5), logs().add_metric("loss", 0.1).add_loss("kl", 2).add_metric("x\"\n", -0.0));
@@ -332,7 +332,7 @@ TEST(JsonlLogger, KeepsEveryBit) {
   EXPECT_EQ(i, 30u);
 }
 
-TEST(JsonlLogger, GoesOnBeforeTheStepsThatAreRunAgain) {
+TEST(JsonlLogger, ContinuesBeforeRepeatedSteps) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.jsonl";
   const auto log = [&](std::vector<std::int64_t> steps) {

@@ -38,7 +38,7 @@ TEST_F(LoggingWriterTest, WritesScalarsSortedWithSixDigits) {
   EXPECT_EQ(lines(), (Lines{"[0] a=3, b=0.15", "[7] nan=nan, x=1.23457e+06"}));
 }
 
-TEST_F(LoggingWriterTest, WritesALineForEachOtherKind) {
+TEST_F(LoggingWriterTest, WritesALineForEachKind) {
   LoggingWriter writer({.out = file_, .collection = "train"});
   writer.write_images(4, {{"digit", digit_image()}});
   writer.write_texts(4, {{"note", "good"}});
@@ -52,7 +52,7 @@ TEST_F(LoggingWriterTest, WritesALineForEachOtherKind) {
                             "[4] collection=train Histogram for 'none' = {}"}));
 }
 
-TEST_F(LoggingWriterTest, CountsInThirtyBucketsOfWhichTheLastIsClosed) {
+TEST_F(LoggingWriterTest, CountsInThirtyBucketsWithClosedLastBucket) {
   LoggingWriter writer({.out = file_});
   std::vector<std::int32_t> numbers;
   for (int i = 0; i <= 30; ++i) numbers.push_back(i);
@@ -62,7 +62,7 @@ TEST_F(LoggingWriterTest, CountsInThirtyBucketsOfWhichTheLastIsClosed) {
   EXPECT_TRUE(line.ends_with("[28, 29): 1, [29, 30]: 2}")) << line;
 }
 
-TEST_F(LoggingWriterTest, RefusesWhatNoWriterTakes) {
+TEST_F(LoggingWriterTest, RejectsInvalidInput) {
   LoggingWriter writer({.out = file_});
   expect_error(ErrorCode::invalid_argument, {"LoggingWriter", "step is -1"}, [&] { writer.write_scalars(-1, {}); });
   expect_error(ErrorCode::invalid_argument, {"LoggingWriter", "tag"}, [&] { writer.write_texts(0, {{"", "x"}}); });
@@ -83,7 +83,7 @@ class JsonlWriterTest : public testing::Test {
   const test::TemporaryDirectory directory_;
 };
 
-TEST_F(JsonlWriterTest, WritesAnObjectALine) {
+TEST_F(JsonlWriterTest, WritesOneObjectPerLine) {
   const std::string path = directory_ / "metrics.jsonl";
   {
     JsonlWriter writer(path);
@@ -108,7 +108,7 @@ TEST_F(JsonlWriterTest, WritesAnObjectALine) {
   EXPECT_EQ(objects(path).size(), 1u);
 }
 
-TEST(MultiWriter, HandsEverythingToAll) {
+TEST(MultiWriter, ForwardsEverythingToAllWriters) {
   const auto a = std::make_shared<test::RecordingWriter>(), b = std::make_shared<test::RecordingWriter>();
   MultiWriter writer({a, b});
   writer.write_scalars(1, {{"x", 2}});
@@ -144,7 +144,7 @@ TEST(AsyncWriter, WritesInOrderAndFlushJoins) {
   EXPECT_EQ(inner->calls.back(), "close");
 }
 
-TEST(AsyncWriter, AnErrorComesUpOnceAtALaterCall) {
+TEST(AsyncWriter, ErrorIsThrownOnceByALaterCall) {
   const auto inner = std::make_shared<test::RecordingWriter>();
   AsyncWriter writer(inner);
   writer.write_scalars(0, {{"fail", 1}});
@@ -157,7 +157,7 @@ TEST(AsyncWriter, AnErrorComesUpOnceAtALaterCall) {
   EXPECT_EQ(inner->calls.back(), "close");
 }
 
-TEST(AsyncWriter, WritesWhatIsLeftWhenItGoes) {
+TEST(AsyncWriter, DestructorWritesWhatIsLeft) {
   const auto inner = std::make_shared<test::RecordingWriter>();
   {
     AsyncWriter writer(inner);

@@ -17,7 +17,7 @@
 namespace giro {
 namespace {
 
-// Enough steps that reading them allocates more than kLeastBytes.
+// Enough steps that reading them allocates more than kMinBytes.
 constexpr std::int64_t kCut = 60, kSteps = 70;
 
 // Resumes a run that saved after kCut steps.
@@ -58,7 +58,7 @@ struct Resumed {
   }
 };
 
-TEST(OutOfMemory, ARunThatIsResumed) { test::fail_each_allocation<Resumed>(); }
+TEST(OutOfMemory, ResumedRun) { test::fail_each_allocation<Resumed>(); }
 
 }  // namespace
 }  // namespace giro

@@ -149,7 +149,7 @@ class OwnRangeTest : public testing::Test {
   test::TemporaryDirectory dir_;
 };
 
-TEST_F(OwnRangeTest, GoesOnAtItsPlace) {
+TEST_F(OwnRangeTest, ContinuesAtItsPosition) {
   const auto expect_same_bits = [&](const char* kind, const auto& train) {
     const Bytes whole = train(Points(1), dir_ / (std::string(kind) + "whole"), kBatchesOfPoints);
     const std::string parts = dir_ / (std::string(kind) + "parts");
@@ -169,12 +169,12 @@ TEST_F(OwnRangeTest, GoesOnAtItsPlace) {
   expect_same_bits("flip", [](auto range, const std::string& dir, auto until) { return in_flip(range, dir, until); });
 }
 
-TEST_F(OwnRangeTest, EndsWhereItEnds) {
+TEST_F(OwnRangeTest, EndsAtItsOwnEnd) {
   EXPECT_EQ(in_jaxloop(Points(1), dir_ / "jaxloop", 100), in_jaxloop(Points(1), dir_ / "same"));
   EXPECT_EQ(in_flip(Points(1), dir_ / "flip", 100), in_flip(Points(1), dir_ / "other"));
 }
 
-TEST_F(OwnRangeTest, MayRefuseARunOfOthers) {
+TEST_F(OwnRangeTest, MayRejectAnotherRun) {
   (void)in_loop(Points(1), dir_ / "run", 5);
   test::expect_error(ErrorCode::invalid_argument, {"points of another seed"},
                      [&] { (void)in_loop(Points(2), dir_ / "run"); });

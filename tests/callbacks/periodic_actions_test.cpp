@@ -39,7 +39,7 @@ Steps due_steps(PeriodicAction action, std::int64_t last) {
   return due;
 }
 
-TEST(PeriodicAction, IsDueByStepsSecondsAndGivenSteps) {
+TEST(PeriodicAction, IsDueByStepsSecondsAndListedSteps) {
   EXPECT_EQ(due_steps({"a", {.every_steps = 2}}, 9), (Steps{2, 4, 6, 8}));
   EXPECT_EQ(due_steps({"a", {.every_secs = 2}}, 9), (Steps{4, 7}));  // more than 2 s after step 1 and step 4
   EXPECT_EQ(due_steps({"a", {.on_steps = {8, 3}}}, 9), (Steps{3, 8}));
@@ -48,7 +48,7 @@ TEST(PeriodicAction, IsDueByStepsSecondsAndGivenSteps) {
   EXPECT_EQ(due_steps({"a", {}}, 9), Steps{});
 }
 
-TEST(PeriodicAction, TakesAGapInStepsForAnErrorWhereItCountsThem) {
+TEST(PeriodicAction, RejectsGapsInCountedSteps) {
   PeriodicAction by_steps("save", {.every_steps = 3});
   by_steps(1, 0);
   expect_error(ErrorCode::invalid_argument, {"save", "step 11", "step 1,", "every_steps = 3"},
@@ -59,14 +59,14 @@ TEST(PeriodicAction, TakesAGapInStepsForAnErrorWhereItCountsThem) {
   EXPECT_TRUE(by_seconds(11, 3.5));
 }
 
-TEST(PeriodicAction, RefusesIntervalsOfNothing) {
+TEST(PeriodicAction, RejectsEmptyIntervals) {
   expect_error(ErrorCode::invalid_argument, {"save", "every_steps is 0"},
                [] { PeriodicAction("save", {.every_steps = 0}); });
   expect_error(ErrorCode::invalid_argument, {"save", "every_secs is 0"},
                [] { PeriodicAction("save", {.every_secs = 0}); });
 }
 
-TEST(PeriodicAction, GoesOnAfterAResume) {
+TEST(PeriodicAction, ContinuesAfterResume) {
   PeriodicAction action("a", {.every_steps = 4, .every_secs = 2.5});
   action(1, 1);
   action(2, 2);
@@ -110,20 +110,20 @@ TEST_F(ReportProgressTest, EveryThreeTenthsOfASecondReportsAtStep4) {
   expect_report_at_4(report({.num_train_steps = 10, .every_secs = 0.3}));
 }
 
-TEST_F(ReportProgressTest, NamesNoShareWhereTheTotalIsUnknown) {
+TEST_F(ReportProgressTest, OmitsPercentageWithoutTotal) {
   ReportProgress progress = report({.num_train_steps = -1, .every_steps = 2});
   EXPECT_FALSE(progress.update(1, 100));
   EXPECT_TRUE(progress.update(2, 100.12));
   EXPECT_EQ(only_line(), "8.3 steps/s");
 }
 
-TEST_F(ReportProgressTest, AGapFrom1To11IsAnError) {
+TEST_F(ReportProgressTest, GapFrom1To11IsAnError) {
   ReportProgress progress = report({.num_train_steps = 10, .every_steps = 3});
   progress.update(1, 0);
   expect_error(ErrorCode::invalid_argument, {"report_progress", "step 11"}, [&] { progress.update(11, 0); });
 }
 
-TEST_F(ReportProgressTest, TellsTheSharesOfPartsByName) {
+TEST_F(ReportProgressTest, ReportsShareOfEachPart) {
   ReportProgress progress = report({.num_train_steps = 10, .every_steps = 1, .every_secs = {}});
   EXPECT_FALSE(progress.update(1));  // never on the first call
   auto part = [&, progress](const std::string& name, double end) mutable {
@@ -203,7 +203,7 @@ TEST(PeriodicCallback, SeesTheLogsOfALoop) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(PeriodicCallback, AsynchronousCallsKeepTheirOrder) {
+TEST(PeriodicCallback, AsynchronousCallsKeepOrder) {
   Steps called;
   PeriodicCallback callback([&](std::int64_t step, double) { called.push_back(step); },
                             {.every_steps = 1, .execute_async = true});
@@ -212,7 +212,7 @@ TEST(PeriodicCallback, AsynchronousCallsKeepTheirOrder) {
   EXPECT_EQ(called, (Steps{0, 1, 2, 3}));
 }
 
-TEST(PeriodicCallback, AnAsynchronousErrorComesUpOnce) {
+TEST(PeriodicCallback, AsynchronousErrorIsThrownOnce) {
   const auto fail_at_0 = [](std::int64_t step, double) {
     if (step == 0) throw std::runtime_error("the disk is full");
   };
@@ -224,7 +224,7 @@ TEST(PeriodicCallback, AnAsynchronousErrorComesUpOnce) {
   EXPECT_NO_THROW(callback.join());
 }
 
-TEST(PeriodicCallback, AnErrorEndsTheLoop) {
+TEST(PeriodicCallback, ErrorEndsTheLoop) {
   for (const bool async : {false, true}) {
     const auto fail = [] { throw std::runtime_error("the disk is full"); };
     expect_error(ErrorCode::callback, {"the disk is full"}, [&] {
@@ -260,7 +260,7 @@ TEST(Profile, StartsAt3_7_14AndStopsAt5_10_16) {
   EXPECT_EQ(seen.stopped, (Steps{5, 10, 16}));
 }
 
-TEST(Profile, LetsGoWhatIsDueWhileItRuns) {
+TEST(Profile, DropsProfilesDueWhileOneRuns) {
   Profiled seen;
   Profile profile(seen.hooks({.num_profile_steps = 5, .profile_duration_ms = 0, .first_profile = 2, .every_steps = 3}));
   for (seen.step = 1; seen.step <= 9; ++seen.step) profile.update(seen.step, 0);
@@ -298,7 +298,7 @@ void expect_traced(const std::string& path, std::int64_t first, std::int64_t las
   EXPECT_EQ(steps, expected);
 }
 
-TEST(Profile, LeavesATraceOfEachProfile) {
+TEST(Profile, WritesATraceForEachProfile) {
   const test::TemporaryDirectory dir;
   const std::string logdir = dir.path() + "/a/b";
   const auto options = [&](std::int64_t first) {
@@ -321,7 +321,7 @@ TEST(Profile, LeavesATraceOfEachProfile) {
 }
 
 // A profile of consecutive steps is impossible if only every hundredth step is seen.
-TEST(Profile, RefusesToPassOverSteps) {
+TEST(Profile, RejectsSkippedSteps) {
   Profiled seen;
   const auto run = [&](const Schedule& schedule) {
     (void)loop(0, std::vector<int>(300), {{schedule, Profile(seen.hooks({}))}});
@@ -334,7 +334,7 @@ TEST(Profile, RefusesToPassOverSteps) {
   EXPECT_EQ(seen.started.size(), 1u);
 }
 
-TEST(Profile, SaysWhereATraceCannotBeWritten) {
+TEST(Profile, ReportsWhereATraceCannotBeWritten) {
   const test::TemporaryDirectory dir;
   const std::string file = dir.path() + "/file";
   std::ofstream(file) << "mine";
@@ -352,7 +352,7 @@ TEST(Profile, SaysWhereATraceCannotBeWritten) {
                [&] { run({.first_profile = 3, .logdir = dir.path()}); });
 }
 
-TEST(Profile, RefusesAProfileOfNothing) {
+TEST(Profile, RejectsEmptyProfile) {
   expect_error(ErrorCode::invalid_argument, {"profile", "num_profile_steps and profile_duration_ms are 0"},
                [] { Profile({.num_profile_steps = 0, .profile_duration_ms = 0}); });
   expect_error(ErrorCode::invalid_argument, {"profile", "num_profile_steps is -1"},

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, PrecisionTest, test::kDevices, test::device_na
 // The unit is the rounding error of a factor: 2^-8 in bf16, 2^-11 in the others. The first loss averages the rounding
 // errors of the logits. Later the trainings drift apart, because Adam divides small gradients by their own size:
 // measured 1.2 units in bf16, and 8 in f16, which also rounds gradients.
-TEST_P(PrecisionTest, LossesStayCloseToThoseInF32) {
+TEST_P(PrecisionTest, LossesStayCloseToF32) {
   for (const nn::Layer& model : {test::linear_model(), small_cnn()}) {
     const std::vector<double> wanted = training(Precision::f32, model).train(kTrainedSteps);
     for (const Precision precision : test::other_precisions(device())) {
@@ -110,7 +110,7 @@ TEST_P(PrecisionTest, LossesStayCloseToThoseInF32) {
   }
 }
 
-TEST_P(PrecisionTest, JitEagerAndProgramsAsTheyAreTracedGiveTheSameBits) {
+TEST_P(PrecisionTest, JitEagerAndUnrewrittenProgramsGiveTheSameBits) {
   for (const Precision precision : test::other_precisions(device())) {
     SCOPED_TRACE(name_of(precision));
     Training recorded = training(precision), eagerly = training(precision), traced = training(precision);
@@ -123,7 +123,7 @@ TEST_P(PrecisionTest, JitEagerAndProgramsAsTheyAreTracedGiveTheSameBits) {
   }
 }
 
-TEST_P(PrecisionTest, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
+TEST_P(PrecisionTest, OverflowSkipsTheUpdateAndHalvesTheScale) {
   if (!test::computes_in(Precision::f16, device())) GTEST_SKIP() << "no f16 here";
   Training t = training(Precision::f16);
   EXPECT_EQ(t.scalar<float>("loss_scale/scale"), 65536.0f);
@@ -165,7 +165,7 @@ TEST_P(PrecisionTest, ManyGoodStepsDoubleTheScale) {
 }
 
 // In f16 the first steps are skipped, so that all of loss_scale changes.
-TEST_P(PrecisionTest, ACheckpointGoesOnWithTheSameBits) {
+TEST_P(PrecisionTest, ContinuesFromCheckpointWithTheSameBits) {
   for (const Precision precision : test::other_precisions(device())) {
     SCOPED_TRACE(name_of(precision));
     const test::TemporaryDirectory directory;
@@ -187,7 +187,7 @@ TEST_P(PrecisionTest, ACheckpointGoesOnWithTheSameBits) {
   }
 }
 
-TEST_P(PrecisionTest, ACheckpointOfOnePrecisionGoesIntoAnother) {
+TEST_P(PrecisionTest, CheckpointLoadsIntoAnotherPrecision) {
   std::vector<Precision> all = test::other_precisions(device());
   all.push_back(Precision::f32);
   for (const Precision from : all) {
@@ -239,7 +239,7 @@ TEST_P(PrecisionTest, GradientsOfPartsAddUp) {
   }
 }
 
-TEST_P(PrecisionTest, WhatADeviceDoesNotComputeInIsRefusedAtOnce) {
+TEST_P(PrecisionTest, UnsupportedPrecisionIsRejectedAtOnce) {
   for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::f16}) {
     if (test::computes_in(precision, device())) continue;
     const std::string needed = precision == Precision::tf32 ? "GPU" : "processor";

@@ -29,7 +29,7 @@ std::uint64_t calls(const char* name) {
   return count == nullptr ? 0 : count(name);
 }
 
-TEST(ProfileCuda, HasTheDevicesTimesAndTellsTheProfiler) {
+TEST(ProfileCuda, RecordsDeviceTimesAndNotifiesTheProfiler) {
   const Discovery discovery = discover_devices();
   if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
   const test::TemporaryDirectory dir;

@@ -46,7 +46,7 @@ std::vector<float> scales(const std::vector<double>& losses, const ReduceOnPlate
 
 using Scales = std::vector<float>;
 
-TEST(ReduceOnPlateau, WaitsForSoManyEvaluationsInARow) {
+TEST(ReduceOnPlateau, WaitsForPatienceEvaluations) {
   const std::vector<double> losses{5, 4, 4, 5, 3, 3, 3, 3, 3};
   EXPECT_EQ(scales(losses, {.factor = 0.5, .patience = 2}), (Scales{1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125}));
   EXPECT_EQ(scales(losses, {.factor = 0.5, .patience = 4}), (Scales{1, 1, 1, 1, 1, 1, 1, 1, 0.5}));
@@ -54,7 +54,7 @@ TEST(ReduceOnPlateau, WaitsForSoManyEvaluationsInARow) {
   EXPECT_EQ(scales({1, 2, 3, 2, 2}, {.factor = 0.5, .patience = 2, .mode = "max"}), (Scales{1, 1, 1, 1, 0.5}));
 }
 
-TEST(ReduceOnPlateau, OptionsOfTheWait) {
+TEST(ReduceOnPlateau, PatienceOptions) {
   EXPECT_EQ(scales({4, 3.75, 3.5, 3}, {.factor = 0.5, .patience = 1, .min_delta = 0.5}), (Scales{1, 0.5, 0.25, 0.25}));
   EXPECT_EQ(scales({1, 1, 1, 1, 1, 1}, {.factor = 0.5, .patience = 1, .cooldown = 2}),
             (Scales{1, 0.5, 0.5, 0.5, 0.25, 0.25}));
@@ -63,7 +63,7 @@ TEST(ReduceOnPlateau, OptionsOfTheWait) {
   EXPECT_EQ(scales({nan, nan, 1, nan}, {.factor = 0.5, .patience = 2}), (Scales{1, 0.5, 0.5, 0.5}));
 }
 
-TEST(ReduceOnPlateau, ContinuesInTheNextLoopAndAfterARestart) {
+TEST(ReduceOnPlateau, ContinuesInTheNextLoopAndAfterRestart) {
   const std::vector<double> losses{5, 5, 5, 5, 5, 5, 4, 4, 4, 4};
   const ReduceOnPlateauOptions options{.factor = 0.5, .patience = 3, .cooldown = 1};
   const Scales whole = scales(losses, options);

@@ -63,7 +63,7 @@ std::vector<int> batches(std::size_t count) {
 }
 
 // The restore happens in step 4 and takes the checkpoint of step 3, after batches 0, 1 and 2.
-TEST(RestoreOnDivergence, GoesBackAndOnWithTheNextBatch) {
+TEST(RestoreOnDivergence, RestoresAndContinuesWithTheNextBatch) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{5, 4, 3, 2, kNan, 2, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
@@ -81,7 +81,7 @@ TEST(RestoreOnDivergence, GoesBackAndOnWithTheNextBatch) {
   EXPECT_EQ(history.column("learning_rate_scale"), std::vector<double>{0.5});
 }
 
-TEST(RestoreOnDivergence, ASpikeIsAboveTheMeanOfTheLatest) {
+TEST(RestoreOnDivergence, SpikeIsRelativeToTheRecentMean) {
   const auto restores = [](const std::vector<double>& losses, double spike) {
     const test::TemporaryDirectory dir;
     const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.spike = spike});
@@ -96,7 +96,7 @@ TEST(RestoreOnDivergence, ASpikeIsAboveTheMeanOfTheLatest) {
   EXPECT_EQ(restores({1, 1, std::numeric_limits<double>::infinity(), 1}, 2), 1);
 }
 
-TEST(RestoreOnDivergence, LeavesCheckpointsOfAnotherRunAlone) {
+TEST(RestoreOnDivergence, IgnoresCheckpointsOfAnotherRun) {
   const test::TemporaryDirectory dir;
   (void)loop(create(), batches(5), {{every_end(5), checkpoint(dir.path())}});
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
@@ -107,7 +107,7 @@ TEST(RestoreOnDivergence, LeavesCheckpointsOfAnotherRunAlone) {
 }
 
 // Another run with the same callback may restore as often again.
-TEST(RestoreOnDivergence, ANewRunCountsAnew) {
+TEST(RestoreOnDivergence, NewRunResetsItsCounts) {
   const test::TemporaryDirectory dir;
   const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.max_restores = 1});
   for (int run = 0; run < 2; ++run) {
@@ -121,7 +121,7 @@ TEST(RestoreOnDivergence, ANewRunCountsAnew) {
 }
 
 // A loss that is logged seldom and was bad before the restore is not judged again.
-TEST(RestoreOnDivergence, LooksOnlyAtWhatWasLoggedSince) {
+TEST(RestoreOnDivergence, ReadsOnlyLogsSinceTheRestore) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{1, 1, 1, kNan, 1, 1, 1, 1, kNan, 1};
   const auto logs_loss = [](const Elapsed& elapsed) {
@@ -139,7 +139,7 @@ TEST(RestoreOnDivergence, LooksOnlyAtWhatWasLoggedSince) {
 }
 
 // From the checkpoint of step 4 the loss becomes NaN at once, so the one before is better.
-TEST(RestoreOnDivergence, TakesAnOlderCheckpointIfTheNewestDoesNotHelp) {
+TEST(RestoreOnDivergence, TriesAnOlderCheckpointIfTheNewestDivergesAgain) {
   for (const auto& [keep, bad] : {std::pair{1, kNan}, {2, kNan}, {2, 100.0}}) {
     const test::TemporaryDirectory dir;
     const std::vector<double> losses{1, 1, 1, 1, bad, bad, 1, 1};
@@ -155,7 +155,7 @@ TEST(RestoreOnDivergence, TakesAnOlderCheckpointIfTheNewestDoesNotHelp) {
   }
 }
 
-TEST(RestoreOnDivergence, TakesNoStateThatIsNotFiniteAndNoDamagedOne) {
+TEST(RestoreOnDivergence, SkipsNonFiniteAndDamagedCheckpoints) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{1, 1, 1, 1, kNan, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
@@ -171,7 +171,7 @@ TEST(RestoreOnDivergence, TakesNoStateThatIsNotFiniteAndNoDamagedOne) {
 }
 
 // Which checkpoint is the newest does not depend on how fast they are written.
-TEST(RestoreOnDivergence, WaitsForACheckpointThatIsBeingWritten) {
+TEST(RestoreOnDivergence, WaitsForASaveInProgress) {
   struct SlowFiles : test::FaultyFileSystem {
     void rename(const std::string& from, const std::string& to) override {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -186,13 +186,13 @@ TEST(RestoreOnDivergence, WaitsForACheckpointThatIsBeingWritten) {
   EXPECT_EQ(sum(state), 0 + 1 + 3);
 }
 
-TEST(RestoreOnDivergence, StopsAfterTheLastRestore) {
+TEST(RestoreOnDivergence, StopsAfterMaxRestores) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{1, 1, kNan, 1, kNan, 1, kNan, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.max_restores = 2});
   const auto result = loop(create(), batches(8),
                            {{every(1), {train_on(losses), back}}, {every_end(2) | last(), checkpoint(dir.path())}});
-  EXPECT_EQ(result.ended, Advanced::stopped);
+  EXPECT_EQ(result.ended, StopReason::stopped);
   EXPECT_EQ(result.elapsed.steps, 7);
   EXPECT_EQ(scale(result.state), 0.25f);
   EXPECT_EQ(back.report(), "loss is nan at step 6, after 2 restores");
@@ -243,8 +243,8 @@ TEST(RestoreOnDivergence, Errors) {
 TEST(RestoreOnDivergence, RanksDecideTogether) {
   struct Ranks : test::FakePartitioner {
     using FakePartitioner::FakePartitioner;
-    void agree(std::span<double> values) const override {
-      FakePartitioner::agree(values);
+    void all_reduce_max(std::span<double> values) const override {
+      FakePartitioner::all_reduce_max(values);
       if (values.size() == 1 && std::exchange(diverges, false)) values[0] = 1;
     }
     std::string broadcast(const std::string& text) const override { return rank() == 0 ? text : path; }
@@ -306,7 +306,7 @@ class RestoreOnDivergenceTest : public test::OpTest {
                    {every(2), checkpoint(dir + "/model", {.keep = 2, .asynchronous = asynchronous})}},
                   {.stop = at(kSteps), .on_start = {resume(dir + "/model")}});
     Left left;
-    if (run.advance(until ? at(*until) : Period{}) == Advanced::reached) return left;
+    if (run.advance(until ? at(*until) : Period{}) == StopReason::reached) return left;
     auto result = run.finish();
     left.restores = back.restores();
     left.state = test::saved_bytes(result.state);
@@ -318,7 +318,7 @@ class RestoreOnDivergenceTest : public test::OpTest {
   static constexpr double kRate = 3;
 };
 
-TEST_P(RestoreOnDivergenceTest, ARunThatDivergesRecovers) {
+TEST_P(RestoreOnDivergenceTest, DivergingRunRecovers) {
   const test::TemporaryDirectory dir;
   const Left left = run(device(), dir.path(), {}, false);
   EXPECT_GE(left.restores, 1);
@@ -326,7 +326,7 @@ TEST_P(RestoreOnDivergenceTest, ARunThatDivergesRecovers) {
   EXPECT_LT(left.last, left.first / 2);
 }
 
-TEST_P(RestoreOnDivergenceTest, GoesOnAfterAnyStepAsIfNotInterrupted) {
+TEST_P(RestoreOnDivergenceTest, ContinuesAfterAnyStepAsIfUninterrupted) {
   const test::TemporaryDirectory whole_dir;
   const Left whole = run(device(), whole_dir.path(), {}, false);
   for (std::int64_t cut = 1; cut < 30; cut += device().is_cpu() ? 3 : 11) {

@@ -117,8 +117,8 @@ class ResumeTest : public test::OpTest {
            .on_start = resumes ? std::vector<Callback<TrainState, Batch>>{resume(dir + "/model")}
                                : std::vector<Callback<TrainState, Batch>>{},
            .arbiter = std::make_shared<StillClock>()});
-      const Advanced why = run.advance(until ? at(*until) : Period{});
-      if (until && why == Advanced::reached) {
+      const StopReason why = run.advance(until ? at(*until) : Period{});
+      if (until && why == StopReason::reached) {
         std::fflush(out);
         left.shown = read_text(shown);
       } else {
@@ -190,7 +190,7 @@ TEST_P(ResumeTest, AfterASignalInAnyStep) {
 }
 
 // A process may be killed in a run that was itself resumed.
-TEST_P(ResumeTest, AgainAndAgain) {
+TEST_P(ResumeTest, Repeatedly) {
   const test::TemporaryDirectory whole_dir, dir;
   const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);
   for (std::int64_t cut = 7; cut < whole.steps; cut += 7) {

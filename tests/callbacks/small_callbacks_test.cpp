@@ -34,7 +34,7 @@ auto log_in_turn(std::vector<double> values) {
   };
 }
 
-TEST(TerminateOnNan, StopsAndNamesWhatIsNotFinite) {
+TEST(TerminateOnNan, StopsAndNamesTheNonFiniteEntry) {
   for (const double bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
     const TerminateOnNan stop = terminate_on_nan();
     const auto result = loop(0, std::vector<int>(6), {{every(1), {log_in_turn({1, 2, bad, 4, 5, 6}), stop}}});
@@ -49,7 +49,7 @@ TEST(TerminateOnNan, StopsAndNamesWhatIsNotFinite) {
   }
 }
 
-TEST(TerminateOnNan, LooksAtTheKeysOnly) {
+TEST(TerminateOnNan, ChecksOnlyTheGivenKeys) {
   const auto steps = [](const TerminateOnNan& stop) {
     const auto log = [](const Elapsed&) { return logs().add_metric("a", kNaN).add_metric("b", 1).add_loss("c", kNaN); };
     return loop(0, std::vector<int>(3), {{every(1), {log, stop}}}).elapsed.steps;
@@ -61,25 +61,25 @@ TEST(TerminateOnNan, LooksAtTheKeysOnly) {
   EXPECT_EQ(all.report(), "metrics.a is nan, losses.c is nan at step 0");
 }
 
-TEST(TerminateOnNan, LeavesOtherCollectionsAlone) {
+TEST(TerminateOnNan, IgnoresOtherCollections) {
   const auto log = [] { return logs().add_entry("outputs", "y", kNaN).add_entry("mine", "x", kNaN); };
   EXPECT_EQ(loop(0, std::vector<int>(3), {{every(1), {log, terminate_on_nan()}}}).elapsed.steps, 3);
 }
 
-TEST(TerminateOnNan, FindsBetweenItsCallsWhatStaysNan) {
+TEST(TerminateOnNan, FindsNanLoggedBetweenItsCalls) {
   const auto result = loop(0, std::vector<int>(12),
                            {{every(1), log_in_turn({1, 2, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN})},
                             {every(4), terminate_on_nan("accuracy")}});
   EXPECT_EQ(result.elapsed.steps, 5);
 }
 
-TEST(TerminateOnNan, NamesTheNearestEntryToOneThatWasNeverLogged) {
+TEST(TerminateOnNan, SuggestsNearestEntryForUnknownKey) {
   expect_error(ErrorCode::not_found, {"terminate_on_nan", "'acuracy'", "did you mean 'accuracy'"}, [] {
     (void)loop(0, std::vector<int>(1), {{every(1), {log_in_turn({1}), terminate_on_nan("acuracy")}}});
   });
 }
 
-TEST(Timer, TellsTheRatesBetweenItsCalls) {
+TEST(Timer, ReportsRatesBetweenCalls) {
   Timer time = timer();
   EXPECT_FALSE(time({.steps = 10, .samples = 320, .date = 1000, .date_start = 900}));
   const std::optional<Logs> rates = time({.steps = 30, .samples = 960, .date = 1004, .date_start = 900});
@@ -118,7 +118,7 @@ TEST(LearningRateMonitor, LogsTheRateOfTheLatestUpdate) {
   EXPECT_EQ(history.collect("metrics.learning_rate")[0], (std::vector<double>{0, 0.25, 0.5, 0.75, 1, 1}));
 }
 
-TEST(LearningRateMonitor, NamesWhatIsMissing) {
+TEST(LearningRateMonitor, NamesTheMissingLeaf) {
   State state(Device::cpu());
   state.add("learning_rates", {{"", DType::f32, {}}});
   expect_error(ErrorCode::not_found, {"learning_rate", "learning_rates"}, [&] { learning_rate_monitor()(state); });

@@ -66,7 +66,7 @@ class StateOfStatesTest : public test::OpTest {
   }
 };
 
-TEST_P(StateOfStatesTest, AResumedRunIsTheUninterruptedOneToTheBit) {
+TEST_P(StateOfStatesTest, ResumedRunIsBitwiseEqualToUninterrupted) {
   const test::TemporaryDirectory dir;
   const auto whole = run<TwoNetworks>(dir / "whole", 12);
   (void)run<TwoNetworks>(dir / "cut", 8);  // it was saved at step 5
@@ -77,7 +77,7 @@ TEST_P(StateOfStatesTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   EXPECT_EQ(to_host<std::int64_t>(whole.state.at("other/step"), whole.state.stream()).front(), 12);
 }
 
-TEST_P(StateOfStatesTest, ASnapshotAndACopyAreOfBoth) {
+TEST_P(StateOfStatesTest, SnapshotAndCopyCoverBothStates) {
   TwoNetworks state = make<TwoNetworks>();
   const auto set = [&](float value) {
     from_host(state.other.at("params/dense0/bias"), std::vector<float>(10, value), state.stream());
@@ -98,7 +98,7 @@ TEST_P(StateOfStatesTest, ASnapshotAndACopyAreOfBoth) {
   EXPECT_EQ(to_host<float>(moved.at("other/params/dense0/bias"), moved.stream())[0], 1);
 }
 
-TEST_P(StateOfStatesTest, OneThatIsNoPartOfTheTreeIsAnErrorWhereItIsSaved) {
+TEST_P(StateOfStatesTest, SavingAnUnattachedStateIsAnError) {
   const test::TemporaryDirectory dir;
   test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
                      [&] { (void)run<Forgetful>(dir / "model", 2); });

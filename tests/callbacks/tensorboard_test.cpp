@@ -65,7 +65,7 @@ std::vector<std::string> records_of(const std::string& path) {
   return records;
 }
 
-TEST(TfRecord, HasTheChecksumsOfTheFormat) {
+TEST(TfRecord, HasChecksums) {
   EXPECT_EQ(detail::masked_crc32c("123456789"), 0xc78ab0e5u);
   std::string whole;
   detail::ProtoMessage event;
@@ -75,7 +75,7 @@ TEST(TfRecord, HasTheChecksumsOfTheFormat) {
 }
 
 // However a file is damaged, exactly the records before the damage are read.
-TEST(TfRecord, ReadsWholeRecordsOnly) {
+TEST(TfRecord, ReadsOnlyWholeRecords) {
   std::string file;
   detail::append_tfrecord(file, "first");
   const std::size_t second = file.size();
@@ -99,7 +99,7 @@ TEST(TfRecord, ReadsWholeRecordsOnly) {
   }
 }
 
-TEST(ProtoMessage, ReadsTheFieldsOfAnother) {
+TEST(ProtoMessage, ReadsFieldsOfAnother) {
   detail::ProtoMessage message;
   message.add_double(1, 1).add_integer(2, -7).add_float(3, 1).add_bytes(500, "bytes").add_integer(2, 1);
   for (std::size_t size = 0; size <= message.bytes().size(); ++size) {
@@ -143,7 +143,7 @@ TEST(EventFile, WritesAfterTheInterval) {
   EXPECT_GT(records_of(path).size(), 5'000u);
 }
 
-TEST(EventFile, ComesAfterThoseThatAreThere) {
+TEST(EventFile, NameSortsAfterExistingFiles) {
   const test::TemporaryDirectory dir;
   const auto begin = [&](double date) {
     detail::EventFile(dir.path(), posix_file_system(), 5).add_session_start(date, 0);
@@ -159,7 +159,7 @@ TEST(EventFile, ComesAfterThoseThatAreThere) {
 
 // The steps of the scalars in a file. A step is the length of its tag after the word "scalar/", which cannot occur in
 // the bytes of a date.
-TEST(SummaryWriter, RemovesTheStepsThatAreRunAgain) {
+TEST(SummaryWriter, RemovesRepeatedSteps) {
   const test::TemporaryDirectory dir;
   const auto scalars_in = [&](std::size_t file) {
     std::vector<std::size_t> steps;
@@ -197,7 +197,7 @@ TEST(SummaryWriter, RemovesTheStepsThatAreRunAgain) {
   }
 }
 
-TEST(SummaryWriter, IsTheOnlyOneInItsDirectory) {
+TEST(SummaryWriter, LocksItsDirectory) {
   const test::TemporaryDirectory dir;
   SummaryWriter writer(dir / "a/b");
   expect_error(ErrorCode::invalid_argument, {dir / "a/b", "is being written by process"},
@@ -206,7 +206,7 @@ TEST(SummaryWriter, IsTheOnlyOneInItsDirectory) {
   SummaryWriter(dir / "a/b").write_scalars(0, {{"a", 1}});
 }
 
-TEST(SummaryWriter, RefusesWhatItCannotWrite) {
+TEST(SummaryWriter, RejectsInvalidInput) {
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { SummaryWriter(""); });
   expect_error(ErrorCode::invalid_argument, {dir.path(), "flush_interval is -1"},
@@ -248,7 +248,7 @@ TEST(SummaryWriter, RefusesWhatItCannotWrite) {
 }
 
 // Whichever call fails, it is reported once, and the files stay readable.
-TEST(SummaryWriter, ReportsAFaultAtEveryCall) {
+TEST(SummaryWriter, ReportsFailureOfEveryCall) {
   std::size_t call = 1;
   for (bool done = false; !done; ++call) {
     ASSERT_LT(call, 40u);
@@ -294,7 +294,7 @@ TEST(HistogramBuckets, HaveEqualWidths) {
                                                                             3, 4, 1}));
 }
 
-TEST(HistogramBuckets, OfWhatHasNoRange) {
+TEST(HistogramBuckets, OfEqualOrMissingElements) {
   std::vector<double> same{7, 7, 7};
   EXPECT_EQ(detail::histogram_buckets(Tensor(same.data(), DType::f64, {3}, Device::cpu()), 2).rows,
             (std::vector<double>{7, 7, 0, 7, 7, 3}));
@@ -305,7 +305,7 @@ TEST(HistogramBuckets, OfWhatHasNoRange) {
             (std::vector<double>{0, 0.5, 1, 0.5, 1, 2}));
 }
 
-TEST(HistogramBuckets, OfAllNumbersThereAre) {
+TEST(HistogramBuckets, OfAllFiniteNumbers) {
   constexpr double kMax = std::numeric_limits<double>::max(), kInfinity = std::numeric_limits<double>::infinity();
   std::vector<double> values{-kMax, 0, kMax, kInfinity, -kInfinity, std::nan("")};
   const auto buckets = detail::histogram_buckets(Tensor(values.data(), DType::f64, {6}, Device::cpu()), 2);
@@ -316,7 +316,7 @@ TEST(HistogramBuckets, OfAllNumbersThereAre) {
   EXPECT_EQ(detail::histogram_buckets(Tensor(tiny.data(), DType::f64, {2}, Device::cpu()), 2).rows[5], 1);
 }
 
-TEST(TensorBoard, IsAnObserverAndItsHistogramsABarrier) {
+TEST(TensorBoard, IsAnObserverAndHistogramsAreABarrier) {
   const test::TemporaryDirectory dir;
   const TensorBoard board = tensorboard(dir.path());
   EXPECT_EQ((Callback<State, int>(board).kind()), CallbackKind::observer);
@@ -328,7 +328,7 @@ TEST(TensorBoard, IsAnObserverAndItsHistogramsABarrier) {
 }
 
 // An array entry becomes a number, and a number entry an array.
-TEST(TensorBoard, TakesTheTagsOfEachStep) {
+TEST(TensorBoard, WritesTheTagsOfEachStep) {
   const test::TemporaryDirectory dir;
   {
     TensorBoard board = tensorboard(dir.path());
@@ -344,7 +344,7 @@ TEST(TensorBoard, TakesTheTagsOfEachStep) {
   for (std::size_t i = 0; i < tags.size(); ++i) EXPECT_NE(records[2 + i].find(tags[i]), std::string::npos) << i;
 }
 
-TEST(TensorBoard, ACollectionThatIsNotThereIsAnError) {
+TEST(TensorBoard, UnknownCollectionIsAnError) {
   const test::TemporaryDirectory dir;
   const DeviceContext context{Device::cpu()};
   State state(context);

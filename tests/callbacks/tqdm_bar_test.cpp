@@ -25,7 +25,7 @@ class TqdmBarFile : public test::BarFile {
 
 // As tqdm 4.70 draws them: tqdm.format_meter(n, total, elapsed, ascii=True, unit="step", prefix="train",
 // postfix="loss=0.123").
-TEST_F(TqdmBarFile, DrawsAsTqdmDoes) {
+TEST_F(TqdmBarFile, DrawsLikeTqdm) {
   TqdmBarOptions with = options(1000);
   with.desc = "train";
   TqdmBar bar(with);
@@ -37,7 +37,7 @@ TEST_F(TqdmBarFile, DrawsAsTqdmDoes) {
   EXPECT_EQ(only_line(), "train:  45%|####5     | 450/1000 [00:12<00:15, 36.10step/s, loss=0.123]");
 }
 
-TEST_F(TqdmBarFile, WritesALineEachIntervalAndTheLast) {
+TEST_F(TqdmBarFile, WritesALineEachIntervalAndAtTheEnd) {
   TqdmBar bar(options(12));
   for (int step = 0; step < 12; ++step) bar(at_step(step), loss_of(step));
   EXPECT_EQ(lines(), (std::vector<std::string>{
@@ -47,7 +47,7 @@ TEST_F(TqdmBarFile, WritesALineEachIntervalAndTheLast) {
                      }));
 }
 
-TEST_F(TqdmBarFile, ATotalMayBeOfSamples) {
+TEST_F(TqdmBarFile, TotalMayBeInSamples) {
   TqdmBarOptions with = options(0);
   with.total = at({.samples = 60});
   with.file_interval = 0;
@@ -58,7 +58,7 @@ TEST_F(TqdmBarFile, ATotalMayBeOfSamples) {
   EXPECT_EQ(lines().back(), " 50%|#####     | 30/60 [00:03<00:03,  1.00step/s]");
 }
 
-TEST_F(TqdmBarFile, TellsTimesInTheirUnits) {
+TEST_F(TqdmBarFile, FormatsTimesWithUnits) {
   struct Case {
     double step_time;
     std::string last;
@@ -83,7 +83,7 @@ TEST_F(TqdmBarFile, CountsWithoutATotal) {
   EXPECT_EQ(only_line(), "8batch [00:04,  2.00batch/s, loss=1]");
 }
 
-TEST_F(TqdmBarFile, DoesNotKnowTheRateOfTheFirstStep) {
+TEST_F(TqdmBarFile, RateIsUnknownInTheFirstStep) {
   TqdmBarOptions with = options(4);
   with.file_interval = 0;
   with.width = 8;
@@ -92,7 +92,7 @@ TEST_F(TqdmBarFile, DoesNotKnowTheRateOfTheFirstStep) {
   EXPECT_EQ(only_line(), " 25%|##      | 1/4 [00:00<?, ?step/s, loss=4]");
 }
 
-TEST_F(TqdmBarFile, MeansAreOverAllStepsAndStatefulOnesAreTheLatest) {
+TEST_F(TqdmBarFile, AveragesMetricsAndShowsLatestStatefulOnes) {
   TqdmBarOptions with = options(2);
   with.stateful_metrics = {"b"};
   TqdmBar bar(with);
@@ -112,7 +112,7 @@ TEST_F(TqdmBarFile, ObservesALoopThatEndsEarly) {
   EXPECT_TRUE(line.ends_with(", loss=2]")) << line;
 }
 
-TEST(TqdmBar, RefusesOptionsThatMakeNoBar) {
+TEST(TqdmBar, RejectsInvalidOptions) {
   expect_error(ErrorCode::invalid_argument, {"tqdm_bar: total is -1"}, [] { tqdm_bar({.total = -1}); });
   expect_error(ErrorCode::invalid_argument, {"width is -1"}, [] { tqdm_bar({.width = -1}); });
   expect_error(ErrorCode::invalid_argument, {"out is null"}, [] { tqdm_bar({.out = nullptr}); });

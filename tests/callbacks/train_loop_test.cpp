@@ -24,7 +24,7 @@ struct Counter {
   int updates = 0;
 };
 
-TEST(TrainLoopCallbacks, EarlyStoppingLooksAtEachEvaluation) {
+TEST(TrainLoopCallbacks, EarlyStoppingChecksEachEvaluation) {
   // Evaluated after 3, 6, 9, ... updates; the second loss is the best.
   const auto train_step = [](Counter& model) { ++model.updates; };
   const auto test_step = [](const Counter& model) {

@@ -60,8 +60,8 @@ std::vector<test::Convolution> all_convolutions() {
 std::vector<Convolution> questions(const test::Convolution& convolution) {
   using Result = Convolution::Result;
   std::vector<Convolution> all;
-  for (const auto& [dtype, math] : {std::pair{DType::f32, Math::f32}, std::pair{DType::f32, Math::tf32},
-                                    std::pair{DType::bf16, Math::f32}, std::pair{DType::f16, Math::f32}}) {
+  for (const auto& [dtype, math] : {std::pair{DType::f32, MathMode::f32}, std::pair{DType::f32, MathMode::tf32},
+                                    std::pair{DType::bf16, MathMode::f32}, std::pair{DType::f16, MathMode::f32}}) {
     const Convolution plain{Result::y, convolution.x, convolution.w, convolution.y(), convolution.options, dtype, math};
     all.insert(all.end(), 4, plain);
     all[all.size() - 3].has_bias = true;
@@ -78,7 +78,7 @@ std::string text_of(const test::Convolution& convolution, const Convolution& ask
   constexpr const char* kResults[] = {"y", "dx", "dw"};
   return fmt::format("{}: {}{}{} of x {}, w {} in {}{}", convolution.name, kResults[static_cast<int>(asked.result)],
                      asked.has_bias ? " with bias" : "", asked.has_relu ? " and relu" : "", to_string(asked.x),
-                     to_string(asked.w), name_of(asked.dtype), asked.math == Math::tf32 ? " as tf32" : "");
+                     to_string(asked.w), name_of(asked.dtype), asked.math == MathMode::tf32 ? " as tf32" : "");
 }
 
 class CudnnPlans : public ::testing::TestWithParam<Gpu> {
@@ -103,7 +103,7 @@ TEST_P(CudnnPlans, ExistForEveryConvolution) {
     for (const Convolution& question : questions(convolution)) {
       ++asked;
       const GraphPlan plan = GraphPlan::find(question, device, no_cache_);
-      ASSERT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
+      ASSERT_TRUE(plan) << text_of(convolution, question) << ": " << plan.failure_reason();
       // With the same engine, a relu does not change the values that it keeps.
       if (question.has_relu) {
         EXPECT_EQ(plan.name(), with_bias) << text_of(convolution, question);
@@ -141,14 +141,14 @@ TEST_P(CudnnPlans, AreStoredForTheNextRun) {
   EXPECT_FALSE(anew.was_stored());
 }
 
-TEST_P(CudnnPlans, GoOnToTheNextWhereTheyAreRefused) {
+TEST_P(CudnnPlans, FallBackToTheNextPlan) {
   const std::string device = GetParam().description();
   const Convolution question = questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32})).front();
   DiskCache kept = cache();
   std::set<std::string> names;
   GraphPlan plan = GraphPlan::find(question, device, kept);
   plan.store(kept);
-  for (GraphPlan next = GraphPlan::find(question, device, kept); next; next.refuse()) {
+  for (GraphPlan next = GraphPlan::find(question, device, kept); next; next.skip_plan()) {
     if (!next.was_stored()) names.insert(next.name());
   }
   EXPECT_GT(names.size(), 2u);
@@ -173,7 +173,7 @@ TEST_P(CudnnPlans, AreCompiledForAttention) {
       std::string answer;
       try {
         const GraphPlan plan = GraphPlan::find(question, GetParam().description(), no_cache_);
-        if (!plan) answer = plan.why_not();
+        if (!plan) answer = plan.failure_reason();
       } catch (const Error& error) {
         answer = error.what();
         if (answer.find("cuLibraryLoadData") != std::string::npos) answer = "";
@@ -186,14 +186,14 @@ TEST_P(CudnnPlans, AreCompiledForAttention) {
 }
 
 // cuDNN fuses a relu only with a bias.
-TEST(CudnnPlansTest, SayWhyThereAreNone) {
+TEST(CudnnPlansTest, ReportWhyThereIsNone) {
   const DiskCache no_cache(posix_file_system(), "", 0);
   const test::Convolution small = test::same("", {1, 8, 8, 8}, {8, 3, 3, 8});
-  Convolution question{Convolution::Result::y, small.x, small.w, small.y(), small.options, DType::bf16, Math::f32};
+  Convolution question{Convolution::Result::y, small.x, small.w, small.y(), small.options, DType::bf16, MathMode::f32};
   question.has_relu = true;
   const GraphPlan plan = GraphPlan::find(question, kGpus[2].description(), no_cache);
   EXPECT_FALSE(plan);
-  EXPECT_NE(plan.why_not(), "");
+  EXPECT_NE(plan.failure_reason(), "");
   EXPECT_THROW(GraphPlan::find(question, "no device", no_cache), Error);
 }
 

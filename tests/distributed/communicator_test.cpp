@@ -15,7 +15,7 @@ namespace {
 
 const Device kCpu = Device::cpu();
 
-TEST(Communicator, OfOneProcessLeavesTensorsAndCopiesParts) {
+TEST(Communicator, SingleProcessLeavesTensorsAndCopiesParts) {
   const Communicator alone;
   const Stream stream(kCpu);
   EXPECT_EQ(alone.rank(), 0);
@@ -62,14 +62,14 @@ TEST(Communicator, ErrorsNameTheCallAndTheTensors) {
   test::expect_error(ErrorCode::invalid_argument, {"split", "-2"}, [&] { (void)alone.split(-2, 0); });
 }
 
-TEST(Communicator, TensorsWithoutElementsAreNoWork) {
+TEST(Communicator, EmptyTensorsQueueNoWork) {
   const Communicator alone;
   const Tensor none(nullptr, DType::f32, {0, 3}, kCpu);
   alone.all_reduce(none, Reduction::sum, Stream(kCpu));
   alone.all_gather(none, none, Stream(kCpu));
 }
 
-TEST(World, OfOneProcess) {
+TEST(World, SingleProcess) {
   World world;
   EXPECT_EQ(world.rank(), 0);
   EXPECT_EQ(world.size(), 1);
@@ -82,7 +82,7 @@ TEST(World, OfOneProcess) {
   test::expect_error(ErrorCode::invalid_argument, {"World", "one already"}, [] { World second; });
 }
 
-TEST(World, AnotherMayComeAfterIt) {
+TEST(World, MayBeFollowedByAnother) {
   { const World first; }
   const World second;
   test::expect_error(ErrorCode::invalid_argument, {"timeout", "0 s"}, [] { World({.timeout = 0}); });

@@ -36,11 +36,12 @@ Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
-TEST(Launch, ByHandIsAlone) {
-  EXPECT_EQ(launch({}).by, Launch::By::hand);
-  EXPECT_EQ(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).by, Launch::By::hand);
-  EXPECT_EQ(launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).by, Launch::By::hand) << "a script of sbatch";
-  EXPECT_EQ(launch({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).by, Launch::By::hand);
+TEST(Launch, ByHandIsASingleProcess) {
+  EXPECT_EQ(launch({}).method, Launch::Method::manual);
+  EXPECT_EQ(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).method, Launch::Method::manual);
+  EXPECT_EQ(launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).method, Launch::Method::manual)
+      << "a script of sbatch";
+  EXPECT_EQ(launch({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).method, Launch::Method::manual);
 }
 
 TEST(Launch, ByMpi) {
@@ -48,21 +49,21 @@ TEST(Launch, ByMpi) {
   EXPECT_EQ(launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}).size, 2);
   EXPECT_EQ(launch({{"PMIX_RANK", "0"}}).size, 0);
   const Launch slurm = launch(with(kSrun, {{"PMIX_RANK", "3"}}));
-  EXPECT_EQ(slurm.by, Launch::By::mpi);
+  EXPECT_EQ(slurm.method, Launch::Method::mpi);
   EXPECT_EQ(slurm.size, 4);
-  EXPECT_EQ(launch(with(kTorchrun, {{"OMPI_COMM_WORLD_SIZE", "8"}})).by, Launch::By::mpi);
+  EXPECT_EQ(launch(with(kTorchrun, {{"OMPI_COMM_WORLD_SIZE", "8"}})).method, Launch::Method::mpi);
   EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "8"}, {"RANK", "5"}}).size, 8) << "whatever else is half said";
 }
 
-TEST(Launch, WithoutMpiByTheVariablesIfTheyTellEnough) {
+TEST(Launch, WithoutMpiByEnvironmentVariables) {
   EXPECT_EQ(launch(with(kSrun, {{"PMIX_RANK", "3"}}), false).launcher, "srun");
   EXPECT_EQ(launch(with(kTorchrun, {{"PMI_RANK", "5"}}), false).launcher, "torchrun");
-  EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "8"}}, false).by, Launch::By::mpi) << "which is an error";
+  EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "8"}}, false).method, Launch::Method::mpi) << "which is an error";
 }
 
 TEST(Launch, ByTorchrun) {
   const Launch torchrun = launch(with(kTorchrun, kSrun));
-  EXPECT_EQ(torchrun.by, Launch::By::environment);
+  EXPECT_EQ(torchrun.method, Launch::Method::environment);
   EXPECT_EQ(torchrun.launcher, "torchrun");
   EXPECT_EQ(torchrun.size, 8);
   EXPECT_EQ(torchrun.rank, 5);
@@ -73,13 +74,13 @@ TEST(Launch, ByTorchrun) {
   EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).address, "node0:29500");
   EXPECT_EQ(launch(with(kTorchrun, {{"PMIX_RANK", "0"}, {"TORCHELASTIC_RUN_ID", "1"}})).launcher, "torchrun");
   const Launch one = launch(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}}));
-  EXPECT_EQ(one.by, Launch::By::environment);
+  EXPECT_EQ(one.method, Launch::Method::environment);
   EXPECT_EQ(one.size, 1);
 }
 
 TEST(Launch, BySlurm) {
   const Launch srun = launch(kSrun);
-  EXPECT_EQ(srun.by, Launch::By::environment);
+  EXPECT_EQ(srun.method, Launch::Method::environment);
   EXPECT_EQ(srun.launcher, "srun");
   EXPECT_EQ(srun.size, 4);
   EXPECT_EQ(srun.rank, 3);
@@ -112,7 +113,7 @@ TEST(Launch, ErrorsNameTheVariable) {
   expect({"MASTER_PORT is missing"}, with(kSrun, {{"MASTER_ADDR", "node0"}}));
 }
 
-TEST(Executable, HasAnIdThatStays) {
+TEST(Executable, HasAStableId) {
   EXPECT_EQ(executable_id(), executable_id());
   EXPECT_GT(executable_id().size(), 7u);
 }

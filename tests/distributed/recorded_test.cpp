@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RecordedCollectivesTest, test::kDevices, test:
 
 // A forward pass before the collective and a backward pass after it, as when gradients of later layers are already
 // being sent.
-TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
+TEST_P(RecordedCollectivesTest, RulesAndMemoryPlanningLookPastThem) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({1, 4, 4, 3}, 0.5), w = leaf({3, 1, 1, 3}, 0.25), b = leaf({3}, 1), bucket = leaf({8}, 3);
   const Tensor gradient = leaf({1, 2, 2, 3}, 2), dw = leaf({3, 1, 1, 3}, 0), out = leaf({1, 2, 2, 3}, 0);
@@ -113,7 +113,7 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
 }
 
 // The other stream may be late, even if held ops are queued before it is done.
-TEST_P(RecordedCollectivesTest, WhatAnotherStreamReadsKeepsItsMemory) {
+TEST_P(RecordedCollectivesTest, MemoryReadByAnotherStreamIsKept) {
   const test::ArenaSetting arena("1");
   const Tensor in = leaf({64}, 3), gathered = leaf({64}, 0), out = leaf({64}, 0),
                count = Tensor(leaf({2}, 0).raw(), DType::i64, {}, device());

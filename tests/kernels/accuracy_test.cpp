@@ -38,7 +38,7 @@ class AccuracyTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, AccuracyTest, test::kDevices, test::device_name);
 
-TEST_P(AccuracyTest, ShareOfRightRows) {
+TEST_P(AccuracyTest, FractionOfCorrectRows) {
   // On a GPU each number of classes and each dtype needs its own kernel.
   const std::vector<Shape> few{{32, 10}, {3, 1000}},
       all{{1, 1}, {1, 10}, {32, 10}, {257, 3}, {1021, 2}, {3, 1000}, {5003, 3}};
@@ -76,7 +76,7 @@ TEST_P(AccuracyTest, SixteenBits) {
   }
 }
 
-TEST_P(AccuracyTest, FirstOfEqualsCounts) {
+TEST_P(AccuracyTest, FirstOfTiesCounts) {
   const Array few = random_.integers({509, 7}, 0, 2, DType::f32);
   check_share("ties", few, random_.integers({509}, 0, 6, DType::i32));
   const Array equal{DType::f32, {2, 4}, std::vector<double>(8, -1.0)};
@@ -101,7 +101,7 @@ TEST_P(AccuracyTest, LabelsOutOfRangeAreWrong) {
   check_share("i64", logits, {DType::i64, {4}, {-1, 4294967296.0, 4294967297.0, 4294967298.0}});
 }
 
-TEST_P(AccuracyTest, RefusesWhatDoesNotFit) {
+TEST_P(AccuracyTest, RejectsMismatchedArguments) {
   const Tensor logits = tensor({4, 3}), labels = tensor({4}, DType::i32), out = tensor({});
   expect_shape_error({4}, {5}, [&] { accuracy(out, logits, tensor({5}, DType::i32), stream()); });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{1, 2})}, [&] {
@@ -118,7 +118,7 @@ TEST_P(AccuracyTest, RefusesWhatDoesNotFit) {
   expect_device_error([&] { accuracy(out, logits, elsewhere(labels), stream()); });
 }
 
-TEST_P(AccuracyTest, OfEachRow) {
+TEST_P(AccuracyTest, PerRow) {
   for (const Shape& shape : {Shape{1, 1}, Shape{37, 3}, Shape{3, 100}}) {
     Array logits = random_.uniform(shape);
     logits.values.back() = test::kNaN;

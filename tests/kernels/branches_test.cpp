@@ -54,7 +54,7 @@ class BranchesTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, BranchesTest, test::kDevices, test::device_name);
 
 // The op after the branches could reuse the memory that they read, but must not.
-TEST_P(BranchesTest, RunBesideEachOtherInSharedMemory) {
+TEST_P(BranchesTest, RunConcurrentlyInSharedMemory) {
   const test::ArenaSetting shared("1");
   const Graph graph = recorded();
   EXPECT_EQ(graph.longest_path(), device().is_cuda() ? 7u : 9u);
@@ -62,7 +62,7 @@ TEST_P(BranchesTest, RunBesideEachOtherInSharedMemory) {
   expect_out(38);
 }
 
-TEST_P(BranchesTest, RunBesideEachOther) {
+TEST_P(BranchesTest, RunConcurrently) {
   const Graph graph = recorded();
   EXPECT_EQ(graph.num_nodes(), 9u);
   EXPECT_EQ(graph.longest_path(), device().is_cuda() ? 7u : 9u);
@@ -111,7 +111,7 @@ TEST_P(BranchesTest, WithinOtherGraphs) {
 }
 
 // An op that cannot be recorded comes after ops on a branch.
-TEST_P(BranchesTest, AreGivenUpWithTheirRecording) {
+TEST_P(BranchesTest, AreAbandonedWithTheirRecording) {
   if (device().is_cpu()) GTEST_SKIP() << "there is nothing that a recording on the CPU cannot copy";
   std::vector<float> pageable(kCount);
   const auto body = [&] {
@@ -127,7 +127,7 @@ TEST_P(BranchesTest, AreGivenUpWithTheirRecording) {
 }
 
 // A second stream in a recording keeps its own order.
-TEST_P(BranchesTest, OpsOfAStreamThatHasJoinedStayInTheirOrder) {
+TEST_P(BranchesTest, OpsOfAJoinedStreamKeepTheirOrder) {
   const Stream joins(device());
   std::vector<Tensor> values;
   for (int i = 0; i < 3; ++i) {

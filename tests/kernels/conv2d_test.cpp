@@ -173,8 +173,10 @@ void Conv2dTest::check_other_precisions(const Convolution& conv) {
       check({.name = fmt::format("forward, bias {}", name_of(bias_dtype)),
              .inputs = {x, w, b},
              .outputs = {{dtype, conv.y(), {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { conv2d(out[0], in[0], in[1], in[2], conv.options, math_of(precision), s); },
+             .run =
+                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                   conv2d(out[0], in[0], in[1], in[2], conv.options, math_mode_of(precision), s);
+                 },
              .expected = {y.stored_as(dtype)},
              .alignment = kLeafAlignment});
     }
@@ -185,7 +187,8 @@ void Conv2dTest::check_other_precisions(const Convolution& conv) {
              .outputs = {{dtype, conv.x, {}}, {of_weights, conv.w, {}}, {of_weights, {conv.w[0]}, {}}},
              .run =
                  [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                   conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, math_of(precision), s);
+                   conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, math_mode_of(precision),
+                                   s);
                  },
              .expected = {g.dx.stored_as(dtype), g.dw.stored_as(dtype), g.db.stored_as(of_weights)},
              .alignment = kLeafAlignment});
@@ -206,7 +209,7 @@ TEST_P(Conv2dTest, OtherPrecisions) {
   EXPECT_EQ(found, 4);
 }
 
-TEST_P(Conv2dTest, Tf32IsUsedWhereItIsAskedForAlone) {
+TEST_P(Conv2dTest, Tf32IsUsedOnlyOnRequest) {
   const bool has_tf32 = test::computes_in(Precision::tf32, device());
   const Shape one{1, 4, 4, 1}, filter{1, 1, 1, 1};
   const Array x{DType::f32, one, Values(16, 1 + 0x1p-12)}, w{DType::f32, filter, {1}};
@@ -214,8 +217,10 @@ TEST_P(Conv2dTest, Tf32IsUsedWhereItIsAskedForAlone) {
     check({.name = is_tf32 ? "tf32" : "f32",
            .inputs = {x, w},
            .outputs = {{DType::f32, one, {}}},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { conv2d(out[0], in[0], in[1], {}, {}, is_tf32 ? Math::tf32 : Math::f32, s); },
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 conv2d(out[0], in[0], in[1], {}, {}, is_tf32 ? MathMode::tf32 : MathMode::f32, s);
+               },
            .expected = {{Values(16, is_tf32 && has_tf32 ? 1 : 1 + 0x1p-12), Values(16, 0)}},
            .alignment = kLeafAlignment});
   }
@@ -270,7 +275,7 @@ class WinogradTest : public Conv2dTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, WinogradTest, ::testing::Values(Device::Kind::cpu), test::device_name);
 
-TEST_P(WinogradTest, FitsTheseAlone) {
+TEST_P(WinogradTest, SupportsOnlyTheseShapes) {
   const auto fits = [](const Convolution& c, DType dtype = DType::f32) {
     return cpu::winograd::fits(c.x, c.w, c.y(), dtype, c.options);
   };
@@ -361,7 +366,7 @@ TEST_P(DeclinedConv2dTest, OtherPrecisions) {
   for (const Convolution& conv : splits()) check_other_precisions(conv);
 }
 
-TEST_P(DeclinedConv2dTest, RefusesLargerImagesThanItsOwnKernelsCount) {
+TEST_P(DeclinedConv2dTest, RejectsImagesTooLargeForItsKernels) {
   const Shape shape{1, 1 << 15, 1 << 15, 1};
   const Tensor x(tensor({1}).raw(), DType::f32, shape, device()), y(tensor({1}).raw(), DType::f32, shape, device());
   expect_error(ErrorCode::unsupported,
@@ -383,7 +388,7 @@ class RefusedConv2dTest : public Conv2dTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, RefusedConv2dTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
-TEST_P(RefusedConv2dTest, RunsAsGirosOwn) {
+TEST_P(RefusedConv2dTest, FallsBackToOwnKernels) {
   const Convolution conv = same("", {2, 5, 4, 3}, {4, 3, 3, 3});
   check_forward({conv});
   check_backward({conv});
@@ -436,7 +441,7 @@ TEST_P(DeclinedConv2dTest, BiasAndRelu) {
 }
 #endif
 
-TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
+TEST(Conv2dShapeTest, SamePaddingRoundsTheQuotientUp) {
   for (const std::int64_t height : {1, 2, 5, 8, 28}) {
     for (const std::int64_t width : {1, 3, 7, 14}) {
       for (const std::int64_t kh : {1, 2, 3, 5}) {
@@ -465,7 +470,7 @@ TEST(Conv2dShapeTest, SamePaddingOfDilatedWindows) {
   EXPECT_EQ(conv2d_shape({1, 9, 8, 1}, {1, 3, 2, 1}, options), (Shape{1, 9, 4, 1}));
 }
 
-TEST(Conv2dShapeTest, TransposedIsTheShapeThatAConvolutionHasTaken) {
+TEST(Conv2dShapeTest, TransposedShapeInvertsTheConvolution) {
   for (const Convolution& conv : convolutions()) {
     const Shape y = conv.y();
     std::array<std::int64_t, 2> more{};
@@ -485,7 +490,7 @@ TEST(Conv2dShapeTest, CountsWholeWindows) {
   EXPECT_EQ(conv2d_shape({1, 1, 1, 1}, {1, 3, 3, 1}, {.pad_before = {1, 1}, .pad_after = {1, 1}}), (Shape{1, 1, 1, 1}));
 }
 
-TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
+TEST_P(Conv2dTest, ShapeRejectsMismatches) {
   const Shape x{2, 7, 9, 3}, w{5, 3, 3, 3};
   expect_shape_error(x, {5, 3, 3, 4}, [&] { conv2d_shape(x, {5, 3, 3, 4}, {}); });
   expect_error(ErrorCode::shape_mismatch, {"8", "7"}, [&] { conv2d_shape(x, {5, 8, 3, 3}, {}); });
@@ -510,7 +515,7 @@ TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
   expect_error(ErrorCode::invalid_argument, {"pad", "-2"}, [&] { conv2d_shape(x, w, {.pad_after = {-2, 0}}); });
 }
 
-TEST_P(Conv2dTest, RefusesWhatDoesNotFit) {
+TEST_P(Conv2dTest, RejectsMismatchedArguments) {
   const Tensor x = tensor({2, 5, 5, 3}), w = tensor({4, 3, 3, 3}), b = tensor({4}), y = tensor({2, 3, 3, 4});
   const auto call = [&](const Tensor& y_, const Tensor& x_, const Tensor& w_, const Tensor& b_) {
     return [=, this] { conv2d(y_, x_, w_, b_, {}, stream()); };
@@ -523,7 +528,7 @@ TEST_P(Conv2dTest, RefusesWhatDoesNotFit) {
   expect_device_error(call(y, x, w, elsewhere(b)));
 }
 
-TEST_P(Conv2dTest, BackwardRefusesWhatDoesNotFit) {
+TEST_P(Conv2dTest, BackwardRejectsMismatchedArguments) {
   const Tensor x = tensor({2, 5, 5, 3}), w = tensor({4, 3, 3, 3}), dz = tensor({2, 3, 3, 4});
   const Tensor dx = tensor({2, 5, 5, 3}), dw = tensor({4, 3, 3, 3}), db = tensor({4});
   const Shape wrong{2, 3, 3, 3};

@@ -100,7 +100,7 @@ TEST_P(CumulativeTest, IntegersWrap) {
 }
 
 // A non-finite value affects only its own and later results.
-TEST_P(CumulativeTest, NaNGoesForward) {
+TEST_P(CumulativeTest, NaNPropagates) {
   Array x{DType::f32, {2, 300}, std::vector<double>(600, 1)};
   x.values[250] = test::kNaN;
   x.values[310] = test::kInfinity;
@@ -108,7 +108,7 @@ TEST_P(CumulativeTest, NaNGoesForward) {
   check_rows(x, Cumulative::sum, true);
 }
 
-TEST_P(CumulativeTest, RefusesWhatDoesNotFit) {
+TEST_P(CumulativeTest, RejectsMismatchedArguments) {
   const Tensor x = tensor({4, 3}), y = tensor({4, 3});
   const auto run = [&](const Tensor& out, const Tensor& in) { cumulative(out, in, Cumulative::sum, false, stream()); };
   expect_shape_error({4, 3}, {3, 4}, [&] { run(tensor({3, 4}), x); });

@@ -84,7 +84,7 @@ void DenseTest::check_forward(const std::vector<Sizes>& all) {
 }
 
 // Small integers, whose sums are exact in any order.
-TEST_P(DenseTest, ViewsMayLieAnywhere) {
+TEST_P(DenseTest, AcceptsUnalignedViews) {
   const Sizes n{6, 8, 12};
   const auto integers = [&](const Shape& shape) { return random_.integers(shape, -4, 4, DType::f32); };
   const auto exact = [](Expected expected) {
@@ -223,7 +223,7 @@ void DenseTest::check_forward(const Sizes& n, Precision precision) {
              .outputs = {{dtype, {n.batch, n.out}, {}}},
              .run =
                  [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                   dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, math_of(precision), s);
+                   dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, math_mode_of(precision), s);
                  },
              .expected = {y.stored_as(dtype)},
              .alignment = kLeafAlignment});
@@ -254,15 +254,17 @@ void DenseTest::check_backward(const Sizes& n, Precision precision) {
            .outputs = {dx_out, dw_out, db_out},
            .run =
                [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                 dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], math_of(precision), s);
+                 dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], math_mode_of(precision), s);
                },
            .expected = {dx.stored_as(dtype), dw.stored_as(of_weights), db.stored_as(of_weights)},
            .alignment = kLeafAlignment});
     check({.name = name + ", db alone",
            .inputs = {dz, x, w},
            .outputs = {db_out},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { dense_backward({}, {}, out[0], in[0], in[1], in[2], math_of(precision), s); },
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 dense_backward({}, {}, out[0], in[0], in[1], in[2], math_mode_of(precision), s);
+               },
            .expected = {db.stored_as(of_weights)},
            .alignment = kLeafAlignment});
   }
@@ -281,25 +283,26 @@ TEST_P(DenseTest, OtherPrecisions) {
 }
 
 // 1 + 2^-12 is 1 in TF32, whether rounded or truncated.
-TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
+TEST_P(DenseTest, Tf32IsUsedOnlyOnRequest) {
   const bool has_tf32 = test::computes_in(Precision::tf32, device());
   // Enough outputs that a GPU uses its library.
   const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1p-12)}, w{DType::f32, {16, 32}, Values(512, 1)};
   for (const bool is_tf32 : {true, false}) {
     const Expected y{Values(512, is_tf32 && has_tf32 ? 16 : 16 * (1 + 0x1p-12)), Values(512, 0)};
-    check({.name = is_tf32 ? "tf32" : "f32",
-           .inputs = {x, w},
-           .outputs = {{DType::f32, {16, 32}, {}}},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { dense(out[0], in[0], in[1], {}, is_tf32 ? Math::tf32 : Math::f32, s); },
-           .expected = {y},
-           .alignment = kLeafAlignment});
+    check(
+        {.name = is_tf32 ? "tf32" : "f32",
+         .inputs = {x, w},
+         .outputs = {{DType::f32, {16, 32}, {}}},
+         .run = [=](const Tensors& out, const Tensors& in,
+                    const Stream& s) { dense(out[0], in[0], in[1], {}, is_tf32 ? MathMode::tf32 : MathMode::f32, s); },
+         .expected = {y},
+         .alignment = kLeafAlignment});
   }
 }
 
 TEST_P(DenseTest, Forward) { check_forward(kSizes); }
 TEST_P(DenseTest, Backward) { check_backward(kSizes); }
-TEST_P(DenseTest, InPartsForSeveralThreads) {
+TEST_P(DenseTest, SplitsAmongThreads) {
   if (device().is_cuda()) return;
   check_forward({{700, 40, 600}});
   check_backward({{700, 40, 600}});
@@ -352,7 +355,7 @@ TEST_P(DeclinedDenseTest, OtherPrecisions) {
   }
 }
 
-TEST_P(DenseTest, RefusesWhatDoesNotFit) {
+TEST_P(DenseTest, RejectsMismatchedArguments) {
   const Tensor x = tensor({4, 7}), w = tensor({7, 3}), b = tensor({3}), y = tensor({4, 3});
   const auto call = [&](const Tensor& y_, const Tensor& x_, const Tensor& w_, const Tensor& b_) {
     return [=, this] { dense(y_, x_, w_, b_, stream()); };
@@ -367,7 +370,7 @@ TEST_P(DenseTest, RefusesWhatDoesNotFit) {
   expect_device_error(call(y, x, w, elsewhere(b)));
 }
 
-TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
+TEST_P(DenseTest, BackwardRejectsMismatchedArguments) {
   const Tensor x = tensor({4, 7}), w = tensor({7, 3}), dz = tensor({4, 3});
   const Tensor dx = tensor({4, 7}), dw = tensor({7, 3}), db = tensor({3});
   expect_shape_error({4, 7}, {4, 6}, [&] { dense_backward(tensor({4, 6}), dw, db, dz, x, w, stream()); });
@@ -381,7 +384,7 @@ TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
 }
 
 // More shapes than the cache of primitives holds (kernels/cpu/one_dnn.h).
-TEST_P(DenseTest, ManyShapesAreNotMixedUp) {
+TEST_P(DenseTest, ManyShapesUseTheirOwnPlans) {
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t n = 17; n < 17 + 70; ++n) {
       const Tensor x = tensor({2, n}), w = tensor({n, n}), y = tensor({2, n});

@@ -40,7 +40,7 @@ TEST_P(DigestTest, IsASumOfSplitMix64) {
   EXPECT_EQ(digest_of({}), 0u);
 }
 
-TEST_P(DigestTest, IsTheReferenceOfAnySize) {
+TEST_P(DigestTest, MatchesTheReferenceAtAnySize) {
   for (const std::size_t words : {1, 3, 255, 256, 4096, 4097, 100'000}) {
     const Bytes bytes = random_bytes(8 * words);
     std::uint64_t expected = 0;
@@ -56,7 +56,7 @@ TEST_P(DigestTest, IsTheReferenceOfAnySize) {
   }
 }
 
-TEST_P(DigestTest, EveryBitAndPlaceCounts) {
+TEST_P(DigestTest, EveryBitAndPositionCounts) {
   const Bytes bytes = random_bytes(128);
   std::set<std::uint64_t> digests{digest_of(bytes)};
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {

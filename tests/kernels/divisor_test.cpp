@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kLargest = std::numeric_limits<int>::max();
 
-TEST(DivisorTest, DividesAsAnIntDoes) {
+TEST(DivisorTest, DividesLikeAnInt) {
   for (std::int64_t power = 1; power <= kLargest; power *= 2) {
     for (const std::int64_t value : {power - 1, power, power + 1, power / 3, kLargest - power}) {
       if (value < 1 || value > kLargest) continue;

@@ -315,7 +315,7 @@ TEST_P(ElementwiseTest, Increment) {
   }
 }
 
-TEST_P(ElementwiseTest, RefusesShapesThatDiffer) {
+TEST_P(ElementwiseTest, RejectsDifferentShapes) {
   const Tensor a = tensor({2, 3}), b = tensor({3, 2});
   expect_shape_error({2, 3}, {3, 2}, [&] { add(a, a, b, stream()); });
   expect_shape_error({2, 3}, {3, 2}, [&] { add(a, b, a, stream()); });
@@ -329,7 +329,7 @@ TEST_P(ElementwiseTest, RefusesShapesThatDiffer) {
                [&] { increment(tensor({2}, DType::i64), 1, stream()); });
 }
 
-TEST_P(ElementwiseTest, RefusesDTypesThatDiffer) {
+TEST_P(ElementwiseTest, RejectsDifferentDTypes) {
   const Tensor a = tensor({4}), d = tensor({4}, DType::f64), i = tensor({4}, DType::i32);
   expect_dtype_error(DType::f32, DType::f64, [&] { add(a, a, d, stream()); });
   expect_dtype_error(DType::f32, DType::f64, [&] { multiply(d, a, a, stream()); });
@@ -340,7 +340,7 @@ TEST_P(ElementwiseTest, RefusesDTypesThatDiffer) {
   expect_dtype_error(DType::i64, DType::i32, [&] { increment(tensor({}, DType::i32), 1, stream()); });
 }
 
-TEST_P(ElementwiseTest, RefusesTensorsOfAnotherDevice) {
+TEST_P(ElementwiseTest, RejectsTensorsOfAnotherDevice) {
   const Tensor a = tensor({4}), far = elsewhere(a);
   expect_device_error([&] { add(a, far, a, stream()); });
   expect_device_error([&] { multiply(far, a, a, stream()); });

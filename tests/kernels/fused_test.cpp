@@ -61,7 +61,7 @@ class FusedTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, FusedTest, test::kDevices, test::device_name);
 
-TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {
+TEST_P(FusedTest, GatheredBatchesEqualSeparateGathers) {
   const auto slots = [](const Tensor& memory) { return Tensor(memory.raw(), DType::u8, {3, 64}, memory.device()); };
   for (const Shape& row : {Shape{}, Shape{1}, Shape{7}, Shape{28, 28, 1}, Shape{64}, Shape{130}}) {
     for (const std::int64_t count : {1, 5, 33}) {
@@ -110,7 +110,7 @@ TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {
   }
 }
 
-TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
+TEST_P(FusedTest, CrossEntropyFusesMeanGradientAndAccuracy) {
   for (const std::int64_t rows : {1, 5, 9, 32, 127, 128, 129, 1000, 1025, 2049, 4096}) {
     for (const std::int64_t classes : {1, 2, 10, 33, 200, 1500}) {
       if (rows * classes > (device().is_cpu() ? 100'000 : 20'000)) continue;
@@ -180,7 +180,7 @@ TEST_P(FusedTest, CrossEntropyOfSixteenBits) {
   }
 }
 
-TEST_P(FusedTest, APoolingsGradientMayTakeThePlaceOfItsImages) {
+TEST_P(FusedTest, PoolingGradientMayOverwriteItsImages) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Array images = random_.uniform({3, 8, 6, 5}, -1, 1, dtype), dy = random_.uniform({3, 4, 3, 5}, -1, 1, dtype);
     check_same(
@@ -196,7 +196,7 @@ TEST_P(FusedTest, APoolingsGradientMayTakeThePlaceOfItsImages) {
   }
 }
 
-TEST_P(FusedTest, GradientsMayTakeThePlaceOfTheLogits) {
+TEST_P(FusedTest, GradientsMayOverwriteTheLogits) {
   for (const std::int64_t rows : {3, 200}) {
     const Array logits = random_.uniform({rows, 10}, -3, 3), labels = random_.integers({rows}, 0, 9, DType::i32);
     check_same(
@@ -212,7 +212,7 @@ TEST_P(FusedTest, GradientsMayTakeThePlaceOfTheLogits) {
   }
 }
 
-TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
+TEST_P(FusedTest, PoolingFusesThePrecedingActivation) {
   for (const auto& [height, width] : {std::pair{2, 2}, {3, 1}, {1, 2}, {6, 8}}) {
     for (const bool has_relu : {false, true}) {
       const PoolOptions options{{height, width}, {height, width}};
@@ -245,7 +245,7 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
   }
 }
 
-TEST_P(FusedTest, AnInfiniteGradientOfAPoolingStopsAtAClosedRelu) {
+TEST_P(FusedTest, InfinitePoolingGradientStopsAtInactiveRelu) {
   for (const DType dtype : kStorageDTypes) {
     check({.name = fmt::format("{}", name_of(dtype)),
            .inputs = {{dtype, {1, 1, 2, 1}, {test::kInfinity, test::kNaN}},
@@ -260,7 +260,7 @@ TEST_P(FusedTest, AnInfiniteGradientOfAPoolingStopsAtAClosedRelu) {
   }
 }
 
-TEST_P(FusedTest, APoolingsGradientComesWithItsSum) {
+TEST_P(FusedTest, PoolingGradientFusesItsSum) {
   const PoolOptions options{};
   for (const auto& [size, channels] : {std::pair{2, 1}, {8, 5}, {28, 40}}) {
     const Shape x{6, size, size, channels}, y = pool_shape(x, options), matrix{6 * size * size, channels};
@@ -285,7 +285,7 @@ TEST_P(FusedTest, APoolingsGradientComesWithItsSum) {
   }
 }
 
-TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
+TEST_P(FusedTest, DenseLayersScaleByteInputs) {
   for (const auto& [rows, inputs, outputs] :
        {std::tuple{1, 1, 1}, {5, 37, 3}, {32, 784, 10}, {65, 50, 16}, {130, 300, 11}, {9, 20, 17}, {0, 5, 3}}) {
     const Shape x{rows, inputs}, w{inputs, outputs}, y{rows, outputs};
@@ -300,14 +300,14 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
           dense_backward(Tensor(), out[1], out[2], in[3], floats, in[1], s);
         },
         [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          queue(ops::DenseOfBytes{out[0], in[0], in[1], in[2], 1 / 255.f}, s);
-          queue(ops::DenseOfBytesBackward{out[1], out[2], in[3], in[0], 1 / 255.f}, s);
+          queue(ops::DenseU8{out[0], in[0], in[1], in[2], 1 / 255.f}, s);
+          queue(ops::DenseU8Backward{out[1], out[2], in[3], in[0], 1 / 255.f}, s);
         });
   }
 }
 
 // Publishes several times to one ring, also with more than one block.
-TEST_P(FusedTest, TheUpdatePublishesTheRow) {
+TEST_P(FusedTest, UpdatePublishesTheRow) {
   struct Rule {
     optim::Optimizer optimizer;
     std::vector<const char*> moments;

@@ -104,7 +104,7 @@ TEST_P(GatherTest, AlongAnyAxis) {
 
 // The rows are multiples of 16 bytes, but the source or the output is not aligned to 16 bytes. The copy uses the widest
 // unit that fits all of them.
-TEST_P(GatherTest, SourceOrOutputAloneMayBeUnaligned) {
+TEST_P(GatherTest, SourceOrOutputMayBeUnaligned) {
   const Shape shape{9, 4};
   const Array src = random_.uniform(shape), indices = random_.integers({5}, 0, 8, DType::i32);
   Expected rows;
@@ -163,7 +163,7 @@ TEST_P(GatherTest, IndicesFollowTheRowOrder) {
   check_positions({.size = 1000, .seed = wide, .shuffled = true}, 990, 1003);
 }
 
-TEST_P(GatherTest, RecordedBatchesVisitEachRowOnceAnEpoch) {
+TEST_P(GatherTest, RecordedBatchesVisitEachRowOncePerEpoch) {
   const std::int64_t size = 103, batch = 8, steps = 39;  // slightly over three epochs; batches straddle their ends
   const RowOrder order{.size = size, .seed = 5, .shuffled = true};
   const Tensor src = tensor({size}, DType::i32), rows = tensor({batch}, DType::i32);
@@ -200,7 +200,7 @@ TEST_P(GatherTest, RecordedBatchesVisitEachRowOnceAnEpoch) {
   EXPECT_NE(epochs[0], epochs[1]);
 }
 
-TEST_P(GatherTest, RefusesWhatDoesNotFit) {
+TEST_P(GatherTest, RejectsMismatchedArguments) {
   const Tensor src = tensor({9, 4}), out = tensor({5, 4}), indices = tensor({5}, DType::i32);
   expect_shape_error({5, 4}, {5, 3}, [&] { gather_rows(tensor({5, 3}), src, indices, stream()); });
   expect_shape_error({5, 4}, {6, 4}, [&] { gather_rows(out, src, tensor({6}, DType::i32), stream()); });

@@ -42,11 +42,11 @@ INSTANTIATE_TEST_SUITE_P(Devices, HarnessTest, ::testing::Values(Device::Kind::c
 
 char* byte_of(const Tensor& tensor, std::ptrdiff_t i) { return static_cast<char*>(tensor.raw()) + i; }
 
-TEST_P(HarnessTest, IsSilentWhenAllIsWell) {
+TEST_P(HarnessTest, AcceptsCorrectOps) {
   EXPECT_EQ(complaint(ones([](const Tensors&, const Tensors&, const Stream&) {})), "");
 }
 
-TEST_P(HarnessTest, FindsWritesBesideATensor) {
+TEST_P(HarnessTest, FindsOutOfBoundsWrites) {
   EXPECT_NE(complaint(ones([](const Tensors& out, const Tensors&, const Stream& s) {
               s.fill(byte_of(out[0], 32), 0, 1);
             })).find("bytes behind"),
@@ -57,14 +57,14 @@ TEST_P(HarnessTest, FindsWritesBesideATensor) {
             std::string::npos);
 }
 
-TEST_P(HarnessTest, FindsAnInputThatWasWritten) {
+TEST_P(HarnessTest, FindsModifiedInputs) {
   EXPECT_NE(complaint(ones([](const Tensors&, const Tensors& in, const Stream& s) {
               s.fill(byte_of(in[0], 0), 0, 4);
             })).find("was written"),
             std::string::npos);
 }
 
-TEST_P(HarnessTest, FindsReadsBesideATensorAndElementsLeftAlone) {
+TEST_P(HarnessTest, FindsOutOfBoundsReadsAndUnwrittenElements) {
   const std::string found = "other bits";
   EXPECT_NE(complaint(ones([](const Tensors& out, const Tensors& in, const Stream& s) {
               s.copy(byte_of(out[0], 28), byte_of(in[0], 32), 4);
@@ -77,7 +77,7 @@ TEST_P(HarnessTest, FindsReadsBesideATensorAndElementsLeftAlone) {
   EXPECT_NE(complaint(all_but_one).find(found), std::string::npos);
 }
 
-TEST_P(HarnessTest, FindsAnOpThatRunsWhileRecording) {
+TEST_P(HarnessTest, FindsOpsThatRunWhileRecording) {
   EXPECT_NE(complaint(ones([](const Tensors& out, const Tensors&, const Stream& s) {
               const OutsideRecording outside;
               Stream(s.device()).fill(byte_of(out[0], 0), 0, 4);
@@ -85,7 +85,7 @@ TEST_P(HarnessTest, FindsAnOpThatRunsWhileRecording) {
             std::string::npos);
 }
 
-TEST_P(HarnessTest, FindsValuesThatAreOff) {
+TEST_P(HarnessTest, FindsWrongValues) {
   OpCase op = ones([](const Tensors&, const Tensors&, const Stream&) {});
   op.expected[0].values[5] = std::nextafter(1.0, 2.0);
   EXPECT_NE(complaint(op).find("1 of 8 elements are off; element 5"), std::string::npos);

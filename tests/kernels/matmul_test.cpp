@@ -109,7 +109,7 @@ class MatmulTest : public test::OpTest {
                .inputs = {a, b},
                .outputs = {{stored, of.out(), {}}},
                .run = [=](const Tensors& out, const Tensors& in,
-                          const Stream& s) { matmul(out[0], in[0], in[1], of.options, math_of(precision), s); },
+                          const Stream& s) { matmul(out[0], in[0], in[1], of.options, math_mode_of(precision), s); },
                .expected = {y.stored_as(stored)},
                .alignment = kLeafAlignment});
         if (stored == dtype) break;
@@ -153,13 +153,13 @@ TEST_P(MatmulTest, OtherPrecisions) {
 }
 
 // More work than one part takes on the CPU, split by matrices and by rows.
-TEST_P(MatmulTest, ManyPartsOfABatch) {
+TEST_P(MatmulTest, SplitsLargeBatches) {
   if (device().is_cuda()) return;  // a GPU has no such parts
   check_all(
       {{{37, 64, 80}, {37, 80, 96}}, {{3, 301, 130}, {130, 150}, {}}, {{2, 130, 400}, {130, 210}, {true, false}}});
 }
 
-TEST_P(MatmulTest, ViewsMayLieAnywhere) {
+TEST_P(MatmulTest, AcceptsUnalignedViews) {
   const Array a = random_.integers({3, 6, 8}, -4, 4, DType::f32), b = random_.integers({3, 8, 12}, -4, 4, DType::f32);
   const MatmulCase of{a.shape, b.shape};
   Expected exact = expected(of, a, b);
@@ -168,7 +168,7 @@ TEST_P(MatmulTest, ViewsMayLieAnywhere) {
          .inputs = {a, b},
          .outputs = {{DType::f32, of.out(), {}}},
          .run = [](const Tensors& out, const Tensors& in,
-                   const Stream& s) { matmul(out[0], in[0], in[1], {}, Math::f32, s); },
+                   const Stream& s) { matmul(out[0], in[0], in[1], {}, MathMode::f32, s); },
          .expected = {exact}});
 }
 
@@ -187,15 +187,15 @@ TEST_P(MatmulTest, KeepsNaNAndInfinities) {
          .inputs = {a, b},
          .outputs = {{DType::f32, of.out(), {}}},
          .run = [](const Tensors& out, const Tensors& in,
-                   const Stream& s) { matmul(out[0], in[0], in[1], {}, Math::f32, s); },
+                   const Stream& s) { matmul(out[0], in[0], in[1], {}, MathMode::f32, s); },
          .expected = {y},
          .alignment = kLeafAlignment});
 }
 
-TEST_P(MatmulTest, RefusesWhatDoesNotFit) {
+TEST_P(MatmulTest, RejectsMismatchedArguments) {
   const Tensor a = tensor({2, 4, 7}), b = tensor({7, 3}), out = tensor({2, 4, 3});
   const auto call = [&](const Tensor& o, const Tensor& l, const Tensor& r, const MatmulOptions& options = {}) {
-    return [=, this] { matmul(o, l, r, options, Math::f32, stream()); };
+    return [=, this] { matmul(o, l, r, options, MathMode::f32, stream()); };
   };
   expect_error(ErrorCode::shape_mismatch, {"matmul", "(2, 4, 7)", "(6, 3)", "7 and 6"}, call(out, a, tensor({6, 3})));
   expect_error(ErrorCode::shape_mismatch, {"matmul", "(2, 4, 7) transposed", "4 and 7"},

@@ -33,7 +33,7 @@ class MomentsTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, MomentsTest, test::kDevices, test::device_name);
 
-TEST_P(MomentsTest, OfWhatCounts) {
+TEST_P(MomentsTest, OfUnmaskedElements) {
   // On a GPU each shape needs its own kernel.
   const std::vector<Shape> few{{7, 5, 3}, {40'000}}, all{{1}, {31}, {513, 3}, {4097}, {7, 5, 3}, {40'000}};
   for (const Shape& shape : device().is_cuda() ? few : all) {
@@ -47,19 +47,19 @@ TEST_P(MomentsTest, OfWhatCounts) {
   }
 }
 
-TEST_P(MomentsTest, WhatDoesNotCountMayBeNaN) {
+TEST_P(MomentsTest, MaskedElementsMayBeNaN) {
   const Array mask{DType::boolean, {3}, {1, 0, 1}};
   check_moments("masked NaN", {DType::f32, {3}, {1, test::kNaN, 3}}, &mask);
 }
 
-TEST_P(MomentsTest, AreNaNWhereNothingCounts) {
+TEST_P(MomentsTest, AreNaNWithoutUnmaskedElements) {
   const Array none{DType::boolean, {2}, {0, 0}};
   check_moments("nothing", {DType::f32, {2}, {1, 2}}, &none);
   check_moments("no values", {DType::f32, {0}, {}}, nullptr);
 }
 
 // The parts 1, 3 and 5, 9, 10 make up 1, 3, 5, 9, 10.
-TEST_P(MomentsTest, SumsOfPartsAreThoseOfTheWhole) {
+TEST_P(MomentsTest, SumsOfPartsEqualTheSumOfTheWhole) {
   const auto parts = [](const Array& mean, const Array& deviation, const Array& count,
                         const std::vector<double>& sums) {
     return test::OpCase{.name = "sums",
@@ -81,7 +81,7 @@ TEST_P(MomentsTest, SumsOfPartsAreThoseOfTheWhole) {
          .expected = {{{5.6}, {1e-12}}, {{std::sqrt(216 / 5.0 - 5.6 * 5.6)}, {1e-12}}, {{5}, {0}}}});
 }
 
-TEST_P(MomentsTest, RefusesWhatDoesNotFit) {
+TEST_P(MomentsTest, RejectsMismatchedArguments) {
   const Tensor number = tensor({}, DType::f64), values = tensor({4, 3}), mask = tensor({3}, DType::boolean);
   test::expect_error(ErrorCode::shape_mismatch, {"moments", "mask", "(3,)", "(4, 3)"},
                      [&] { moments(number, number, number, values, mask, stream()); });

@@ -232,7 +232,7 @@ TEST_P(PoolTest, MaxBackward) {
   }
 }
 
-TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
+TEST_P(PoolTest, MaxBackwardSelectsTheFirstOfTies) {
   for (const Pooling& pool : kPoolings) {
     // With few different values, most windows contain a tie. Images look like this after relu.
     for (const int last : {0, 2}) {
@@ -249,7 +249,7 @@ TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
   }
 }
 
-TEST_P(PoolTest, MaxGivesAnInfiniteGradientToTheLargestAlone) {
+TEST_P(PoolTest, MaxPassesAnInfiniteGradientOnlyToTheLargest) {
   check({.name = "infinities",
          .inputs = {{DType::f32, {1, 1, 2, 1}, {test::kInfinity, test::kNaN}},
                     {DType::f32, {1, 2, 4, 1}, {1, 2, 3, 4, 3, 1, 5, 2}},
@@ -260,7 +260,7 @@ TEST_P(PoolTest, MaxGivesAnInfiniteGradientToTheLargestAlone) {
          .expected = {{{0, 0, 0, 0, test::kInfinity, 0, test::kNaN, 0}, Values(8, 0.0)}}});
 }
 
-TEST_P(PoolTest, MaxIsANaNWhereThereIsOne) {
+TEST_P(PoolTest, MaxPropagatesNaN) {
   for (const Pooling& pool : kPoolings) {
     for (const double share : {0.1, 0.6, 1.0}) {
       Array x = distinct(pool.x);
@@ -288,14 +288,14 @@ TEST_P(PoolTest, MaxIsANaNWhereThereIsOne) {
   }
 }
 
-TEST(PoolShapeTest, LeavesTheRemainderOut) {
+TEST(PoolShapeTest, DropsTheRemainder) {
   EXPECT_EQ(pool_shape({2, 28, 28, 32}, {}), (Shape{2, 14, 14, 32}));
   EXPECT_EQ(pool_shape({2, 7, 9, 3}, {}), (Shape{2, 3, 4, 3}));
   EXPECT_EQ(pool_shape({1, 9, 8, 5}, {.window = {3, 3}, .stride = {2, 2}}), (Shape{1, 4, 3, 5}));
   EXPECT_EQ(pool_shape({1, 5, 5, 1}, {.window = {5, 1}, .stride = {7, 1}}), (Shape{1, 1, 5, 1}));
 }
 
-TEST_P(PoolTest, ShapeRefusesWhatDoesNotFit) {
+TEST_P(PoolTest, ShapeRejectsMismatches) {
   expect_error(ErrorCode::shape_mismatch, {"4", "3"}, [&] {
     pool_shape({1, 3, 9, 1}, {.window = {4, 2}, .stride = {1, 1}});
   });
@@ -308,7 +308,7 @@ TEST_P(PoolTest, ShapeRefusesWhatDoesNotFit) {
   });
 }
 
-TEST_P(PoolTest, RefusesWhatDoesNotFit) {
+TEST_P(PoolTest, RejectsMismatchedArguments) {
   const Tensor x = tensor({2, 6, 6, 3}), y = tensor({2, 3, 3, 3}), wrong = tensor({2, 3, 3, 4});
   const Tensor d = tensor({2, 3, 3, 3}, DType::f64);
   expect_shape_error({2, 3, 3, 3}, {2, 3, 3, 4}, [&] { avg_pool(wrong, x, {}, stream()); });

@@ -94,7 +94,7 @@ TEST_P(PublishTest, ScalarsOfEveryDType) {
   for (std::int64_t i = 0; i < kCount; ++i) EXPECT_EQ(value(out, 0, i), 1.0) << name_of(kDTypes[i]);
 }
 
-TEST_P(PublishTest, NaNsAreOneAndTheSame) {
+TEST_P(PublishTest, NaNsAreCanonical) {
   const RowRing out = ring(1, 3);
   const Tensor row = tensor({}, DType::i64), f = tensor({}), d = tensor({}, DType::f64), b = tensor({}, DType::bf16);
   from_host<std::int64_t>(row, {0}, stream());
@@ -136,7 +136,7 @@ TEST_P(PublishTest, RecordedRowsFollowOneAnother) {
   }
 }
 
-TEST_P(PublishTest, GoesOnFromAResumedRow) {
+TEST_P(PublishTest, ContinuesFromAResumedRow) {
   // Row numbers are compared modulo 2^32: a large one, the wrap to 0, and the sign bit.
   for (const std::int64_t first : {std::int64_t{1'000'000'000'007}, std::int64_t{0xffffffff}, std::int64_t{1} << 31}) {
     const RowRing out = ring(4, 1, first);
@@ -155,7 +155,7 @@ TEST_P(PublishTest, GoesOnFromAResumedRow) {
 }
 
 // The words arrive one by one, in any order.
-TEST(RowRing, HasARowOnceItsLastWordHasArrived) {
+TEST(RowRing, RowIsReadyOnceItsLastWordHasArrived) {
   constexpr std::int64_t kCapacity = 4, kColumns = 2, kWords = 2 * kColumns;
   std::vector<std::uint64_t> words(kCapacity * kWords);
   const RowRing ring{.words = words.data(), .capacity = kCapacity, .columns = kColumns};
@@ -193,7 +193,7 @@ TEST_P(PublishTest, NaNAndInfinityArrive) {
 }
 
 // More columns than a kernel takes at once, exactly as many, and none.
-TEST_P(PublishTest, TakesAnyNumberOfColumns) {
+TEST_P(PublishTest, AcceptsAnyNumberOfColumns) {
   for (const int columns : {0, 1, 31, 32, 33, 64, 71}) {
     const RowRing out = ring(2, columns, 1);
     const Tensor row = tensor({}, DType::i64);
@@ -216,7 +216,7 @@ TEST_P(PublishTest, TakesAnyNumberOfColumns) {
   }
 }
 
-TEST_P(PublishTest, RefusesWhatDoesNotFit) {
+TEST_P(PublishTest, RejectsMismatchedArguments) {
   const RowRing out = ring(4, 1);
   const Tensor row = tensor({}, DType::i64), loss = tensor({});
   expect_error(ErrorCode::invalid_argument, {"0 rows"},

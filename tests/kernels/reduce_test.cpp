@@ -66,7 +66,7 @@ TEST_P(ReduceTest, SumOfSquares) {
   }
 }
 
-TEST_P(ReduceTest, NaNAnywhereMakesEachNaN) {
+TEST_P(ReduceTest, NaNPropagatesToEachResult) {
   for (const std::int64_t count : counts()) {
     for (const std::int64_t place : {std::int64_t{0}, count / 3, count / 2, count - 1}) {
       Array x = random_.uniform({count});
@@ -89,7 +89,7 @@ TEST_P(ReduceTest, InfinityPassesThrough) {
   check_scalar("sum of both infinities", sum, x, test::kNaN, 0);
 }
 
-TEST_P(ReduceTest, NothingSumsToZeroAndHasNoMean) {
+TEST_P(ReduceTest, EmptySumIsZeroAndEmptyMeanIsNaN) {
   const Array nothing{DType::f32, {0, 3}, {}};
   check_scalar("sum", sum, nothing, 0, 0);
   check_scalar("sum of squares", sum_of_squares, nothing, 0, 0);
@@ -141,7 +141,7 @@ TEST_P(ReduceTest, SumRowsOfSixteenBits) {
   }
 }
 
-TEST_P(ReduceTest, RefusesWhatDoesNotFit) {
+TEST_P(ReduceTest, RejectsMismatchedArguments) {
   const Tensor x = tensor({4, 3}), scalar = tensor({}), d = tensor({4, 3}, DType::f64);
   for (const Reduction reduction : {&sum, &mean, &sum_of_squares}) {
     expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { reduction(tensor({2}), x, stream()); });

@@ -146,7 +146,7 @@ class RandomProgram {
                 [=, this] { scale(reshapes ? x_flat : x, reshapes ? flat : bytes, 0.25, stream_), written(x); },
                 [=, this] { dense(y, x, w, Tensor(), stream_), written(y); },
                 [=, this] { dense_backward(Tensor(), dw, Tensor(), dz, x, w, stream_); },
-                [=, this] { matmul(product, y, dz, {.transpose_a = true}, Math::f32, stream_), written(product); },
+                [=, this] { matmul(product, y, dz, {.transpose_a = true}, MathMode::f32, stream_), written(product); },
                 [=, this] { copy_to_any(product), copy_to_any(y); }};
       }
       case 1: {
@@ -240,7 +240,7 @@ TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
     EXPECT_GT(fused[op], programs / 20) << op;
   }
   if (device().is_cpu() && cpu::narrow::can_run(RandomProgram::kColumns)) {
-    EXPECT_GT(fused["dense_of_bytes"], 20);
+    EXPECT_GT(fused["dense_u8"], 20);
   }
   EXPECT_GT(fused["avg_pool_backward"], programs / 80) << "not where something else is in the way";
 }
@@ -255,11 +255,11 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(ops_of(record), Names{"fill+broadcast"});
-  for (const char* setting : {"0", "-splice", "-gather_together,-splice", "-splice,-splice"}) {
+  for (const char* setting : {"0", "-splice", "-fuse_gathers,-splice", "-splice,-splice"}) {
     const test::RewriteSetting rewriting(setting);
     EXPECT_EQ(ops_of(record), (Names{"fill", "broadcast"})) << setting;
   }
-  for (const char* setting : {"1", "", "-gather_together"}) {
+  for (const char* setting : {"1", "", "-fuse_gathers"}) {
     const test::RewriteSetting rewriting(setting);
     EXPECT_EQ(ops_of(record), Names{"fill+broadcast"}) << setting;
   }
@@ -267,14 +267,14 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
     const test::RewriteSetting rewriting(("-" + std::string(name)).c_str());
     EXPECT_NO_THROW(ops_of(record)) << name;
   }
-  for (const char* setting : {"off", "-spl", "splice", "-splice;-gather_together", "-splice,", "-splice,1"}) {
+  for (const char* setting : {"off", "-spl", "splice", "-splice;-fuse_gathers", "-splice,", "-splice,1"}) {
     const test::RewriteSetting rewriting(setting);
     test::expect_error(ErrorCode::invalid_argument, {setting, "-splice, "}, [&] { (void)ops_of(record); });
   }
 }
 
 // Cases that must not confuse the rules, op by op.
-TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
+TEST_P(RewriteTest, RulesRespectInterveningOps) {
   using Names = std::vector<std::string>;
   const auto floats = [&](const Shape& shape) {
     kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
@@ -356,7 +356,7 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
 }
 
 // The rule applies on a GPU to layers of 2 to 10 outputs and at least 128 inputs, with at most 64 KiB of weights.
-TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
+TEST_P(RewriteTest, NarrowLayersFuseSurroundingRelus) {
   struct Layer {
     std::int64_t inputs, outputs;
     bool is_narrow;
@@ -406,7 +406,7 @@ TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
 }
 
 // The rule applies on a GPU, also in 16 bits, where cuDNN's relu keeps infinities.
-TEST_P(RewriteTest, AConvolutionComesWithTheReluAfterIt) {
+TEST_P(RewriteTest, ConvolutionFusesTheFollowingRelu) {
   const Shape image{1, 3, 4, 2}, filter{3, 1, 1, 2}, result{1, 3, 4, 3};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     if (device().is_cpu() && dtype != DType::f32) continue;
@@ -549,7 +549,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
 }
 
 // A value that is still held, or has a second reader, must be written as well.
-TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
+TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
   const auto leaf = [&](double value) {
     kept_.push_back(Buffer::allocate(device(), 16));
     const Tensor tensor(kept_.back().data(), DType::f32, {4}, device());
@@ -596,7 +596,7 @@ TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
   EXPECT_EQ(record(twice), (Names{"scale", "copy", "copy"})) << "no copy of the target to itself";
 }
 
-TEST_P(RewriteTest, WhatIsLookedAtStays) {
+TEST_P(RewriteTest, ReadValuesAreKept) {
   Buffer held;
   const Buffer row = Buffer::allocate(device(), 16);
   const auto names = ops_of([&] {
@@ -608,7 +608,7 @@ TEST_P(RewriteTest, WhatIsLookedAtStays) {
   EXPECT_EQ(names, (std::vector<std::string>{"fill", "broadcast"}));
 }
 
-TEST_P(RewriteTest, WhatNobodyLooksAtIsDropped) {
+TEST_P(RewriteTest, UnreadValuesAreDropped) {
   const Buffer leaf = Buffer::allocate(device(), 16), ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
   const Tensor out(leaf.data(), DType::f32, {4}, device()), row(leaf.data(), DType::i64, {}, device());
   Buffer held;

@@ -88,13 +88,13 @@ TEST_P(ScatterTest, NothingToAdd) {
   check_sums(updates({2, 3}), {DType::i32, {2}, {0, 1}}, 0);
 }
 
-TEST_P(ScatterTest, NaNStaysInItsSum) {
+TEST_P(ScatterTest, NaNAffectsOnlyItsSum) {
   Array x = updates({70, 2});
   x.values[20] = test::kNaN;
   check_sums(x, random_.integers({70}, 0, 4, DType::i32), 5);
 }
 
-TEST_P(ScatterTest, RefusesWhatDoesNotFit) {
+TEST_P(ScatterTest, RejectsMismatchedArguments) {
   const Tensor sums = tensor({5, 3}), rows = tensor({4, 3}), indices = tensor({4}, DType::i32);
   const auto run = [&](const Tensor& out, const Tensor& in, const Tensor& by) {
     scatter_add(out, in, by, false, stream());

@@ -62,7 +62,7 @@ TEST_P(SlotsTest, EachCallHasItsSlot) {
   }
 }
 
-TEST_P(SlotsTest, ARecordingFindsAnotherSlotEachTime) {
+TEST_P(SlotsTest, RecordingUsesAnotherSlotEachTime) {
   const Buffer pinned = Buffer::allocate(device(), kSlots * kBytes, MemoryKind::pinned);
   std::memset(pinned.data(), 0, pinned.size());
   const SlotRing slots{Tensor(pinned.data(), DType::u8, {kSlots, kBytes}, Device::cpu()), call_};
@@ -85,7 +85,7 @@ TEST_P(SlotsTest, ARecordingFindsAnotherSlotEachTime) {
   EXPECT_EQ(found[2], 12);
 }
 
-TEST_P(SlotsTest, RefusesWhatDoesNotFit) {
+TEST_P(SlotsTest, RejectsMismatchedArguments) {
   const SlotRing slots = ring();
   const Tensor x = tensor({kBytes}, DType::u8);
   expect_error(ErrorCode::invalid_argument, {"[64, 320)", "256"}, [&] { read_slot(x, slots, 64, stream()); });

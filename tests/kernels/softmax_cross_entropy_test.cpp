@@ -80,7 +80,7 @@ TEST_P(SoftmaxCrossEntropyTest, LossAndGradient) {
   }
 }
 
-TEST_P(SoftmaxCrossEntropyTest, GradientMayBeLeftOutOrReplaceTheLogits) {
+TEST_P(SoftmaxCrossEntropyTest, GradientMayBeOmittedOrOverwriteTheLogits) {
   for (const Shape& shape : kLogitsShapes) {
     const Array logits = random_.uniform(shape, -5, 5);
     const Array labels = random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, DType::u8);
@@ -107,7 +107,7 @@ TEST_P(SoftmaxCrossEntropyTest, EqualLogits) {
   }
 }
 
-TEST_P(SoftmaxCrossEntropyTest, AllFarBelowZero) {
+TEST_P(SoftmaxCrossEntropyTest, LargeNegativeLogits) {
   for (const Shape& shape : kLogitsShapes) {
     const Array labels = random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, DType::u8);
     check_both("below -100", random_.uniform(shape, -120, -100), labels);
@@ -115,7 +115,7 @@ TEST_P(SoftmaxCrossEntropyTest, AllFarBelowZero) {
 }
 
 // As precise as with ten classes. Without check(), which would run it ten times.
-TEST_P(SoftmaxCrossEntropyTest, AMillionClasses) {
+TEST_P(SoftmaxCrossEntropyTest, MillionClasses) {
   constexpr std::int64_t kClasses = 1'000'003;
   const Shape shape{1, kClasses};
   Array steep = random_.uniform(shape, -5, 0), level{DType::f32, shape, std::vector<double>(kClasses, -0.7f)};
@@ -144,7 +144,7 @@ TEST_P(SoftmaxCrossEntropyTest, HugeLogitsDoNotOverflow) {
 }
 
 // So many classes that a GPU splits each row among warps or blocks.
-TEST_P(SoftmaxCrossEntropyTest, RowsOfManyClassesThatAreNaN) {
+TEST_P(SoftmaxCrossEntropyTest, NaNRowsOfManyClasses) {
   Array logits = random_.uniform({4, 1100}, -2, 2);
   logits.values[1100 + 7] = test::kNaN;
   check_both("-1, NaN and 1100", logits, {DType::i32, {4}, {-1, 10, 1100, 1099}});
@@ -168,7 +168,7 @@ TEST_P(SoftmaxCrossEntropyTest, NaNLogitMakesItsRowNaN) {
   }
 }
 
-TEST_P(SoftmaxCrossEntropyTest, RefusesWhatDoesNotFit) {
+TEST_P(SoftmaxCrossEntropyTest, RejectsMismatchedArguments) {
   const Tensor logits = tensor({4, 3}), dlogits = tensor({4, 3}), losses = tensor({4}), labels = tensor({4}, DType::u8);
   expect_shape_error({4}, {5},
                      [&] { softmax_cross_entropy(losses, dlogits, logits, tensor({5}, DType::u8), stream()); });

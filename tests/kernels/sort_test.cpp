@@ -53,7 +53,7 @@ class SortTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, SortTest, test::kDevices, test::device_name);
 
 // Rows that fit a GPU block, that just exceed it, and that take several merged runs, the last one short.
-TEST_P(SortTest, OrdersOfEveryDtype) {
+TEST_P(SortTest, SortsEveryDtype) {
   for (const DType dtype : test::kAllDTypes) {
     for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{3, 128}, Shape{2, 129}, Shape{2, 1024}}) {
       for (const bool descending : {false, true}) check_order(values(shape, dtype), descending, shape[1]);
@@ -69,7 +69,7 @@ TEST_P(SortTest, LongRowsAreMerged) {
   }
 }
 
-TEST_P(SortTest, TheFirstOnesAlone) {
+TEST_P(SortTest, SortsOnlyTheFirstK) {
   for (const auto& [length, kept] : {std::pair{40, 0},
                                      {40, 1},
                                      {40, 39},
@@ -86,7 +86,7 @@ TEST_P(SortTest, TheFirstOnesAlone) {
   check_order({DType::f32, {5, 0}, {}}, false, 0);
 }
 
-TEST_P(SortTest, EqualElementsKeepTheirOrder) {
+TEST_P(SortTest, IsStable) {
   check_order({DType::f32, {1, 2000}, std::vector<double>(2000, 1)}, false, 2000);
   check_order({DType::f32, {1, 2000}, std::vector<double>(2000, test::kNaN)}, true, 2000);
 }
@@ -97,7 +97,7 @@ TEST_P(SortTest, Subnormals) {
   check_order({DType::i64, {1, 4}, {-0x1p62, 0x1p62, 0, -1}}, false, 4);
 }
 
-TEST_P(SortTest, RefusesWhatDoesNotFit) {
+TEST_P(SortTest, RejectsMismatchedArguments) {
   const Tensor x = tensor({4, 3}), indices = tensor({4, 3}, DType::i64);
   const auto run = [&](const Tensor& out, const Tensor& in) { argsort(out, in, false, stream()); };
   expect_shape_error({4, 3}, {4, 4}, [&] { run(tensor({4, 4}, DType::i64), x); });

@@ -11,39 +11,39 @@
 namespace giro::cpu {
 namespace {
 
-TEST(TeamTest, LeavesAThreadMoreToOthersWhileItIsInterrupted) {
-  LeftToOthers left;
-  EXPECT_TRUE(left.due(100));
-  EXPECT_EQ(left.update(100, 1'000'000, 4), 0);  // the count before the first call is ignored
-  EXPECT_FALSE(left.due(100.15));
-  EXPECT_TRUE(left.due(100.21));
-  EXPECT_EQ(left.update(100.25, 1'000'020, 4), 0);  // 80 per second
-  EXPECT_EQ(left.update(100.5, 1'000'070, 4), 1);   // 200 per second
-  EXPECT_EQ(left.update(100.75, 1'000'120, 4), 2);
-  EXPECT_EQ(left.update(101.0, 1'000'170, 4), 3);
-  EXPECT_EQ(left.update(101.25, 1'000'220, 4), 3);  // one thread always works
+TEST(TeamTest, ReleasesThreadsWhilePreempted) {
+  ContentionMonitor monitor;
+  EXPECT_TRUE(monitor.due(100));
+  EXPECT_EQ(monitor.update(100, 1'000'000, 4), 0);  // the count before the first call is ignored
+  EXPECT_FALSE(monitor.due(100.15));
+  EXPECT_TRUE(monitor.due(100.21));
+  EXPECT_EQ(monitor.update(100.25, 1'000'020, 4), 0);  // 80 per second
+  EXPECT_EQ(monitor.update(100.5, 1'000'070, 4), 1);   // 200 per second
+  EXPECT_EQ(monitor.update(100.75, 1'000'120, 4), 2);
+  EXPECT_EQ(monitor.update(101.0, 1'000'170, 4), 3);
+  EXPECT_EQ(monitor.update(101.25, 1'000'220, 4), 3);  // one thread always works
 }
 
-TEST(TeamTest, TriesAThreadAgainWhenItHasBeenCalm) {
-  LeftToOthers left;
-  left.update(100, 0, 4);
-  left.update(100.25, 50, 4);
-  ASSERT_EQ(left.update(100.5, 100, 4), 2);
-  EXPECT_EQ(left.update(100.75, 100, 4), 2);  // calm, but not for long
-  EXPECT_EQ(left.update(102.25, 101, 4), 2);
-  EXPECT_EQ(left.update(102.75, 101, 4), 1);
-  EXPECT_EQ(left.update(103.0, 101, 4), 0);
-  EXPECT_EQ(left.update(103.25, 151, 4), 1);  // the thread added last was one too many
-  EXPECT_EQ(left.update(105.0, 151, 4), 1);
-  EXPECT_EQ(left.update(105.5, 151, 4), 0);
-  EXPECT_EQ(left.update(205.5, 1'000, 4), 0);  // a long time without parallel work is one window
+TEST(TeamTest, RetriesAThreadAfterAQuietPeriod) {
+  ContentionMonitor monitor;
+  monitor.update(100, 0, 4);
+  monitor.update(100.25, 50, 4);
+  ASSERT_EQ(monitor.update(100.5, 100, 4), 2);
+  EXPECT_EQ(monitor.update(100.75, 100, 4), 2);  // calm, but not for long
+  EXPECT_EQ(monitor.update(102.25, 101, 4), 2);
+  EXPECT_EQ(monitor.update(102.75, 101, 4), 1);
+  EXPECT_EQ(monitor.update(103.0, 101, 4), 0);
+  EXPECT_EQ(monitor.update(103.25, 151, 4), 1);  // the thread added last was one too many
+  EXPECT_EQ(monitor.update(105.0, 151, 4), 1);
+  EXPECT_EQ(monitor.update(105.5, 151, 4), 0);
+  EXPECT_EQ(monitor.update(205.5, 1'000, 4), 0);  // a long time without parallel work is one window
 }
 
-TEST(TeamTest, ManyThreadsAreInterruptedNowAndThenOnIdleCpus) {
-  LeftToOthers left;
-  left.update(100, 0, 64);
-  EXPECT_EQ(left.update(101, 150, 64), 0);
-  EXPECT_EQ(left.update(102, 400, 64), 1);
+TEST(TeamTest, ToleratesOccasionalPreemptionOnIdleCpus) {
+  ContentionMonitor monitor;
+  monitor.update(100, 0, 64);
+  EXPECT_EQ(monitor.update(101, 150, 64), 0);
+  EXPECT_EQ(monitor.update(102, 400, 64), 1);
 }
 
 double involuntary_switches() {
@@ -52,7 +52,7 @@ double involuntary_switches() {
   return static_cast<double>(usage.ru_nivcsw);
 }
 
-TEST(TeamTest, HasFewerThreadsBesideBusyOnes) {
+TEST(TeamTest, UsesFewerThreadsBesideBusyProcesses) {
   const ThreadLimit two(2);
   std::atomic<bool> ends = false;
   std::vector<std::jthread> busy;

@@ -126,7 +126,7 @@ TEST_F(ThreadsTest, Matmul) {
   const auto expect_same = [&](const Shape& a_shape, const Shape& b_shape, const MatmulOptions& options) {
     const Tensor a = values(a_shape), b = values(b_shape), out = tensor(matmul_shape(a_shape, b_shape, options));
     expect_same_bits(to_string(a_shape) + " " + to_string(b_shape), out,
-                     [&] { matmul(out, a, b, options, Math::f32, stream_); });
+                     [&] { matmul(out, a, b, options, MathMode::f32, stream_); });
   };
   expect_same({64, 128, 64}, {64, 128, 64}, {.transpose_b = true});
   expect_same({3, 500, 300}, {3, 500, 200}, {.transpose_a = true});

@@ -199,7 +199,7 @@ TEST_P(UpdateTest, OneStepOfEachOptimizer) {
 }
 
 // More elements than all blocks of a launch process at once. Without check(), which would run it ten times.
-TEST_P(UpdateTest, BufferThatNeedsSeveralRounds) {
+TEST_P(UpdateTest, BufferLargerThanOneRound) {
   constexpr std::int64_t kCount = 2048 * 256 * 4 + 5 * kGranule;
   const Tensor params = tensor({kCount}), grads = tensor({kCount});
   const Tensor step = tensor({}, DType::i64), rate = tensor({});
@@ -216,7 +216,7 @@ TEST_P(UpdateTest, BufferThatNeedsSeveralRounds) {
   EXPECT_EQ(to_host<float>(params, stream()), values);
 }
 
-TEST_P(UpdateTest, ClippingTakesEffectAboveTheNormAlone) {
+TEST_P(UpdateTest, ClippingAppliesOnlyAboveTheNorm) {
   const std::int64_t count = 5 * kGranule;
   const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
   const Array grads = flat(count, -0.5, 0.5);
@@ -229,7 +229,7 @@ TEST_P(UpdateTest, ClippingTakesEffectAboveTheNormAlone) {
   }
 }
 
-TEST_P(UpdateTest, ANaNNormIsNotHidden) {
+TEST_P(UpdateTest, NaNNormIsNotHidden) {
   const std::int64_t count = kGranule;
   const Array ones{DType::f32, {count}, Values(static_cast<std::size_t>(count), 1.0)};
   Expected nan;
@@ -249,7 +249,7 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
 
 // With gradients 1024 times as large and two of five updates skipped, the bits are the same as without the scale, with
 // and without clipping. An update with a non-finite gradient changes nothing.
-TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
+TEST_P(UpdateTest, LossScaleIsRemoved) {
   constexpr double kScale = 1024;
   const std::int64_t count = 5 * kGranule;
   const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
@@ -331,7 +331,7 @@ TEST_P(UpdateTest, LossScaleFollowsTheGradients) {
   });
 }
 
-TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
+TEST_P(UpdateTest, ZeroGradientsLeaveParamsUnchanged) {
   const std::int64_t count = 3 * kGranule;
   const Values zeros(static_cast<std::size_t>(count), 0.0);
   const Moments old{flat(count, -1, 1).values, zeros, zeros};
@@ -342,7 +342,7 @@ TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
 
 // One kernel computes the norm, the other everything after it: clipping, AdamW, the parameter average and the 16-bit
 // copy.
-TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
+TEST_P(UpdateTest, UpdateWithNormAverageAndCopyIsTwoKernels) {
   const std::int64_t count = 4096 * kGranule;  // takes more than one block to sum
   std::string text;
   const auto result_of = [&](const char* rules, std::size_t& nodes) {
@@ -512,7 +512,7 @@ std::vector<Schedule> schedules() {
   };
 }
 
-TEST(LearningRateTest, FollowsTheFormulas) {
+TEST(LearningRateTest, MatchesTheFormulas) {
   for (const Schedule& schedule : schedules()) {
     for (const std::int64_t step : schedule.steps) {
       const double wanted = schedule.formula(static_cast<double>(step));
@@ -540,7 +540,7 @@ TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
   }
 }
 
-TEST_P(UpdateTest, TheHostKnowsTheDevicesLearningRate) {
+TEST_P(UpdateTest, HostComputesTheDeviceLearningRate) {
   const Tensor params = tensor({kGranule}), rate = tensor({}), scale = tensor({}), at = tensor({}, DType::i64);
   fill(params, 0, stream());
   fill(scale, 0.5, stream());
@@ -557,7 +557,7 @@ TEST_P(UpdateTest, TheHostKnowsTheDevicesLearningRate) {
   }
 }
 
-TEST_P(UpdateTest, SchedulesRefuseBadNumbers) {
+TEST_P(UpdateTest, SchedulesRejectBadNumbers) {
   const auto refuses = [&](std::initializer_list<std::string> words, const std::function<LearningRate()>& make) {
     expect_error(ErrorCode::invalid_argument, words, [&] { make(); });
   };
@@ -580,7 +580,7 @@ TEST_P(UpdateTest, SchedulesRefuseBadNumbers) {
   refuses({"5", "7"}, [] { return join({1.0, 2.0, 3.0}, {7, 5}); });
 }
 
-TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
+TEST_P(UpdateTest, RejectsMismatchedArguments) {
   const Optimizer clipped = clip_by_global_norm(1, adam(0.1));
   const UpdateTensors good{.params = tensor({32}),
                            .grads = tensor({32}),

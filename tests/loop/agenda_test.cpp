@@ -30,12 +30,12 @@ struct Asked {
   }
 };
 
-TEST(Agenda, TasksAreDueInTheirOrder) {
+TEST(Agenda, TasksAreDueInOrder) {
   Agenda agenda({every(2), every(3), always()});
   EXPECT_EQ(Asked(agenda, 4).due, (Due{{0, 0}, {0, 1}, {0, 2}, {1, 2}, {2, 0}, {2, 2}, {3, 1}, {3, 2}}));
 }
 
-TEST(Agenda, QuietStepsAreNotLookedAt) {
+TEST(Agenda, SchedulesAreNotEvaluatedInQuietSteps) {
   Agenda agenda({every(100), every(250) | last(), never()});
   const Asked asked(agenda, 1'000);
   EXPECT_EQ(asked.due, (Due{{0, 0},
@@ -56,20 +56,20 @@ TEST(Agenda, QuietStepsAreNotLookedAt) {
   EXPECT_LE(asked.steps, 15);
 }
 
-TEST(Agenda, KnowsWhatItsTasksWaitFor) {
+TEST(Agenda, KnowsWhatTasksWaitFor) {
   EXPECT_FALSE(Agenda({every(2)}).awaits_end());
   EXPECT_TRUE(Agenda({every(2), every(3) | last()}).awaits_end());
   EXPECT_FALSE(Agenda({every(2)}).reads_clock());
   EXPECT_TRUE(Agenda({every({.time = 2.0})}).reads_clock());
 }
 
-TEST(Agenda, BeforeItAsksItSaysWhatForm) {
+TEST(Agenda, ReportsTraitsBeforeEvaluating) {
   Agenda agenda({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})});
   int users = 0, clocks = 0;
   agenda.ask(
       Elapsed{},
       [&](const auto& traits) {
-        users += traits.asks_user;
+        users += traits.runs_user_code;
         clocks += traits.reads_clock;
       },
       [](std::size_t) {});
@@ -78,7 +78,7 @@ TEST(Agenda, BeforeItAsksItSaysWhatForm) {
 }
 
 // A step turns out to be the last after its schedules were asked.
-TEST(Agenda, AsksAgainAtTheEnd) {
+TEST(Agenda, EvaluatesAgainAtTheEnd) {
   Agenda agenda({every({.samples = 3}) & last(), every(4), last(), every(2) | last()});
   Elapsed elapsed;
   std::vector<std::size_t> due;
@@ -95,7 +95,7 @@ TEST(Agenda, AsksAgainAtTheEnd) {
   EXPECT_EQ(due, (std::vector<std::size_t>{0, 2, 3}));
 }
 
-TEST(Agenda, NamesTheScheduleThatFails) {
+TEST(Agenda, NamesTheFailingSchedule) {
   Agenda agenda({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }});
   EXPECT_EQ(agenda.asking(), 2u);
   EXPECT_THROW(agenda.ask(

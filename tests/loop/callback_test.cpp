@@ -232,7 +232,7 @@ struct GenericOf : GenericCallback {
   F function;
 };
 
-TEST(Callback, GenericCallbacksReturnWhatOthersDo) {
+TEST(Callback, GenericCallbacksMayReturnResults) {
   const auto run = [](auto function) {
     const auto of = [&](auto&& call) {
       Fixture fixture;

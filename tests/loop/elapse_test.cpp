@@ -33,7 +33,7 @@ TEST(Elapse, YieldsTheTimeAtTheBeginningOfEachStep) {
   EXPECT_EQ(sum, 6);
 }
 
-TEST(Elapse, StopsAndAsksForNoBatchTooMany) {
+TEST(Elapse, StopsWithoutFetchingAnExtraBatch) {
   std::istringstream words("a b c d");
   auto dataset = std::views::istream<std::string>(words);
   std::string seen;
@@ -49,7 +49,7 @@ TEST(Elapse, StopsAndAsksForNoBatchTooMany) {
   EXPECT_EQ(rest, "c");
 }
 
-TEST(Elapse, EachBatchIsMadeOnce) {
+TEST(Elapse, EachBatchIsCreatedOnce) {
   int made = 0;
   auto batches = std::views::iota(0, 10) | std::views::transform([&](int i) {
                    ++made;
@@ -61,14 +61,14 @@ TEST(Elapse, EachBatchIsMadeOnce) {
   EXPECT_EQ(made, 10);
 }
 
-TEST(Elapse, ARunThatIsPastItsStopYieldsNothing) {
+TEST(Elapse, RunPastItsStopYieldsNothing) {
   const std::vector<int> data{1, 2, 3};
   for (auto [elapsed, batch] : elapse(data, {.stop = 5, .initial = {.steps = 5}})) FAIL() << elapsed.steps << batch;
   const std::vector<int> empty;
   for (auto [elapsed, batch] : elapse(empty)) FAIL() << elapsed.steps << batch;
 }
 
-TEST(Elapse, GoesOnFromWhereAnotherLoopHasLeftOff) {
+TEST(Elapse, ContinuesWhereAnotherLoopStopped) {
   const std::vector<int> data{1, 2, 3};
   Steps steps;
   for (auto [elapsed, batch] : elapse(data, {.initial = {.steps = 7, .date = 50, .date_start = 20}})) {

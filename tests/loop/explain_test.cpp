@@ -22,7 +22,7 @@ struct Save {
 
 const auto step = jit([](TrainState&, const Batch&) { return Logs(); });
 
-TEST(Explain, SaysWhatKindEachTaskIsAndWhenItNeedsTheHost) {
+TEST(Explain, DescribesEachTaskAndWhenItNeedsTheHost) {
   EXPECT_EQ(explain(Tasks{{every(1), step}, {every(1'000) | last(), Save()}, {every(1), Bar()}}),
             "1. every(1): a step: device step, queued and never waited for\n"
             "2. (every(1000) | last()): giro::Save: barrier, the device catches up to that step first\n"
@@ -52,7 +52,7 @@ TEST(Explain, HowManyStepsTheDeviceMayRunAlone) {
   EXPECT_EQ(alone({{every(1), timed}}), "The device may run up to 1 step alone.\n");
 }
 
-TEST(Explain, WhatTheClockMayAskForIsSaid) {
+TEST(Explain, MentionsSchedulesByTime) {
   const std::string text = explain(Tasks{{every(1), step}, {every({.time = 60}), Save()}});
   EXPECT_NE(text.find("also needs the host by the clock"), std::string::npos) << text;
   EXPECT_EQ(text.find("all of its steps"), std::string::npos) << text;

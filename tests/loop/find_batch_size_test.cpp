@@ -64,12 +64,12 @@ TEST(FindBatchSize, MultiplesOfTheRanks) {
   EXPECT_EQ(find({.min = 10, .max = 20, .power_of_two = false, .budget = 9'999}, 4).tried, (Sizes{12, 20}));
 }
 
-TEST(FindBatchSize, AllRanksTakeWhatFitsEach) {
+TEST(FindBatchSize, AllRanksUseASizeThatFitsEach) {
   struct Ranks : test::FakePartitioner {
     using FakePartitioner::FakePartitioner;
     // Another rank has room for the first two sizes only.
-    void agree(std::span<double> values) const override {
-      FakePartitioner::agree(values);
+    void all_reduce_max(std::span<double> values) const override {
+      FakePartitioner::all_reduce_max(values);
       if (questions.size() > 2) values[0] = 1;
     }
   };
@@ -80,7 +80,7 @@ TEST(FindBatchSize, AllRanksTakeWhatFitsEach) {
                [&] { (void)detail::find_batch_size(nothing, Device::cpu(), &ranks, {.budget = 1}); });
 }
 
-TEST(FindBatchSize, WhatRunsOutOfMemoryDoesNotFit) {
+TEST(FindBatchSize, OutOfMemoryDoesNotFit) {
   const auto bytes_of = [](std::int64_t n) -> std::size_t {
     if (n > 20) throw Error(ErrorCode::out_of_memory, "no room");
     return 1;
@@ -104,7 +104,7 @@ TEST(FindBatchSize, Errors) {
 class FindBatchSizeTest : public test::OpTest {};
 
 // A step of a model whose activations outweigh everything that does not grow with the batch.
-TEST_P(FindBatchSizeTest, TheLargestWhoseStepFits) {
+TEST_P(FindBatchSizeTest, FindsTheLargestThatFits) {
   const test::ArenaSetting arena("1");  // the sanitizers' tests run without
   const std::vector<float> xs(256 * 64, 0.5f);
   const Dataset rows({{"x", HostArray(xs, {256, 64})}});

@@ -46,7 +46,7 @@ TEST(InnerLoop, ThreeStepsEveryTen) {
   }
 }
 
-TEST(InnerLoop, TheOuterStateIsLeftAloneUnlessAskedFor) {
+TEST(InnerLoop, OuterStateIsUnchangedByDefault) {
   for (const bool output_state : {false, true}) {
     const auto by_value = loop(0, Ints(5, 0), {{every(1), inner_loop(count_to(2), {.output_state = output_state})}});
     EXPECT_EQ(by_value.state, output_state ? 10 : 0);
@@ -84,7 +84,7 @@ TEST(InnerLoop, NamesAndAggregation) {
   EXPECT_EQ(entries(inner_loop("valid", count_to(3), {.aggregation = {{"metrics", "first"}}})), "metrics.a_valid=1 ");
 }
 
-TEST(InnerLoop, MeansWeighBatchesBySamples) {
+TEST(InnerLoop, MeansWeightBatchesBySamples) {
   const std::vector<Ints> batches{Ints(3, 1), Ints(1, 9)};
   const auto evaluate = [&](const int& state) {
     return loop(state, batches,
@@ -146,7 +146,7 @@ class InnerLoopOfStates : public ::testing::Test {
   }
 };
 
-TEST_F(InnerLoopOfStates, TheirLeavesArePutBackWhereTheyWere) {
+TEST_F(InnerLoopOfStates, RestoresLeavesInPlace) {
   const std::vector<Batch> batches(4);
   for (const bool output_state : {false, true}) {
     std::vector<std::int64_t> inner;
@@ -168,7 +168,7 @@ TEST_F(InnerLoopOfStates, TheirLeavesArePutBackWhereTheyWere) {
 }
 
 // The error comes after the inner loop, while its logs are aggregated.
-TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
+TEST_F(InnerLoopOfStates, AggregationErrorLosesNothing) {
   const std::vector<Batch> batches(4);
   const auto evaluate = [&](State& state) {
     return loop(std::move(state), batches,
@@ -185,7 +185,7 @@ TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
   }
 }
 
-TEST_F(InnerLoopOfStates, AFunctionThatLosesTheState) {
+TEST_F(InnerLoopOfStates, FunctionThatLosesTheState) {
   const auto lose = [](State& state) -> std::tuple<int, History, Elapsed> {
     const State lost = std::move(state);
     throw std::runtime_error("mine");
@@ -194,7 +194,7 @@ TEST_F(InnerLoopOfStates, AFunctionThatLosesTheState) {
   test::expect_error(ErrorCode::callback, {"mine"}, run);
 }
 
-TEST_F(InnerLoopOfStates, AnErrorLosesNothing) {
+TEST_F(InnerLoopOfStates, ErrorLosesNothing) {
   const std::vector<Batch> batches(4);
   const auto evaluate = [&](State& state) {
     return loop(std::move(state), batches, {{every(1), count_on_device()}, {every(1), [](const Elapsed& e, State&) {
@@ -213,7 +213,7 @@ TEST_F(InnerLoopOfStates, AnErrorLosesNothing) {
   }
 }
 
-TEST(InnerLoop, ASignalEndsTheOuterLoopToo) {
+TEST(InnerLoop, SignalEndsTheOuterLoopToo) {
   int inner_steps = 0, ends = 0;
   const auto evaluate = [&](int state) {
     return loop(state, kTen,

@@ -50,7 +50,7 @@ class JournalTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, JournalTest, test::kDevices, test::device_name);
 
-TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
+TEST_P(JournalTest, CommitsStepsInOrderOnceTheirLogsArrive) {
   detail::Journal journal({}, {});
   Recorder seen;
   Elapsed elapsed;
@@ -82,7 +82,7 @@ TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
 }
 
 // More steps are pending each time, so that the circular buffer grows from different start positions.
-TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
+TEST_P(JournalTest, StepsKeepTheirOrderWithManyInFlight) {
   detail::Journal journal({}, {});
   Recorder seen;
   Elapsed elapsed;
@@ -104,7 +104,7 @@ TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
 }
 
 // Each new recording of a step has a new ring.
-TEST_P(JournalTest, LetsGoOfRingsWhenTheDeviceWasBrought) {
+TEST_P(JournalTest, ReleasesRingsOnceTheDeviceIsSynchronized) {
   detail::Journal journal({}, {});
   std::weak_ptr<LogRing> first = ring_;
   Elapsed elapsed;
@@ -125,7 +125,7 @@ TEST_P(JournalTest, LetsGoOfRingsWhenTheDeviceWasBrought) {
   EXPECT_EQ(journal.history().collect("loss")[0], (Values{1, 2}));
 }
 
-TEST_P(JournalTest, TheStepAtHandMayBeReadWhenTheDeviceIsThere) {
+TEST_P(JournalTest, CurrentStepIsReadableOnceTheDeviceIsSynchronized) {
   detail::Journal journal({}, {});
   journal.add(ring_);
   run(4);
@@ -137,7 +137,7 @@ TEST_P(JournalTest, TheStepAtHandMayBeReadWhenTheDeviceIsThere) {
   EXPECT_TRUE(ring_->has_room());
 }
 
-TEST_P(JournalTest, RowsThatAreNeverReadHoldNothingUp) {
+TEST_P(JournalTest, UnreadRowsBlockNothing) {
   {
     detail::Journal journal({}, {});
     for (std::int64_t i = 0; i < ring_->capacity(); ++i) {
@@ -154,7 +154,7 @@ TEST_P(JournalTest, RowsThatAreNeverReadHoldNothingUp) {
   EXPECT_TRUE(journal.is_empty());
 }
 
-TEST_P(JournalTest, ARowThatWasNeverWritten) {
+TEST_P(JournalTest, RowThatWasNeverWritten) {
   detail::Journal journal({}, {});
   Recorder seen;
   Logs none;
@@ -169,7 +169,7 @@ TEST_P(JournalTest, ARowThatWasNeverWritten) {
 }
 
 // Regression: observers received logs that the history had rejected.
-TEST_P(JournalTest, NobodySeesWhatTheHistoryRefuses) {
+TEST_P(JournalTest, RejectedRecordsAreNotObserved) {
   detail::Journal journal({}, {});
   Recorder seen;
   Elapsed elapsed;
@@ -187,7 +187,7 @@ TEST_P(JournalTest, NobodySeesWhatTheHistoryRefuses) {
   EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{1, 1}}));
 }
 
-TEST_P(JournalTest, AnObserverThatFailsIsNamedAndShownNothingMore) {
+TEST_P(JournalTest, FailingObserverIsNamedAndNotCalledAgain) {
   detail::Journal journal({}, {});
   Recorder first, second;
   first.throw_at = 1;

@@ -40,7 +40,7 @@ enum class Cut { stop, stop_iteration, exception, observer, interrupt };
 
 class CutTest : public testing::TestWithParam<Cut> {};
 
-TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
+TEST_P(CutTest, NoCallIsMissedOrRepeated) {
   constexpr int kSteps = 120, kTasks = 5;
   for (unsigned seed = 0; seed < test::cases(300); ++seed) {
     SCOPED_TRACE(seed);
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, CutTest,
                          cut_name);
 
 // However a run is cut into advances, the calls, state, history and outputs are the same as in one piece.
-TEST(RunProperty, AdvancesInAnyPieces) {
+TEST(RunProperty, AdvancingInPiecesChangesNothing) {
   constexpr int kSteps = 60, kTasks = 5;
   for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {
     SCOPED_TRACE(seed);
@@ -163,7 +163,7 @@ TEST(RunProperty, AdvancesInAnyPieces) {
     const Calls expected = std::exchange(calls, {});
 
     giro::Run run(0, data, tasks, options);
-    for (Advanced why = Advanced::reached; why == Advanced::reached;) {
+    for (StopReason why = StopReason::reached; why == StopReason::reached;) {
       const std::int64_t further = draw.below(15);
       const Period aims[] = {at(run.elapsed().steps + further), at({.samples = run.elapsed().samples + 3 * further}),
                              at({.tokens = run.elapsed().tokens() + 8 * further})};
@@ -212,7 +212,7 @@ class DeviceLoopTest : public test::OpTest {
   }
 };
 
-TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
+TEST_P(DeviceLoopTest, RunningAheadChangesNothing) {
   constexpr std::int64_t kSteps = 150;
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(70, 4).shuffle(3).repeat().batch(3).to(device());
@@ -303,7 +303,7 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
 }
 
 // The same for a state on a device, with steps that run ahead.
-TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
+TEST_P(DeviceLoopTest, AdvancingInPiecesChangesNothing) {
   const std::int64_t steps = 40;
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(70, 4).shuffle(3).repeat().batch(3);
@@ -357,7 +357,7 @@ TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
 
     state.assign(start);
     giro::Run run(std::move(state), dataset, tasks, options);
-    while (run.advance(at(run.elapsed().steps + draw.below(15))) == Advanced::reached) continue;
+    while (run.advance(at(run.elapsed().steps + draw.below(15))) == StopReason::reached) continue;
     const Outcome found = outcome(run.finish());
     ASSERT_TRUE(found.state == whole.state);
     ASSERT_TRUE(found.seen == whole.seen);

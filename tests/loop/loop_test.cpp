@@ -98,7 +98,7 @@ TEST(Loop, LogsWithoutState) {
 }
 
 // A checkpoint as a barrier: it sees the state, and the history up to the previous step.
-TEST(Loop, ACheckpointEveryTwoSteps) {
+TEST(Loop, CheckpointEveryTwoSteps) {
   std::vector<std::pair<std::int64_t, int>> saved;
   const auto checkpoint = [&](const Elapsed& e, const Counts& s) { saved.emplace_back(e.steps, s.a); };
   const auto step = [](Counts& s) {
@@ -125,7 +125,7 @@ TEST(Loop, EqualSchedulesDoNotCollide) {
   EXPECT_EQ(runs, 6);
 }
 
-TEST(Loop, TheCallersTasksAreLeftAlone) {
+TEST(Loop, DoesNotModifyTheCallersTasks) {
   const std::vector<Task<Counts, int>> tasks{{every({.samples = 2}), [n = 0](Counts& s) mutable { s.a = ++n; }}};
   for (int i = 0; i < 2; ++i) {
     const auto result = loop(Counts{}, iota(7), tasks);
@@ -215,7 +215,7 @@ TEST(Loop, BarriersSeeTheHistoryOfTheStepsBefore) {
   EXPECT_EQ(observed, 4);
 }
 
-TEST(Loop, NoBatchIsPulledThatNoStepSees) {
+TEST(Loop, FetchesNoUnusedBatch) {
   Counting dataset;
   (void)loop(0, dataset, {}, {.stop = at(5)});
   EXPECT_EQ(dataset.pulled, 5);
@@ -231,26 +231,26 @@ TEST(Loop, NoBatchIsPulledThatNoStepSees) {
   EXPECT_EQ(result.elapsed.steps, 5);
 }
 
-TEST(Loop, SaysWhyItHasEnded) {
+TEST(Loop, ReportsWhyItEnded) {
   const auto ended = [](int batches, const LoopOptions<Counts, int>& options, bool stops = false) {
     const auto stop = [&](LoopState<Counts, int>& l) { l.stop_iteration = stops; };
     return loop(Counts{}, std::vector<int>(static_cast<std::size_t>(batches)), {{every(1), stop}}, options).ended;
   };
-  EXPECT_EQ(ended(3, {.stop = 5}), Advanced::dataset_ended);
-  EXPECT_EQ(ended(3, {}), Advanced::dataset_ended);
-  EXPECT_EQ(ended(3, {.stop = 2}), Advanced::stopped);
-  EXPECT_EQ(ended(3, {.stop = at(3)}), Advanced::stopped);  // no batch is requested after the last one
-  EXPECT_EQ(ended(3, {}, true), Advanced::stopped);
-  EXPECT_EQ(ended(0, {}), Advanced::dataset_ended);
+  EXPECT_EQ(ended(3, {.stop = 5}), StopReason::dataset_ended);
+  EXPECT_EQ(ended(3, {}), StopReason::dataset_ended);
+  EXPECT_EQ(ended(3, {.stop = 2}), StopReason::stopped);
+  EXPECT_EQ(ended(3, {.stop = at(3)}), StopReason::stopped);  // no batch is requested after the last one
+  EXPECT_EQ(ended(3, {}, true), StopReason::stopped);
+  EXPECT_EQ(ended(0, {}), StopReason::dataset_ended);
 }
 
-TEST(Loop, AnEmptyDataset) {
+TEST(Loop, EmptyDataset) {
   const auto result = loop(1, Ints{}, {{every(1), [](int& s) { ++s; }}});
   EXPECT_EQ(result.state, 1);
   EXPECT_EQ(result.elapsed.steps, 0);
 }
 
-TEST(Loop, ContinuesWhereAnotherLeftOff) {
+TEST(Loop, ContinuesWhereAnotherStopped) {
   const std::vector<Task<int, int>> tasks{{every(1), [](int& s, const Elapsed& e) {
                                              EXPECT_EQ(e.steps, s);
                                              return std::pair{logs().add_metric("a", s), s + 1};
@@ -290,7 +290,7 @@ TEST(Loop, StopsAtSamplesAndTime) {
   EXPECT_LT(timed.elapsed.time(), 5.0);
 }
 
-TEST(Loop, TokensEndItAndAreDue) {
+TEST(Loop, StopsAndSchedulesByTokens) {
   // 6 tokens a batch: 20 are reached at the end of the fourth.
   const std::vector<Ints> data(9, Ints{1, 2});
   std::vector<std::int64_t> due;
@@ -305,7 +305,7 @@ TEST(Loop, TokensEndItAndAreDue) {
   EXPECT_EQ(due, (std::vector<std::int64_t>{24, 30, 36}));
 }
 
-TEST(Loop, TokensThatAreNotKnownAreAnError) {
+TEST(Loop, UnknownTokensAreAnError) {
   const std::vector<Ints> data(2, Ints{1, 2});
   test::expect_error(ErrorCode::invalid_argument, {"tokens_per_sample is 0"},
                      [&] { (void)loop(0, data, {}, {.stop = at({.tokens = 20})}); });
@@ -321,7 +321,7 @@ TEST(Loop, TokensThatAreNotKnownAreAnError) {
                      [&] { (void)loop(0, data, {}, {.elapsed = first.elapsed, .tokens_per_sample = 4}); });
 }
 
-TEST(Loop, TheFirstStepIsStepZero) {
+TEST(Loop, FirstStepIsStepZero) {
   (void)loop(0, iota(1), {{every(1), [](const Elapsed& e, int&) {
                              EXPECT_EQ(e.steps, 0);
                              EXPECT_EQ(e.samples, 0);
@@ -346,7 +346,7 @@ TEST(Loop, MoveOnlyStates) {
   EXPECT_EQ(*result.state, 7);
 }
 
-TEST(Loop, WhatACallbackThrowsPassesThrough) {
+TEST(Loop, CallbackExceptionsPropagate) {
   EXPECT_THROW((void)loop(0, iota(3), {{every(1), [](int&) { throw std::runtime_error("mine"); }}}),
                std::runtime_error);
 }
@@ -362,7 +362,7 @@ auto note_steps(std::vector<std::int64_t>& steps) {
 
 using Steps = std::vector<std::int64_t>;
 
-TEST(Loop, LastIsTheFinalStepWhateverEndsTheLoop) {
+TEST(Loop, LastIsTheFinalStepHoweverTheLoopEnds) {
   Steps steps;
   const auto run = [&](auto&& dataset, std::vector<Task<Counts, int>> more, LoopOptions<Counts, int> options) {
     steps.clear();
@@ -393,7 +393,7 @@ TEST(Loop, LastIsTheFinalStepWhateverEndsTheLoop) {
 }
 
 // Callbacks due by last() run after the stop, in the same step, and their logs are committed with it.
-TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
+TEST(Loop, LastRunsEvenIfAStopSkipsTheRest) {
   const auto result = loop(Counts{}, Counting(),
                            {{when({2}), [](LoopState<Counts, int>& l) { l.stop_iteration = true; }},
                             {every(1), [](Counts& s) { ++s.a; }},
@@ -405,7 +405,7 @@ TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
 }
 
 // last() also runs the callbacks that a stop in their own task skipped.
-TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
+TEST(Loop, LastRunsCallbacksSkippedByAStopInItsTask) {
   std::vector<std::string> calls;
   const auto call = [&](const std::string& name, int stop_at) {
     return [&calls, name, stop_at](LoopState<int, int>& l) {
@@ -423,7 +423,7 @@ TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
 }
 
 // A batch that the iterator itself holds is still there after a request for another one failed.
-TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
+TEST(Loop, LastBatchIsAvailableWhenTheDatasetEnds) {
   std::string seen;
   const auto note = [&](const std::string& batch, Counts&) { seen += batch; };
   const std::vector<std::string> words{"one", "two", "three"};
@@ -484,7 +484,7 @@ TEST(Loop, OnStartAndOnEnd) {
   EXPECT_EQ(order, "e");
 }
 
-TEST(Loop, AnOnEndMayAskForNothingButTheTime) {
+TEST(Loop, OnEndMayTakeOnlyElapsed) {
   std::int64_t started = -1, ended = -1;
   const auto result = loop(Counts{}, iota(9), {},
                            {.stop = at(3),
@@ -503,13 +503,13 @@ struct Logger {
   void on_end(const Elapsed& e) { *text += "end" + std::to_string(e.steps); }
 };
 
-TEST(Loop, CallbacksWithABeginningAndAnEnd) {
+TEST(Loop, CallbacksWithOnStartAndOnEnd) {
   std::string text;
   (void)loop(Counts{7, 0}, iota(3), {{every(2), Logger{&text}}});
   EXPECT_EQ(text, "start7 0 2 end3");
 }
 
-TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
+TEST(Loop, ThrowingCallbackIsNamedAndNothingIsLost) {
   std::string text;
   int ended = 0;
   bool thrown = false;
@@ -542,7 +542,7 @@ TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
   EXPECT_EQ(text, "start0 0 1 2 3 4 5 end6");
 }
 
-TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
+TEST(Loop, ThrowingObserverIsNotCalledAgainAndOthersSeeEverything) {
   std::string text;
   int calls = 0;
   try {
@@ -562,7 +562,7 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
   EXPECT_EQ(text, "start0 0 1 2 end3");
 }
 
-TEST(Loop, AStepWhoseObserverThrowsIsCounted) {
+TEST(Loop, StepWithThrowingObserverIsCounted) {
   try {
     (void)loop(
         0, iota(10),
@@ -579,7 +579,7 @@ TEST(Loop, AStepWhoseObserverThrowsIsCounted) {
   }
 }
 
-TEST(Loop, AnErrorCarriesOutputsAndMetadata) {
+TEST(Loop, ErrorCarriesOutputsAndMetadata) {
   try {
     (void)loop(0, iota(10), {{every(1), [](LoopState<int, int>& l) {
                                 if (l.elapsed.steps == 4) throw std::runtime_error("mine");
@@ -593,7 +593,7 @@ TEST(Loop, AnErrorCarriesOutputsAndMetadata) {
   }
 }
 
-TEST(Loop, NoStepRunsWhereAnOnStartStops) {
+TEST(Loop, NoStepRunsAfterOnStartStops) {
   int calls = 0;
   const auto result = loop(0, iota(10), {{every(1), [&](int&) { ++calls; }}},
                            {.on_start = {[](LoopState<int, int>& l) { l.stop_iteration = true; }}});
@@ -601,7 +601,7 @@ TEST(Loop, NoStepRunsWhereAnOnStartStops) {
   EXPECT_EQ(result.elapsed.steps, 0);
 }
 
-TEST(Loop, StepsPerExecutionThatMakeNoSenseLoseNothing) {
+TEST(Loop, InvalidStepsPerExecutionLosesNothing) {
   try {
     (void)loop(7, iota(10), {}, {.steps_per_execution = -1});
     FAIL() << "no error";
@@ -611,7 +611,7 @@ TEST(Loop, StepsPerExecutionThatMakeNoSenseLoseNothing) {
   }
 }
 
-TEST(Loop, EachBatchIsMadeOnce) {
+TEST(Loop, EachBatchIsCreatedOnce) {
   int made = 0;
   auto batches = iota(10) | std::views::transform([&](int i) {
                    ++made;
@@ -631,7 +631,7 @@ TEST(Loop, EachBatchIsMadeOnce) {
   EXPECT_EQ(run(every(1), {.stop = at(4)}), 4);
 }
 
-TEST(Loop, LastOfPeriodsThatAStateRemembers) {
+TEST(Loop, LastWithStatefulSchedules) {
   const Schedule when = every({.samples = 3}) & last();
   std::vector<int> due;
   const auto run = [&](int size, Period stop) {
@@ -654,7 +654,7 @@ struct Throwing {
   }
 };
 
-TEST(Loop, AnOnEndThatThrowsKeepsNoOtherFromEnding) {
+TEST(Loop, ThrowingOnEndDoesNotPreventOthers) {
   int ended = 0;
   std::string text;
   try {
@@ -684,7 +684,7 @@ struct Failing : Counting {
   Iterator begin() { return Iterator(&pulled); }
 };
 
-TEST(Loop, ADatasetThatFailsLosesNoStep) {
+TEST(Loop, FailingDatasetLosesNoStep) {
   try {
     (void)loop(Counts{}, Failing(), {{every(1), [](Counts& s) { return logs().add_metric("a", ++s.a); }}});
     FAIL() << "no error";
@@ -696,7 +696,7 @@ TEST(Loop, ADatasetThatFailsLosesNoStep) {
 }
 
 // Errors name what failed and the step.
-TEST(Loop, ErrorsNameWhatFailed) {
+TEST(Loop, ErrorsNameTheFailingPart) {
   const auto what = [](auto&& dataset, std::vector<Task<int, int>> tasks, LoopOptions<int, int> options = {}) {
     try {
       (void)loop(0, dataset, tasks, std::move(options));
@@ -736,7 +736,7 @@ TEST(Loop, MoveOnlyBatches) {
   EXPECT_EQ(result.state, 10 + 100 * (0 + 3 + 4));
 }
 
-TEST(Loop, AnEmptyDatasetWhereStepsWereAskedFor) {
+TEST(Loop, EmptyDatasetWithRequestedStepsIsAnError) {
   int ended = 0;
   try {
     (void)loop(Counts{}, Ints{}, {}, {.stop = at(5), .on_end = {[&](Counts&) { ++ended; }}});
@@ -757,7 +757,7 @@ TEST(Loop, SignalsFinishTheStep) {
                               {every(1), [](Counts& s) { return logs().add_metric("a", ++s.a); }}},
                              {.on_end = {[&](Counts&) { ++ended; }}});
     EXPECT_EQ(result.interrupted, signal);
-    EXPECT_EQ(result.ended, Advanced::interrupted);
+    EXPECT_EQ(result.ended, StopReason::interrupted);
     EXPECT_EQ(result.elapsed.steps, 4);
     EXPECT_EQ(result.history.size(), 4u);
     EXPECT_EQ(ended, 1);
@@ -766,7 +766,7 @@ TEST(Loop, SignalsFinishTheStep) {
 }
 
 // For example, a launcher forwards a signal that the whole job receives, or a scheduler asks again.
-TEST(Loop, SignalsMayComeSeveralTimes) {
+TEST(Loop, RepeatedSignalsAreAccepted) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const auto result = loop(0, iota(5), {{when({1}), [&](int&) {
                                              for (const int each : {signal, signal, SIGTERM, SIGINT}) std::raise(each);
@@ -778,7 +778,7 @@ TEST(Loop, SignalsMayComeSeveralTimes) {
 
 int caught = 0;
 // A second interrupt by the user goes to the program's own handler.
-TEST(Loop, ASecondInterruptOfAUserIsTheProgramsOwn) {
+TEST(Loop, SecondUserInterruptHasItsOriginalEffect) {
   caught = 0;
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
   const auto result = loop(0, iota(5), {{when({1}), [](int&) {
@@ -796,7 +796,7 @@ TEST(Loop, ASecondInterruptOfAUserIsTheProgramsOwn) {
 }
 
 // The previous handlers are restored, and a loop that does not catch signals leaves them alone.
-TEST(Loop, SignalHandlersAreGivenBack) {
+TEST(Loop, SignalHandlersAreRestored) {
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
   (void)loop(Counts{}, iota(2), {});
   std::raise(SIGINT);
@@ -810,7 +810,7 @@ TEST(Loop, SignalHandlersAreGivenBack) {
 }
 
 // An inner loop that would catch signals cannot override an outer loop that leaves them to the program.
-TEST(Loop, TheOutermostLoopDecidesAboutSignals) {
+TEST(Loop, OutermostLoopDecidesAboutSignals) {
   caught = 0;
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
   const auto result = loop(
@@ -827,7 +827,7 @@ TEST(Loop, TheOutermostLoopDecidesAboutSignals) {
   EXPECT_EQ(result.interrupted, 0);
 }
 
-TEST(Loop, ASignalInAnInnerLoopEndsTheOuterOneToo) {
+TEST(Loop, SignalInAnInnerLoopEndsTheOuterLoop) {
   const auto result =
       loop(Counts{}, Counting(),
            {{every(1), [](Counts& s) {
@@ -839,7 +839,7 @@ TEST(Loop, ASignalInAnInnerLoopEndsTheOuterOneToo) {
   EXPECT_EQ(result.interrupted, SIGINT);
 }
 
-TEST(Loop, BatchSizesOfTheUsersOwn) {
+TEST(Loop, UserDefinedBatchSizes) {
   const auto result = loop(Counts{}, iota(4), {}, {.batch_size_fn = [](const int& batch) { return 10 * batch; }});
   EXPECT_EQ(result.elapsed.samples, 60);
 }
@@ -880,7 +880,7 @@ TEST(Loop, OptionalResults) {
 }
 
 // every(5 samples) | every(7), cut anywhere: the parts are due at the same steps as the whole.
-TEST(Loop, NothingIsMissedOrRepeatedWhenALoopIsContinued) {
+TEST(Loop, ContinuedLoopMissesAndRepeatsNothing) {
   const auto fired = [](std::int64_t cut) {
     Steps steps;
     const std::vector<Task<Counts, int>> tasks{{every({.samples = 5}) | every(7), note_steps(steps)}};

@@ -78,7 +78,7 @@ TEST(TrainLoop, TwelveStepsInEpochsOfThree) {
   EXPECT_EQ(epoch_ends(Ints(12, 0), {.epoch_duration = at(3)}).test, ends.test);
 }
 
-TEST(TrainLoop, TheLastEpochMayBeShorter) {
+TEST(TrainLoop, LastEpochMayBeShorter) {
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(10)}).test, (Values{3, 6, 9, 10}));
   EXPECT_EQ(epoch_ends(Ints(10, 0), {.epoch_duration = at(3)}).test, (Values{3, 6, 9, 10}));
   EXPECT_EQ(epoch_ends(Ints(2, 0), {.epoch_duration = at(3)}).epoch, Values{2});
@@ -105,7 +105,7 @@ TEST(TrainLoop, EpochsOfOnePass) {
   EXPECT_EQ(epoch_ends(Ints(5, 0), {}).test, (Values{5}));
 }
 
-TEST(TrainLoop, GoesOnWhereAnotherLeftOff) {
+TEST(TrainLoop, ContinuesWhereAnotherStopped) {
   const auto first = train_loop(Counted{}, Ints(100, 0), {.tasks = {{"train_step", count_up}}, .stop = at(5)});
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(12), .elapsed = first.elapsed}).test,
             (Values{6, 9, 12}));
@@ -135,7 +135,7 @@ struct Object {
 };
 #undef GIRO_SAY
 
-TEST(TrainLoop, EventsInTheirOrder) {
+TEST(TrainLoop, EventsInOrder) {
   std::vector<EventTask<Speaker, int>> tasks;
   const auto say = [](std::string name) { return [name](const Speaker& state) { state.said->push_back(name); }; };
   tasks.emplace_back(every(1), say("task"));
@@ -172,7 +172,7 @@ struct AtEpochEnd {
   void on_end(const Counted&) { *said += ")"; }
 };
 
-TEST(TrainLoop, ACallbackThatNamesItsEvent) {
+TEST(TrainLoop, CallbackWithItsOwnEvent) {
   std::string said;
   (void)train_loop(
       Counted{}, Ints(5, 0),
@@ -180,7 +180,7 @@ TEST(TrainLoop, ACallbackThatNamesItsEvent) {
   EXPECT_EQ(said, "(134)");
 }
 
-TEST(TestLoop, EventsInTheirOrder) {
+TEST(TestLoop, EventsInOrder) {
   std::vector<EventTask<Counted, int>> tasks;
   Names said;
   const auto say = [&](std::string name) { return [&said, name](const Counted&) { said.push_back(name); }; };
@@ -225,7 +225,7 @@ TEST(PredictLoop, CollectsOutputs) {
 }
 
 // Each evaluation has the test step once, and the caller's tasks stay unchanged.
-TEST(TrainLoop, EvaluationDoesNotGrow) {
+TEST(TrainLoop, EvaluationMemoryDoesNotGrow) {
   int calls = 0;
   std::vector<int> per_epoch;
   const std::vector<EventTask<Counted, int>> tasks{
@@ -260,7 +260,7 @@ TEST(TrainLoop, TestDatasets) {
             0u);
 }
 
-TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
+TEST(TrainLoop, SignalInTheEvaluationEndsTraining) {
   int epochs = 0;
   const auto result = train_loop(Counted{}, Ints(9, 0),
                                  {.tasks = {{"train_step", count_up},

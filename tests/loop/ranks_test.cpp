@@ -50,12 +50,12 @@ std::string printed(int rank) {
   return *out;
 }
 
-TEST(LoopOfRanks, WhatPrintsRunsOnRank0Alone) {
+TEST(LoopOfRanks, PrimaryOnlyCallbacksRunOnRank0) {
   EXPECT_EQ(printed(0), "start 0 1 2 end");
   EXPECT_EQ(printed(1), "");
 }
 
-TEST(LoopOfRanks, SoDoesItAtEventsAndBeforeAndAfter) {
+TEST(LoopOfRanks, PrimaryOnlyAppliesToEventsAndHooks) {
   for (const int rank : {0, 1}) {
     const auto out = std::make_shared<std::string>();
     const std::vector<int> data(2);
@@ -72,7 +72,7 @@ TEST(LoopOfRanks, SoDoesItAtEventsAndBeforeAndAfter) {
 }
 
 // However many ranks share the batches, the same steps are due and the same one is the last.
-TEST(LoopOfRanks, SamplesAndTokensAreThoseOfAllRanks) {
+TEST(LoopOfRanks, SamplesAndTokensCountAllRanks) {
   const auto due = [](int ranks) {
     std::vector<float> rows(12);
     Batch part(Batch::Features{{"x", Tensor(rows.data(), DType::f32, {12 / ranks}, Device::cpu())}});
@@ -95,7 +95,7 @@ TEST(LoopOfRanks, SamplesAndTokensAreThoseOfAllRanks) {
 }
 
 // All ranks alike ask whether to stop after each callback that may have requested it.
-TEST(LoopOfRanks, AskEachOtherWhetherToStop) {
+TEST(LoopOfRanks, AgreeOnStopping) {
   const auto stops_asked = [](int rank) {
     const auto out = std::make_shared<std::string>();
     const std::vector<int> data(100);
@@ -115,7 +115,7 @@ TEST(LoopOfRanks, AskEachOtherWhetherToStop) {
 }
 
 // A stop that one rank requests where the others do not ask reaches them with the next question about signals.
-TEST(LoopOfRanks, AStopAfterAStepIsAskedForLater) {
+TEST(LoopOfRanks, StopAfterAStepIsExchangedLater) {
   const std::vector<int> data(1'000'000);
   auto result =
       loop(on_rank(0), data,
@@ -125,7 +125,7 @@ TEST(LoopOfRanks, AStopAfterAStepIsAskedForLater) {
   EXPECT_LT(result.elapsed.steps, 1'000'000);
 }
 
-TEST(LoopOfRanks, AnErrorNamesTheRank) {
+TEST(LoopOfRanks, ErrorNamesTheRank) {
   const std::vector<int> data(3);
   test::expect_error(ErrorCode::callback, {"rank 1 of 2, task 1, every(1)", "at step 0: no more"}, [&] {
     (void)loop(on_rank(1), data, {{every(1), [](Shared&) { throw std::runtime_error("no more"); }}});

@@ -98,7 +98,7 @@ std::string text_of(const History& history) {
 
 // Wherever a run is interrupted, and whatever its schedules are, the resumed run makes the missing calls and ends with
 // the same state and history.
-TEST(ResumeProperty, AnywhereInAnyRun) {
+TEST(ResumeProperty, ResumesAnywhereInAnyRun) {
   constexpr int kSteps = 40, kTasks = 5;
   int resumed = 0;
   for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {

@@ -27,7 +27,7 @@ auto count() {
   return [](int& s) { return logs().add_metric("n", ++s); };
 }
 
-TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
+TEST(Run, AdvancesInspectsAndAdvancesAgain) {
   std::string order;
   auto data = std::views::iota(0, 10);
   const Tasks tasks{{every(1), [&](int& s, const int& batch) {
@@ -36,16 +36,16 @@ TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
                      }}};
   giro::Run run(0, data, tasks, {.on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
   EXPECT_EQ(run.elapsed().steps, 0);
-  EXPECT_EQ(run.advance(at(3)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(3)), StopReason::reached);
   EXPECT_EQ(run.state(), 3);
   EXPECT_EQ(run.elapsed().steps, 3);
   EXPECT_EQ(run.history().collect("n")[0], (Values{1, 2, 3}));
-  EXPECT_EQ(run.advance(at(3)), Advanced::reached);  // already there
-  EXPECT_EQ(run.advance(at(2)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(3)), StopReason::reached);  // already there
+  EXPECT_EQ(run.advance(at(2)), StopReason::reached);
   EXPECT_EQ(run.elapsed().steps, 3);
   run.state() = 100;
-  EXPECT_EQ(run.advance(at({.samples = 5})), Advanced::reached);
-  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  EXPECT_EQ(run.advance(at({.samples = 5})), StopReason::reached);
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   EXPECT_EQ(order, "s0123456789");
   auto [state, history, elapsed] = run.finish();
   EXPECT_EQ(order, "s0123456789e");
@@ -54,30 +54,30 @@ TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
   EXPECT_EQ(elapsed.steps, 10);
 }
 
-TEST(Run, SaysWhyItHasComeBack) {
+TEST(Run, ReportsWhyItReturned) {
   auto data = std::views::iota(0, 10);
   const auto why = [&](const Tasks& tasks, LoopOptions<int, int> options, const Period& until = {}) {
     giro::Run run(0, data, tasks, std::move(options));
-    const Advanced result = run.advance(until);
+    const StopReason result = run.advance(until);
     EXPECT_EQ(run.finish().ended, result);
     return result;
   };
-  EXPECT_EQ(why({}, {}), Advanced::dataset_ended);
-  EXPECT_EQ(why({}, {.stop = at(10)}), Advanced::stopped);
-  EXPECT_EQ(why({}, {.stop = at(4)}, at(9)), Advanced::stopped);
-  EXPECT_EQ(why({}, {.stop = at(9)}, at(4)), Advanced::reached);
+  EXPECT_EQ(why({}, {}), StopReason::dataset_ended);
+  EXPECT_EQ(why({}, {.stop = at(10)}), StopReason::stopped);
+  EXPECT_EQ(why({}, {.stop = at(4)}, at(9)), StopReason::stopped);
+  EXPECT_EQ(why({}, {.stop = at(9)}, at(4)), StopReason::reached);
   EXPECT_EQ(why({{every(3), [](LoopState<int, int>& l) { l.stop_iteration = l.elapsed.steps == 3; }}}, {}),
-            Advanced::stopped);
-  EXPECT_EQ(why({{every(3), [](int&) { std::raise(SIGINT); }}}, {}), Advanced::interrupted);
+            StopReason::stopped);
+  EXPECT_EQ(why({{every(3), [](int&) { std::raise(SIGINT); }}}, {}), StopReason::interrupted);
   auto none = std::views::iota(0, 0);
   giro::Run empty(0, none, Tasks{});
-  EXPECT_EQ(empty.advance(at(1)), Advanced::dataset_ended);
+  EXPECT_EQ(empty.advance(at(1)), StopReason::dataset_ended);
 }
 
-TEST(Run, IsNotAdvancedAfterItsEnd) {
+TEST(Run, CannotAdvanceAfterItsEnd) {
   auto data = std::views::iota(0, 4);
   giro::Run run(0, data, Tasks{{every(1), count()}});
-  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   expect_error(ErrorCode::invalid_argument, {"advance", "ended", "step 4"}, [&] { (void)run.advance(); });
   EXPECT_EQ(run.finish().state, 4);
   expect_error(ErrorCode::invalid_argument, {"finish"}, [&] { (void)run.finish(); });
@@ -88,7 +88,7 @@ TEST(Run, IsNotAdvancedAfterItsEnd) {
 }
 
 // Callbacks due by last() run once if a run is finished before it has ended.
-TEST(Run, LastRunsWhereARunIsFinished) {
+TEST(Run, LastRunsWhenFinished) {
   auto data = std::views::iota(0, 10);
   std::vector<std::int64_t> steps;
   const Tasks tasks{{every(1), count()}, {every(4) | last(), [&](const Elapsed& e, int& s) {
@@ -98,19 +98,19 @@ TEST(Run, LastRunsWhereARunIsFinished) {
   for (const std::int64_t until : {5, 6}) {
     steps.clear();
     giro::Run run(0, data, tasks);
-    EXPECT_EQ(run.advance(at(until)), Advanced::reached);
+    EXPECT_EQ(run.advance(at(until)), StopReason::reached);
     const auto result = run.finish();
     EXPECT_EQ(result.elapsed.steps, until);
     EXPECT_EQ(steps, (until == 5 ? std::vector<std::int64_t>{0, 4} : std::vector<std::int64_t>{0, 4, 5}));
   }
 }
 
-TEST(Run, AnErrorCarriesWhatThereWas) {
+TEST(Run, ErrorCarriesStateAndHistory) {
   auto data = std::views::iota(0, 10);
   giro::Run run(0, data, Tasks{{every(1), count()}, {every(1), [](const Elapsed& e, int&) {
                                                        if (e.steps == 6) throw std::runtime_error("mine");
                                                      }}});
-  EXPECT_EQ(run.advance(at(5)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(5)), StopReason::reached);
   try {
     (void)run.advance();
     FAIL() << "no error";
@@ -122,7 +122,7 @@ TEST(Run, AnErrorCarriesWhatThereWas) {
 }
 
 // A run cut at its stops makes the same calls as an uncut run, with a new history for each piece.
-TEST(Run, GoesOnFromItsStop) {
+TEST(Run, ContinuesFromItsStop) {
   auto data = std::views::iota(0, 10);
   for (const bool quiet : {false, true}) {
     for (int cut = 1; cut <= 10; ++cut) {
@@ -134,18 +134,18 @@ TEST(Run, GoesOnFromItsStop) {
       giro::Run run(
           0, data, tasks,
           {.stop = at(cut), .on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
-      EXPECT_EQ(run.advance(), Advanced::stopped);
+      EXPECT_EQ(run.advance(), StopReason::stopped);
       const std::size_t before = run.history().size();
       const int state = run.state();
       EXPECT_EQ(before, static_cast<std::size_t>(state));
-      run.go_on(at(cut));
-      EXPECT_EQ(run.advance(), Advanced::stopped);  // already there
-      run.go_on({});
+      run.extend(at(cut));
+      EXPECT_EQ(run.advance(), StopReason::stopped);  // already there
+      run.extend({});
       EXPECT_EQ(run.history().size(), 0u);
       if (cut < 9) {
-        EXPECT_EQ(run.advance(at(cut + 1)), Advanced::reached);
+        EXPECT_EQ(run.advance(at(cut + 1)), StopReason::reached);
       }
-      EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+      EXPECT_EQ(run.advance(), StopReason::dataset_ended);
       const auto result = run.finish();
       EXPECT_EQ(order, quiet ? "s048e" : "s0123456789e");
       EXPECT_EQ(result.state, quiet ? 3 : 10);
@@ -161,33 +161,33 @@ TEST(Run, LastRunsAtEachStop) {
   auto data = std::views::iota(0, 10);
   std::vector<int> batches;
   giro::Run run(0, data, Tasks{{last(), [&](const int& batch) { batches.push_back(batch); }}}, {.stop = at(3)});
-  EXPECT_EQ(run.advance(), Advanced::stopped);
-  run.go_on(at({.samples = 7}));
+  EXPECT_EQ(run.advance(), StopReason::stopped);
+  run.extend(at({.samples = 7}));
   EXPECT_FALSE(run.elapsed().last);
-  EXPECT_EQ(run.advance(at(5)), Advanced::reached);
-  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.advance(at(5)), StopReason::reached);
+  EXPECT_EQ(run.advance(), StopReason::stopped);
   (void)run.finish();
   EXPECT_EQ(batches, (std::vector<int>{2, 6}));
 }
 
-TEST(Run, GoesOnFromAStopAlone) {
+TEST(Run, ContinuesOnlyFromAStop) {
   auto data = std::views::iota(0, 10);
   const auto expect = [](auto& run, const std::string& found) {
-    expect_error(ErrorCode::invalid_argument, {"go_on", found}, [&] { run.go_on(at(20)); });
+    expect_error(ErrorCode::invalid_argument, {"extend", found}, [&] { run.extend(at(20)); });
   };
   giro::Run run(0, data, Tasks{}, {.stop = at(10)});
   expect(run, "has not, at step 0");
-  EXPECT_EQ(run.advance(at(4)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(4)), StopReason::reached);
   expect(run, "has not, at step 4");
-  EXPECT_EQ(run.advance(), Advanced::stopped);
-  run.go_on(at(20));
-  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  EXPECT_EQ(run.advance(), StopReason::stopped);
+  run.extend(at(20));
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   expect(run, "has not, at step 10");
   (void)run.finish();
   expect(run, "is finished");
 
   giro::Run by_callback(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}});
-  EXPECT_EQ(by_callback.advance(), Advanced::stopped);
+  EXPECT_EQ(by_callback.advance(), StopReason::stopped);
   expect(by_callback, "has not, at step 1");
 }
 
@@ -211,11 +211,11 @@ class FailsAfterThree {
 };
 
 // A dataset that fails after the stop does not affect the steps before it.
-TEST(Run, FetchesTheBatchAfterItsStopWhenItGoesOn) {
+TEST(Run, FetchesNextBatchOnlyWhenContinued) {
   FailsAfterThree data;
   giro::Run run(0, data, Tasks{{every(1), count()}}, {.stop = at(3)});
-  EXPECT_EQ(run.advance(), Advanced::stopped);
-  run.go_on(at(4));
+  EXPECT_EQ(run.advance(), StopReason::stopped);
+  run.extend(at(4));
   EXPECT_EQ(run.state(), 3);
   try {
     (void)run.advance();
@@ -229,7 +229,7 @@ TEST(Run, FetchesTheBatchAfterItsStopWhenItGoesOn) {
 }
 
 // A signal that arrives while a run waits for its queued work is reported.
-TEST(Run, ASignalWhileItSettles) {
+TEST(Run, SignalWhileItSettles) {
   auto data = std::views::iota(0, 10);
   bool raised = false;
   giro::Run run(0, data, Tasks{{every(1), count()}, {every(1), [&](const Elapsed& e, const Logs&) {
@@ -237,14 +237,14 @@ TEST(Run, ASignalWhileItSettles) {
                                                          std::raise(SIGINT);
                                                        }
                                                      }}});
-  EXPECT_EQ(run.advance(at(3)), Advanced::interrupted);
+  EXPECT_EQ(run.advance(at(3)), StopReason::interrupted);
   EXPECT_EQ(run.finish().interrupted, SIGINT);
 }
 
-TEST(Run, ItsResultTellsOfTheSignal) {
+TEST(Run, ResultReportsTheSignal) {
   auto data = std::views::iota(0, 10);
   giro::Run run(0, data, Tasks{{every(3), [](int&) { std::raise(SIGTERM); }}});
-  EXPECT_EQ(run.advance(), Advanced::interrupted);
+  EXPECT_EQ(run.advance(), StopReason::interrupted);
   EXPECT_EQ(run.finish().interrupted, SIGTERM);
 }
 
@@ -258,18 +258,18 @@ struct Scripted final : Arbiter {
   bool stop(bool asked, const Elapsed& elapsed) override { return asked && elapsed.steps >= refuses_before; }
 };
 
-TEST(Run, DecisionsPassThroughItsArbiter) {
+TEST(Run, DecisionsGoThroughItsArbiter) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();
   giro::Run timed(0, data, Tasks{{every(1), [&](int&) { arbiter->time += 0.25; }}},
                   {.stop = at({.time = 10.0}), .arbiter = arbiter});
-  EXPECT_EQ(timed.advance(), Advanced::stopped);
+  EXPECT_EQ(timed.advance(), StopReason::stopped);
   EXPECT_GE(timed.elapsed().time(), 10);
   EXPECT_LE(timed.elapsed().steps, 41);
 
   arbiter->signal = SIGTERM;
   giro::Run interrupted(0, data, Tasks{}, {.arbiter = arbiter});
-  EXPECT_EQ(interrupted.advance(), Advanced::interrupted);
+  EXPECT_EQ(interrupted.advance(), StopReason::interrupted);
   EXPECT_EQ(interrupted.elapsed().steps, 1);
   EXPECT_EQ(interrupted.finish().interrupted, SIGTERM);
 
@@ -277,12 +277,12 @@ TEST(Run, DecisionsPassThroughItsArbiter) {
   arbiter->refuses_before = 7;
   giro::Run stopped(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}},
                     {.arbiter = arbiter});
-  EXPECT_EQ(stopped.advance(), Advanced::stopped);
+  EXPECT_EQ(stopped.advance(), StopReason::stopped);
   EXPECT_EQ(stopped.elapsed().steps, 8);
 }
 
 // A refused stop skips nothing.
-TEST(Run, WhatARefusedStopHasSkippedRuns) {
+TEST(Run, CallbacksSkippedByARejectedStopRun) {
   auto data = std::views::iota(0, 10);
   const auto arbiter = std::make_shared<Scripted>();
   arbiter->refuses_before = 100;
@@ -297,25 +297,25 @@ TEST(Run, WhatARefusedStopHasSkippedRuns) {
       0, data,
       Tasks{{every(5), {stop('a'), stop('b')}}, {every(1), [&](int&) { order += 'c'; }}, {every(5), stop('d')}},
       {.arbiter = arbiter});
-  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   EXPECT_EQ(order, "abcdccccabcdcccc");
 }
 
 // Each time limit is noticed when it is reached, however rarely the clock was read before.
-TEST(Run, EachAimInTimeIsNoticed) {
+TEST(Run, EachTimeTargetIsReached) {
   auto data = std::views::iota(0, 100'000);
   const auto arbiter = std::make_shared<Scripted>();
   giro::Run run(0, data, Tasks{{every(1), [&](int&) { arbiter->time += 0.1; }}},
                 {.stop = at({.time = 3'600.0}), .arbiter = arbiter});
-  EXPECT_EQ(run.advance(at(50)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(50)), StopReason::reached);
   const double aim = run.elapsed().time() + 1;
-  EXPECT_EQ(run.advance(at({.time = aim})), Advanced::reached);
+  EXPECT_EQ(run.advance(at({.time = aim})), StopReason::reached);
   EXPECT_GE(run.elapsed().time(), aim - 1e-6);
   EXPECT_LE(run.elapsed().time(), aim + 0.5);
 }
 
 // A run can continue with a given history, and to a stop of any kind.
-TEST(Run, GoesOnAsItIsTold) {
+TEST(Run, ContinuesAsConfigured) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();
   std::vector<double> latest;
@@ -329,15 +329,15 @@ TEST(Run, GoesOnAsItIsTold) {
   giro::Run first(0, data, tasks, {.stop = at(4)});
   (void)first.advance();
   giro::Run run(0, data, tasks, {.stop = at(2), .history = first.history(), .arbiter = arbiter});
-  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.advance(), StopReason::stopped);
   EXPECT_EQ(run.history().size(), 6u);
   latest.clear();
-  run.go_on(at({.time = 5.5}));
-  EXPECT_EQ(run.advance(), Advanced::stopped);
+  run.extend(at({.time = 5.5}));
+  EXPECT_EQ(run.advance(), StopReason::stopped);
   EXPECT_EQ(latest, (Values{0, 3, 4, 5}));
   EXPECT_EQ(run.elapsed().steps, 6);
-  run.go_on(at(7), first.history());
-  EXPECT_EQ(run.advance(), Advanced::stopped);
+  run.extend(at(7), first.history());
+  EXPECT_EQ(run.advance(), StopReason::stopped);
   EXPECT_EQ(run.history().collect("n")[0], (Values{1, 2, 3, 4, 7}));
 }
 

@@ -14,7 +14,7 @@ namespace {
 // Ops defined only by what they read and write.
 struct Ops {
   explicit Ops(std::shared_ptr<Arena> trace) : trace(std::move(trace)) {}
-  Ops() : Ops(std::make_shared<Arena>(Device::cpu(), Arena::Of::trace)) {}
+  Ops() : Ops(std::make_shared<Arena>(Device::cpu(), Arena::Kind::trace)) {}
 
   Tensor value(std::int64_t bytes) {
     held.push_back(trace->allocate(static_cast<std::size_t>(bytes)));
@@ -26,7 +26,7 @@ struct Ops {
   std::vector<Branch> plan() {
     held.clear();
     temporaries.emplace(all, *trace);
-    least = least_memory(temporaries->blocks);
+    least = min_memory(temporaries->blocks);
     return plan_branches(all, *temporaries);
   }
 
@@ -41,12 +41,12 @@ struct Ops {
 std::vector<std::size_t> aside(const std::vector<Branch>& branches) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < branches.size(); ++i) {
-    if (branches[i].aside) found.push_back(i);
+    if (branches[i].on_side_stream) found.push_back(i);
   }
   return found;
 }
 
-TEST(Branches, WhatTheNextOpWaitsForIsNotPutAside) {
+TEST(Branches, OpNeededByTheNextStaysOnTheMainStream) {
   Ops ops;
   const Tensor a = ops.value(1), b = ops.value(1), c = ops.value(1);
   ops.add({a}, {});
@@ -56,7 +56,7 @@ TEST(Branches, WhatTheNextOpWaitsForIsNotPutAside) {
   EXPECT_EQ(aside(Ops().plan()), std::vector<std::size_t>{});
 }
 
-TEST(Branches, WeightGradientsRunBesideTheWayBack) {
+TEST(Branches, WeightGradientsOverlapTheBackwardPass) {
   Ops ops;
   // dz -> (dw1, da), da -> (dw0, dx), and an update that reads both.
   std::vector<std::int64_t> weights(3);
@@ -99,13 +99,13 @@ std::vector<std::vector<bool>> order_of(const std::vector<Branch>& branches) {
   std::vector<std::vector<bool>> before(ops, std::vector<bool>(ops));
   for (std::size_t j = 0; j < ops; ++j) {
     for (std::size_t i = 0; i < j; ++i) {
-      before[i][j] = !branches[i].aside || branches[j].aside || branches[i].joined <= j;
+      before[i][j] = !branches[i].on_side_stream || branches[j].on_side_stream || branches[i].joined <= j;
     }
   }
   return before;
 }
 
-TEST(Branches, RandomProgramsKeepTheirOrderAndNeedNoMoreMemory) {
+TEST(Branches, RandomProgramsKeepTheirOrderAndMemory) {
   std::mt19937 random(3);
   std::size_t put_aside = 0;
   for (int program = 0; program < 200; ++program) {
@@ -127,13 +127,13 @@ TEST(Branches, RandomProgramsKeepTheirOrderAndNeedNoMoreMemory) {
     for (std::size_t j = 0; j < count; ++j) {
       for (std::size_t i = 0; i < j; ++i) {
         const bool in_order =
-            ops.all[i].keeps_its_place() || ops.all[j].keeps_its_place() || depend(ops.all[i].node, ops.all[j].node);
+            ops.all[i].is_barrier() || ops.all[j].is_barrier() || depend(ops.all[i].node, ops.all[j].node);
         ASSERT_TRUE(before[i][j] || !in_order) << i << ", " << j;
       }
     }
     // Two blocks may share memory only if the users of one are done before any user of the other starts.
     const Temporaries& temporaries = *ops.temporaries;
-    ASSERT_LE(least_memory(temporaries.blocks), ops.least);
+    ASSERT_LE(min_memory(temporaries.blocks), ops.least);
     for (std::size_t i = 0; i < count; ++i) {
       for (std::size_t j = i + 1; j < count; ++j) {
         for (const std::size_t a : temporaries.of_op[i]) {

@@ -30,7 +30,7 @@ TEST(Buffer, IsAligned) {
   }
 }
 
-TEST(Buffer, EmptyOnesHoldNothing) {
+TEST(Buffer, EmptyBuffersHoldNothing) {
   EXPECT_FALSE(Buffer());
   const Buffer none = Buffer::allocate(Device::cpu(), 0);
   EXPECT_FALSE(none);
@@ -57,13 +57,13 @@ TEST(Buffer, PinnedMemoryOfTheCpuIsOrdinary) {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // ASan terminates the program instead
-TEST(Buffer, TooMuchIsAnError) {
+TEST(Buffer, OutOfMemoryIsAnError) {
   test::expect_error(ErrorCode::out_of_memory, {"bytes"},
                      [] { Buffer::allocate(Device::cpu(), std::numeric_limits<std::size_t>::max() / 4); });
 }
 #endif
 
-TEST(Arena, TooMuchIsAnError) {
+TEST(Arena, OutOfMemoryIsAnError) {
   const Stream stream(Device::cpu());
   for (const std::size_t gap : {0u, 1u, 254u, 255u}) {
     const std::size_t bytes = std::numeric_limits<std::size_t>::max() - gap;
@@ -73,7 +73,7 @@ TEST(Arena, TooMuchIsAnError) {
   }
 }
 
-TEST(Arena, ReusesWhatWasGivenBack) {
+TEST(Arena, ReusesReleasedBlocks) {
   const test::ArenaSetting on("1");
   const Stream stream(Device::cpu());
   void* first;
@@ -110,7 +110,7 @@ TEST(Arena, BlocksAreAlignedAndDoNotOverlap) {
   }
 }
 
-TEST(Arena, FreeNeighboursJoin) {
+TEST(Arena, FreeNeighboursMerge) {
   const test::ArenaSetting on("1");
   const Stream stream(Device::cpu());
   void* whole;
@@ -129,7 +129,7 @@ TEST(Arena, FreeNeighboursJoin) {
 
 // Chunks may be adjacent in memory and still are separate allocations: a block across two of them would run past the
 // end of the first. The allocator decides where chunks lie, so this checks many pairs.
-TEST(Arena, BlocksOfTwoChunksNeverJoin) {
+TEST(Arena, BlocksOfTwoChunksNeverMerge) {
   const test::ArenaSetting on("1");
   constexpr std::size_t kChunk = 1 << 20;
   const Stream stream(Device::cpu());

@@ -10,7 +10,7 @@ namespace giro {
 namespace {
 
 // The owner of the handle may launch at any time, so ops queued after it was taken are not held back.
-TEST(NativeStreamCuda, OpsKeepTheirOrderAfterTheHandleIsTaken) {
+TEST(NativeStreamCuda, OpsKeepOrderAfterTheHandleIsTaken) {
   const Stream stream(Device::cuda());
   const Buffer result = Buffer::allocate(stream.device(), 4);
   const Graph graph = Graph::record(stream, [&] {

@@ -44,19 +44,19 @@ class CudaStateTest : public testing::Test {
   State state_{Device::cpu()};
 };
 
-TEST_F(CudaStateTest, AClone) {
+TEST_F(CudaStateTest, Clone) {
   expect_a_copy([](const State& state) { return state.clone(); });
 }
 
-TEST_F(CudaStateTest, LeavesTakenApartAndPutTogether) {
+TEST_F(CudaStateTest, FlattenAndUnflatten) {
   expect_a_copy([](const State& state) { return state.unflatten(state.flatten()); });
 }
 
-TEST_F(CudaStateTest, ACloneInAnotherContext) {
+TEST_F(CudaStateTest, CloneInAnotherContext) {
   expect_a_copy([](const State& state) { return state.clone(DeviceContext(state.device())); });
 }
 
-TEST_F(CudaStateTest, ValuesThatAnotherIsGiven) {
+TEST_F(CudaStateTest, AssignedValues) {
   expect_a_copy([](const State& state) {
     State other(state.device());
     other.add("bytes", {{"", DType::u8, {kCount}}});
@@ -65,7 +65,7 @@ TEST_F(CudaStateTest, ValuesThatAnotherIsGiven) {
   });
 }
 
-TEST_F(CudaStateTest, ARecordedStepGoesOnWithTheValuesItIsGiven) {
+TEST_F(CudaStateTest, RecordedStepContinuesWithAssignedValues) {
   State other(state_.device());
   other.add("bytes", {{"", DType::u8, {kCount}}});
   const Buffer seen = Buffer::allocate(state_.device(), kCount, MemoryKind::pinned);
@@ -80,7 +80,7 @@ TEST_F(CudaStateTest, ARecordedStepGoesOnWithTheValuesItIsGiven) {
   }
 }
 
-TEST_F(CudaStateTest, StatesOfTwoDevicesAreNotAssigned) {
+TEST_F(CudaStateTest, StatesOfTwoDevicesCannotBeAssigned) {
   State host(Device::cpu());
   host.add("bytes", {{"", DType::u8, {kCount}}});
   test::expect_error(ErrorCode::device_mismatch, {"assign", "cpu", "cuda:0"}, [&] { state_.assign(host); });

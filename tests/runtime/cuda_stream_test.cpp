@@ -41,7 +41,7 @@ class CudaStreamTest : public testing::Test {
   Buffer x_, y_, seen_;
 };
 
-TEST_F(CudaStreamTest, WaitingForAStreamIsWaitingForItsWork) {
+TEST_F(CudaStreamTest, SynchronizeWaitsForTheWork) {
   for (const Stream& stream : {*a_, *b_}) {
     fill(x_, 1, stream);
     copy(seen_, x_, stream);
@@ -54,7 +54,7 @@ TEST_F(CudaStreamTest, WaitingForAStreamIsWaitingForItsWork) {
   }
 }
 
-TEST_F(CudaStreamTest, AnEventOrdersStreams) {
+TEST_F(CudaStreamTest, EventOrdersStreams) {
   Event event(*a_);
   for (const int value : {1, 2, 3}) {
     fill(x_, static_cast<unsigned char>(value), *a_);
@@ -69,7 +69,7 @@ TEST_F(CudaStreamTest, AnEventOrdersStreams) {
   a_->synchronize();
 }
 
-TEST_F(CudaStreamTest, TheHostWaitsForAnEvent) {
+TEST_F(CudaStreamTest, HostWaitsForAnEvent) {
   Event event(*a_);
   EXPECT_TRUE(event.query()) << "nothing was marked yet";
   fill(x_, 1, *a_);
@@ -80,7 +80,7 @@ TEST_F(CudaStreamTest, TheHostWaitsForAnEvent) {
   EXPECT_TRUE(event.query());
 }
 
-TEST_F(CudaStreamTest, AQueryTellsWhenTheWorkIsDone) {
+TEST_F(CudaStreamTest, QueryReportsCompletion) {
   Event event(*a_);
   for (const int value : {1, 2, 3}) {
     fill(x_, static_cast<unsigned char>(value), *a_);
@@ -93,7 +93,7 @@ TEST_F(CudaStreamTest, AQueryTellsWhenTheWorkIsDone) {
   a_->synchronize();
 }
 
-TEST_F(CudaStreamTest, HostMemoryThatIsNotPinnedIsFreeOnceTheCallReturns) {
+TEST_F(CudaStreamTest, PageableMemoryIsReusableOnceTheCallReturns) {
   std::vector<unsigned char> host(kBytes, 1);
   a_->copy(x_.data(), host.data(), kBytes);
   host.assign(kBytes, 2);
@@ -106,7 +106,7 @@ TEST_F(CudaStreamTest, HostMemoryThatIsNotPinnedIsFreeOnceTheCallReturns) {
   EXPECT_EQ(host.back(), 3);
 }
 
-TEST_F(CudaStreamTest, AGraphRunsInTheOrderOfTheStreamItIsReplayedOn) {
+TEST_F(CudaStreamTest, GraphRunsInOrderOfItsReplayStream) {
   const Graph graph = Graph::record(*a_, [&] {
     copy(y_, x_, *a_);
     fill(x_, 9, *a_);
@@ -124,7 +124,7 @@ TEST_F(CudaStreamTest, AGraphRunsInTheOrderOfTheStreamItIsReplayedOn) {
   }
 }
 
-TEST_F(CudaStreamTest, ARecordingForksAndJoins) {
+TEST_F(CudaStreamTest, RecordingForksAndJoins) {
   Event forked(*a_), joined(*a_);
   const Graph graph = Graph::record(*a_, [&] {
     fill(x_, 5, *a_);
@@ -142,7 +142,7 @@ TEST_F(CudaStreamTest, ARecordingForksAndJoins) {
   EXPECT_EQ(seen(), 5);
 }
 
-TEST_F(CudaStreamTest, AForkThatIsNotJoinedIsAnError) {
+TEST_F(CudaStreamTest, UnjoinedForkIsAnError) {
   Event forked(*a_);
   test::expect_error(ErrorCode::device, {"cudaStreamEndCapture", "cudaErrorStreamCaptureUnjoined"}, [&] {
     Graph::record(*a_, [&] {
@@ -160,7 +160,7 @@ TEST_F(CudaStreamTest, AForkThatIsNotJoinedIsAnError) {
   }
 }
 
-TEST_F(CudaStreamTest, ARecordingTakesNoMemoryThatIsNotPinned) {
+TEST_F(CudaStreamTest, RecordingRejectsPageableMemory) {
   std::vector<unsigned char> host(kBytes, 1);
   test::expect_error(ErrorCode::unsupported, {"pinned"},
                      [&] { Graph::record(*a_, [&] { a_->copy(x_.data(), host.data(), kBytes); }); });

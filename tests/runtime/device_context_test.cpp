@@ -29,7 +29,7 @@ TEST_P(DeviceContextTest, IsAHandle) {
   EXPECT_EQ(moved, copy) << "a move is a copy";  // NOLINT
 }
 
-TEST_P(DeviceContextTest, HasAStreamForCopies) {
+TEST_P(DeviceContextTest, HasACopyStream) {
   const DeviceContext context = device(), copy = context;
   EXPECT_EQ(context.copy_stream().device(), device());
   EXPECT_EQ(context.copy_stream(), copy.copy_stream());
@@ -38,7 +38,7 @@ TEST_P(DeviceContextTest, HasAStreamForCopies) {
 
 // Each context has everything that work on it needs. This runs under ThreadSanitizer, and on GPUs, which have rules for
 // captures in several threads.
-TEST_P(DeviceContextTest, ThreadsWithContextsOfTheirOwnRecordAndReplayAtTheSameTime) {
+TEST_P(DeviceContextTest, ThreadsWithOwnContextsRecordAndReplayConcurrently) {
   constexpr int kThreads = 2, kRounds = 3;
   std::vector<std::future<void>> threads;
   for (int thread = 0; thread < kThreads; ++thread) {

@@ -20,8 +20,8 @@ using cuda::DiskCache;
 
 class DiskCacheTest : public ::testing::Test {
  protected:
-  DiskCache cache(std::uint64_t most_bytes = 1 << 20) {
-    return DiskCache(posix_file_system(), directory_ / "cache", most_bytes);
+  DiskCache cache(std::uint64_t max_bytes = 1 << 20) {
+    return DiskCache(posix_file_system(), directory_ / "cache", max_bytes);
   }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
@@ -38,10 +38,10 @@ TEST_F(DiskCacheTest, KeepsCodeForTheNextProcess) {
   cache().add("source", code);
   EXPECT_EQ(cache().find("source"), code);
   EXPECT_EQ(cache().find("another source"), std::nullopt);
-  EXPECT_EQ(cache().trouble(), "");
+  EXPECT_EQ(cache().failure(), "");
 }
 
-TEST_F(DiskCacheTest, PassesOverWhatIsDamaged) {
+TEST_F(DiskCacheTest, SkipsDamagedFiles) {
   cache().add("source", "machine code");
   const std::string path = files().at(0), whole = test::read_text(path);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -56,7 +56,7 @@ TEST_F(DiskCacheTest, PassesOverWhatIsDamaged) {
   EXPECT_EQ(cache().find("source"), "machine code");
 }
 
-TEST_F(DiskCacheTest, PassesOverWhatIsOfAnotherKey) {
+TEST_F(DiskCacheTest, SkipsFilesOfAnotherKey) {
   cache().add("one", "code of one");
   const std::string one = files().at(0);
   cache().add("two", "code of two");
@@ -67,15 +67,15 @@ TEST_F(DiskCacheTest, PassesOverWhatIsOfAnotherKey) {
   EXPECT_EQ(cache().find("one"), "code of one");
 }
 
-TEST_F(DiskCacheTest, SaysWhyItCannotBeWritten) {
+TEST_F(DiskCacheTest, ReportsWhyItCannotWrite) {
   test::write_text(directory_ / "cache", "a file");
   DiskCache there = cache();
   there.add("source", "code");
-  EXPECT_NE(there.trouble().find(directory_ / "cache"), std::string::npos) << there.trouble();
+  EXPECT_NE(there.failure().find(directory_ / "cache"), std::string::npos) << there.failure();
   EXPECT_EQ(there.find("source"), std::nullopt);
 }
 
-TEST_F(DiskCacheTest, RemovesWhatWasNotUsedForLongest) {
+TEST_F(DiskCacheTest, RemovesLeastRecentlyUsed) {
   const std::string code(1000, 'x');
   for (const char* key : {"a", "b", "c"}) {
     cache().add(key, code);
@@ -108,7 +108,7 @@ TEST_F(DiskCacheTest, IsSafeBetweenProcesses) {
         const auto found = own.find(std::to_string(key));
         right = right && (!found || *found == code_of(key));
         own.add(std::to_string(key), code_of(key));
-        right = right && own.trouble().empty();
+        right = right && own.failure().empty();
       }
       _exit(right ? 0 : 1);
     }
@@ -121,18 +121,18 @@ TEST_F(DiskCacheTest, IsSafeBetweenProcesses) {
   }
 }
 
-TEST_F(DiskCacheTest, LiesWhereTheEnvironmentSays) {
+TEST_F(DiskCacheTest, FollowsTheEnvironmentVariable) {
   const std::string there = directory_ / "there";
   {
     const test::EnvironmentSetting setting("GIRO_CACHE", there.c_str());
-    DiskCache::of_environment().add("source", "code");
+    DiskCache::from_environment().add("source", "code");
     EXPECT_TRUE(std::filesystem::exists(there));
-    EXPECT_EQ(DiskCache::of_environment().find("source"), "code");
+    EXPECT_EQ(DiskCache::from_environment().find("source"), "code");
   }
   for (const char* off : {"", "0"}) {
     const test::EnvironmentSetting setting("GIRO_CACHE", off);
-    DiskCache::of_environment().add("source", "code");
-    EXPECT_EQ(DiskCache::of_environment().find("source"), std::nullopt);
+    DiskCache::from_environment().add("source", "code");
+    EXPECT_EQ(DiskCache::from_environment().find("source"), std::nullopt);
   }
 }
 

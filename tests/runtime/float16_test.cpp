@@ -52,7 +52,7 @@ class Float16Test : public testing::Test {
 using Formats = testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(Float16Test, Formats);
 
-TYPED_TEST(Float16Test, EveryValueSurvivesTheWayToFloatAndBack) {
+TYPED_TEST(Float16Test, EveryValueRoundTripsThroughFloat) {
   for (int bits = 0; bits <= 0xffff; ++bits) {
     const TypeParam value = this->from_bits(static_cast<std::uint16_t>(bits));
     const float widened = value;
@@ -89,7 +89,7 @@ TYPED_TEST(Float16Test, BeyondTheLargestIsInfinity) {
   EXPECT_EQ(TypeParam(std::numeric_limits<float>::max()).bits, this->kInfinityBits);
 }
 
-TYPED_TEST(Float16Test, KeepsTheSignOfZeroAndOfWhatVanishes) {
+TYPED_TEST(Float16Test, KeepsTheSignOfZeroAndOfUnderflow) {
   EXPECT_EQ(TypeParam(0.f).bits, 0);
   EXPECT_EQ(TypeParam(-0.f).bits, 0x8000);
   EXPECT_EQ(TypeParam(std::numeric_limits<float>::denorm_min()).bits, 0);

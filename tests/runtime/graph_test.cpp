@@ -40,7 +40,7 @@ TEST_F(GraphTest, RecordingDoesNotExecuteAndReplayDoes) {
   EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
 }
 
-TEST_F(GraphTest, ReplayReadsWhatTheAddressesHoldThen) {
+TEST_F(GraphTest, ReplayReadsCurrentContents) {
   const Graph graph = Graph::record(stream_, [&] { copy(b_, a_, stream_); });
   for (const int value : {4, 5, 6}) {
     from_host<std::int32_t>(a_, {value, value, value}, stream_);
@@ -57,7 +57,7 @@ TEST_F(GraphTest, ReplaysOnAnotherStream) {
   EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
 }
 
-TEST_F(GraphTest, AReplayCanItselfBeRecorded) {
+TEST_F(GraphTest, ReplayCanBeRecorded) {
   const Graph inner = Graph::record(stream_, [&] { copy(b_, a_, stream_); });
   const Graph outer = Graph::record(stream_, [&] {
     inner.replay(stream_);
@@ -69,7 +69,7 @@ TEST_F(GraphTest, AReplayCanItselfBeRecorded) {
   EXPECT_EQ(values(a_), (std::vector{0, 0, 0}));
 }
 
-TEST_F(GraphTest, TheMemoryOfItsTemporariesIsItsOwn) {
+TEST_F(GraphTest, TemporariesHaveTheirOwnMemory) {
   const Graph graph = Graph::record(stream_, [&] {
     const Buffer temporary = stream_.allocate(a_.bytes());
     stream_.copy(temporary.data(), a_.raw(), a_.bytes());
@@ -87,7 +87,7 @@ TEST_F(GraphTest, TheMemoryOfItsTemporariesIsItsOwn) {
   }
 }
 
-TEST_F(GraphTest, TemporariesWhoseLivesDoNotOverlapShareMemory) {
+TEST_F(GraphTest, TemporariesWithDisjointLifetimesShareMemory) {
   constexpr std::size_t kBytes = 4 << 20;
   const auto bytes_with = [&](const char* setting) {
     const test::ArenaSetting arena(setting);
@@ -123,7 +123,7 @@ TEST_F(GraphTest, RecordingsOfAStreamShareTheirMemory) {
   EXPECT_EQ(first.arena_bytes(), kBytes);
 }
 
-TEST_F(GraphTest, TheMemoryGoesWithTheLastRecordingThatUsesIt) {
+TEST_F(GraphTest, MemoryIsReleasedWithTheLastRecording) {
   constexpr std::size_t kBytes = 4 << 20;
   const test::ArenaSetting on("1");
   const auto record = [&](std::size_t bytes) {
@@ -137,7 +137,7 @@ TEST_F(GraphTest, TheMemoryGoesWithTheLastRecordingThatUsesIt) {
   EXPECT_EQ(small.arena_bytes(), kBytes) << "the other keeps it";
 }
 
-TEST_F(GraphTest, AHeldTemporaryIsNoOtherRecordings) {
+TEST_F(GraphTest, HeldTemporaryIsNotShared) {
   const test::ArenaSetting on("1");
   Buffer held;
   const Graph first = Graph::record(stream_, [&] {
@@ -160,13 +160,13 @@ TEST_F(GraphTest, AHeldTemporaryIsNoOtherRecordings) {
   EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
 }
 
-TEST_F(GraphTest, ATemporaryThatNothingUsesNeedsNoMemory) {
+TEST_F(GraphTest, UnusedTemporaryNeedsNoMemory) {
   const test::ArenaSetting on("1");
   const Graph graph = Graph::record(stream_, [&] { (void)stream_.allocate(4 << 20); });
   EXPECT_EQ(graph.arena_bytes(), 0u);
 }
 
-TEST_F(GraphTest, WorkThatIsNoOpFindsWhatWasComputedBeforeIt) {
+TEST_F(GraphTest, OtherWorkSeesEarlierResults) {
   for (const char* setting : {"0", "1"}) {
     const test::ArenaSetting arena(setting);
     std::vector<std::int32_t> seen;
@@ -221,7 +221,7 @@ TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
 }
 
 // The error has lost ops, so the recording fails even if its body catches the error.
-TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
+TEST_F(GraphTest, ErrorOfADeferredOpIsRethrown) {
   const detail::Rewrite fails = [](std::vector<detail::HeldOp>&, const Arena&) { throw std::runtime_error("rewrite"); };
   const auto body = [&] {
     copy(b_, a_, stream_);
@@ -231,7 +231,7 @@ TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
   EXPECT_FALSE(stream_.is_recording());
 }
 
-TEST_F(GraphTest, AnExceptionDropsTheRecordingAndLeavesTheStreamUsable) {
+TEST_F(GraphTest, ExceptionDropsTheRecordingAndLeavesTheStreamUsable) {
   EXPECT_THROW(Graph::record(stream_,
                              [&] {
                                stream_.fill(a_.raw(), 0, a_.bytes());
@@ -266,7 +266,7 @@ TEST_F(GraphTest, WritingFromTheHostWhileRecordingIsAnError) {
   EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
 }
 
-TEST_F(GraphTest, AnEmptyOneReplaysNothing) {
+TEST_F(GraphTest, EmptyGraphReplaysNothing) {
   Graph graph = Graph::record(stream_, [] {});
   const Graph moved = std::move(graph);
   EXPECT_EQ(moved.num_nodes(), 0u);

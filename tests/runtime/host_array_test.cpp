@@ -58,20 +58,20 @@ TEST(HostArray, OwnsTheValuesOfAVector) {
   EXPECT_EQ(values_of<std::int64_t>(flat), (std::vector<std::int64_t>{7, 8}));
 }
 
-TEST(HostArray, TakesAVectorOverWithoutACopy) {
+TEST(HostArray, TakesAVectorWithoutACopy) {
   std::vector<double> values(100, 0.5);
   const double* const data = values.data();
   EXPECT_EQ(HostArray(std::move(values), {10, 10}).tensor().data<double>(), data);
 }
 
-TEST(HostArray, HoldsBits) {
+TEST(HostArray, HoldsBooleans) {
   const HostArray array(std::vector<bool>{true, false, true});
   EXPECT_EQ(array.dtype(), DType::boolean);
   const bool* const data = array.tensor().data<bool>();
   EXPECT_TRUE(data[0] && !data[1] && data[2]);
 }
 
-TEST(HostArray, RefusesAShapeOfAnotherCount) {
+TEST(HostArray, RejectsShapeOfAnotherCount) {
   expect_error(ErrorCode::shape_mismatch, {"HostArray", "5 values", "expected 6", "(3, 2)"}, [] {
     HostArray(std::vector<float>(5), {3, 2});
   });
@@ -85,7 +85,7 @@ TEST(HostArray, LiesOnTheHost) {
 
 class HostArrayTest : public test::OpTest {};
 
-TEST_P(HostArrayTest, CopiesWhatWasQueuedBefore) {
+TEST_P(HostArrayTest, CopiesResultsOfQueuedWork) {
   const Tensor source = tensor({2, 3});
   const std::vector<float> before{1, 2, 3, 4, 5, 6};
   from_host(source, before, stream());
@@ -98,7 +98,7 @@ TEST_P(HostArrayTest, CopiesWhatWasQueuedBefore) {
   EXPECT_TRUE(array.tensor().device().is_cpu());
 }
 
-TEST_P(HostArrayTest, OneEventForSeveral) {
+TEST_P(HostArrayTest, OneEventForSeveralArrays) {
   const Tensor source = tensor({4});
   from_host(source, std::vector<float>{1, 2, 3, 4}, stream());
   const auto memory = std::make_shared<const Buffer>(Buffer::allocate(device(), 16, MemoryKind::pinned));
@@ -111,7 +111,7 @@ TEST_P(HostArrayTest, OneEventForSeveral) {
   EXPECT_EQ(values_of(second), (std::vector<float>{3, 4}));
 }
 
-TEST_P(HostArrayTest, IsNotMadeWhileRecording) {
+TEST_P(HostArrayTest, CannotBeMadeWhileRecording) {
   const Tensor source = tensor({2});
   test::expect_error(ErrorCode::invalid_argument, {"f32(2,)", "recorded"},
                      [&] { Graph::record(stream(), [&] { HostArray::copy_of(source, stream()); }); });

@@ -27,7 +27,7 @@ class MemoryIndexTest : public ::testing::Test {
   float memory_[100] = {};
 };
 
-TEST_F(MemoryIndexTest, OpsAreFoundByWhatTheyTouch) {
+TEST_F(MemoryIndexTest, OpsAreFoundByTheirMemory) {
   const std::vector<detail::HeldOp> ops{op({part(0, 10)}, {}), op({part(20, 30)}, {part(0, 5)}),
                                         op({part(40, 50)}, {part(20, 30)})};
   const MemoryIndex index(ops);
@@ -39,7 +39,7 @@ TEST_F(MemoryIndexTest, OpsAreFoundByWhatTheyTouch) {
   EXPECT_EQ(index.ops_at(part(60, 70)), Numbers());
 }
 
-TEST_F(MemoryIndexTest, WhatOverlapsByWayOfAnotherIsOneRegion) {
+TEST_F(MemoryIndexTest, TransitiveOverlapsFormOneRegion) {
   const std::vector<detail::HeldOp> ops{op({part(0, 10)}, {}), op({part(9, 20)}, {}), op({}, {part(19, 30)}),
                                         op({part(30, 40)}, {part(35, 36)})};
   const MemoryIndex index(ops);
@@ -48,7 +48,7 @@ TEST_F(MemoryIndexTest, WhatOverlapsByWayOfAnotherIsOneRegion) {
   EXPECT_EQ(index.ops_at(part(30, 31)), (Numbers{3})) << "what only borders on it is another";
 }
 
-TEST_F(MemoryIndexTest, FollowsWhatTakesAnOpsPlace) {
+TEST_F(MemoryIndexTest, TracksReplacedOps) {
   const std::vector<detail::HeldOp> ops{op({part(0, 10)}, {}), op({part(20, 30)}, {part(0, 10)}),
                                         op({part(40, 50)}, {part(20, 30)})};
   MemoryIndex index(ops);

@@ -20,18 +20,18 @@ void expect_apart(const std::vector<PlannedBlock>& blocks, std::size_t total) {
   }
 }
 
-TEST(MemoryPlan, BlocksOfDifferentTimesShareMemory) {
+TEST(MemoryPlan, BlocksWithDisjointLifetimesShareMemory) {
   std::vector<PlannedBlock> blocks{{256, 0, 1}, {512, 1, 2}, {256, 2, 3}};
   EXPECT_EQ(plan_memory(blocks), 768u);
-  EXPECT_EQ(least_memory(blocks), 768u);
+  EXPECT_EQ(min_memory(blocks), 768u);
   expect_apart(blocks, 768);
   EXPECT_EQ(blocks[0].offset, blocks[2].offset);
   std::vector<PlannedBlock> none;
   EXPECT_EQ(plan_memory(none), 0u);
-  EXPECT_EQ(least_memory(none), 0u);
+  EXPECT_EQ(min_memory(none), 0u);
 }
 
-TEST(MemoryPlan, RandomProgramsGetByWithLittleMoreThanTheLeast) {
+TEST(MemoryPlan, RandomProgramsNeedLittleMoreThanTheMinimum) {
   std::mt19937 random(7);
   double worst = 1, sum = 0;
   constexpr int kPrograms = 300;
@@ -42,7 +42,7 @@ TEST(MemoryPlan, RandomProgramsGetByWithLittleMoreThanTheLeast) {
       block.first = random() % 40;
       block.last = block.first + random() % (random() % 5 == 0 ? 40 : 4);
     }
-    const std::size_t total = plan_memory(blocks), least = least_memory(blocks);
+    const std::size_t total = plan_memory(blocks), least = min_memory(blocks);
     expect_apart(blocks, total);
     ASSERT_GE(total, least);
     const double ratio = static_cast<double>(total) / static_cast<double>(least);

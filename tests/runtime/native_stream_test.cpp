@@ -13,7 +13,7 @@
 namespace giro {
 namespace {
 
-TEST(NativeStream, AHostFunctionRunsInTheStreamsOrder) {
+TEST(NativeStream, HostFunctionRunsInStreamOrder) {
   const Stream stream(Device::cpu());
   unsigned char byte = 1, seen = 0;
   stream.fill(&byte, 2, 1);
@@ -22,7 +22,7 @@ TEST(NativeStream, AHostFunctionRunsInTheStreamsOrder) {
   EXPECT_EQ(seen, 2);
 }
 
-TEST(NativeStream, AHostFunctionRunsAtEachReplay) {
+TEST(NativeStream, HostFunctionRunsAtEachReplay) {
   const Stream stream(Device::cpu());
   std::vector<int> order;
   const Graph graph = Graph::record(stream, [&] {
@@ -34,7 +34,7 @@ TEST(NativeStream, AHostFunctionRunsAtEachReplay) {
   EXPECT_EQ(order, (std::vector{1, 2, 1, 2, 1, 2}));
 }
 
-TEST(NativeStream, WhatAHostFunctionThrowsReachesTheReplay) {
+TEST(NativeStream, HostFunctionExceptionsReachTheReplay) {
   const Stream stream(Device::cpu());
   const auto fails = [] { throw std::runtime_error("its own"); };
   EXPECT_THROW(submit(stream, fails), std::runtime_error);

@@ -94,10 +94,10 @@ struct LoadInto {
   }
 };
 
-TEST(OutOfMemory, ASaveIsAnErrorAndTheOlderIsThere) { fail_each_allocation<Save>(); }
-TEST(OutOfMemory, AnAsynchronousSaveTellsItsCaller) { fail_each_allocation<SaveAsync>(); }
-TEST(OutOfMemory, ALoadIsAnError) { fail_each_allocation<Load>(); }
-TEST(OutOfMemory, WhatIsLoadedIntoStaysAsItWas) { fail_each_allocation<LoadInto>(); }
+TEST(OutOfMemory, FailedSaveKeepsTheOlderCheckpoint) { fail_each_allocation<Save>(); }
+TEST(OutOfMemory, AsynchronousSaveReportsToItsCaller) { fail_each_allocation<SaveAsync>(); }
+TEST(OutOfMemory, LoadFails) { fail_each_allocation<Load>(); }
+TEST(OutOfMemory, FailedLoadLeavesTheStateUnchanged) { fail_each_allocation<LoadInto>(); }
 
 }  // namespace
 }  // namespace giro

@@ -17,7 +17,7 @@ std::string matched(const std::string& pattern, const std::string& path) {
   return text;
 }
 
-TEST(PathPatternTest, WithoutWildcardsItTakesWhatIsBelow) {
+TEST(PathPatternTest, PrefixMatchesEverythingBelow) {
   EXPECT_EQ(matched("params/a", "params/a"), "[]");
   EXPECT_EQ(matched("params", "params/a/b"), "[/a/b]");
   EXPECT_EQ(matched("params/", "params/a"), "[a]");
@@ -30,7 +30,7 @@ TEST(PathPatternTest, WithoutWildcardsItTakesWhatIsBelow) {
   EXPECT_EQ(matched("a", "params/a"), "no");
 }
 
-TEST(PathPatternTest, AStarStaysWithinAPart) {
+TEST(PathPatternTest, StarStaysWithinAPart) {
   EXPECT_EQ(matched("params/*", "params/a"), "[a]");
   EXPECT_EQ(matched("params/*", "params/"), "[]");
   EXPECT_EQ(matched("params/*", "params/a/b"), "no");
@@ -43,7 +43,7 @@ TEST(PathPatternTest, AStarStaysWithinAPart) {
   EXPECT_EQ(matched("*", ""), "[]");
 }
 
-TEST(PathPatternTest, TwoStarsTakeAnything) {
+TEST(PathPatternTest, TwoStarsMatchAnything) {
   EXPECT_EQ(matched("**", "params/a.b"), "[params/a.b]");
   EXPECT_EQ(matched("**/kernel", "params/a/kernel"), "[params/a]");
   EXPECT_EQ(matched("**/kernel", "params/a/bias"), "no");
@@ -52,7 +52,7 @@ TEST(PathPatternTest, TwoStarsTakeAnything) {
   EXPECT_EQ(matched("*.**", "a.b.c"), "[a][b.c]");
 }
 
-TEST(PathPatternTest, FillsInWhatWasMatched) {
+TEST(PathPatternTest, FillsInMatches) {
   const auto renamed = [](const std::string& from, const std::string& to, const std::string& path) {
     return PathPattern(to).fill(*PathPattern(from).match(path));
   };
@@ -65,7 +65,7 @@ TEST(PathPatternTest, FillsInWhatWasMatched) {
   EXPECT_EQ(PathPattern("abc").wildcards(), 0u);
 }
 
-TEST(PathPatternTest, ManyWildcardsAndALongPathAreQuick) {
+TEST(PathPatternTest, ManyWildcardsAndALongPathAreFast) {
   const std::string path(20'000, 'a');
   EXPECT_EQ(matched("**a*a**a*a**b", path), "no");
   EXPECT_EQ(matched("**a*a**", path), "[" + std::string(19'998, 'a') + "][][]");

@@ -30,7 +30,7 @@ class RecordingTest : public test::DeviceTest {
     y_ = scalar(2, *a_);
   }
   // Expects `call` to fail in a recording on a_, and both streams to work normally afterwards.
-  void expect_refused(std::initializer_list<std::string> words, const std::function<void()>& call) {
+  void expect_rejected(std::initializer_list<std::string> words, const std::function<void()>& call) {
     expect_error(ErrorCode::invalid_argument, words, [&] { Graph::record(*a_, call); });
     for (const Stream& stream : {*a_, *b_}) {
       EXPECT_FALSE(stream.is_recording());
@@ -48,20 +48,20 @@ TEST_P(RecordingTest, WorkOnAnotherStreamIsAnErrorThatNamesTheCall) {
   const Graph graph = Graph::record(*b_, [&] { copy(y_, x_, *b_); });
   Event event(*b_);
   Buffer temporary;
-  expect_refused({"copy", other}, [&] { copy(y_, x_, *b_); });
-  expect_refused({"fill", other}, [&] { b_->fill(y_.raw(), 0, y_.bytes()); });
-  expect_refused({"allocate", other}, [&] { temporary = b_->allocate(8); });
-  expect_refused({"replay", other}, [&] { graph.replay(*b_); });
-  expect_refused({"record an event", other}, [&] { event.record(*b_); });
-  expect_refused({"wait", other}, [&] { b_->wait(event); });
-  expect_refused({"synchronize", other}, [&] { b_->synchronize(); });
-  expect_refused({"to_host", other}, [&] { read(x_, *b_); });
-  expect_refused({"from_host", other}, [&] { from_host<std::int64_t>(y_, {3}, *b_); });
-  expect_refused({other}, [&] { increment(y_, 1, *b_); });
-  expect_refused({"recording"}, [&] { Graph::record(*b_, [] {}); });
+  expect_rejected({"copy", other}, [&] { copy(y_, x_, *b_); });
+  expect_rejected({"fill", other}, [&] { b_->fill(y_.raw(), 0, y_.bytes()); });
+  expect_rejected({"allocate", other}, [&] { temporary = b_->allocate(8); });
+  expect_rejected({"replay", other}, [&] { graph.replay(*b_); });
+  expect_rejected({"record an event", other}, [&] { event.record(*b_); });
+  expect_rejected({"wait", other}, [&] { b_->wait(event); });
+  expect_rejected({"synchronize", other}, [&] { b_->synchronize(); });
+  expect_rejected({"to_host", other}, [&] { read(x_, *b_); });
+  expect_rejected({"from_host", other}, [&] { from_host<std::int64_t>(y_, {3}, *b_); });
+  expect_rejected({other}, [&] { increment(y_, 1, *b_); });
+  expect_rejected({"recording"}, [&] { Graph::record(*b_, [] {}); });
 }
 
-TEST_P(RecordingTest, NothingOfARefusedRecordingRuns) {
+TEST_P(RecordingTest, NothingOfARejectedRecordingRuns) {
   expect_error(ErrorCode::invalid_argument, {"fill"}, [&] {
     Graph::record(*a_, [&] {
       increment(x_, 1, *a_);
@@ -72,16 +72,16 @@ TEST_P(RecordingTest, NothingOfARefusedRecordingRuns) {
   EXPECT_EQ(read(y_, *b_), 2);
 }
 
-TEST_P(RecordingTest, TheHostCannotReachWhatIsRecorded) {
-  expect_refused({"to_host", "is recording"}, [&] { read(x_, *a_); });
-  expect_refused({"from_host", "is recording"}, [&] { from_host<std::int64_t>(x_, {3}, *a_); });
-  expect_refused({"synchronize", "is recording"}, [&] { a_->synchronize(); });
+TEST_P(RecordingTest, HostCannotAccessRecordedValues) {
+  expect_rejected({"to_host", "is recording"}, [&] { read(x_, *a_); });
+  expect_rejected({"from_host", "is recording"}, [&] { from_host<std::int64_t>(x_, {3}, *a_); });
+  expect_rejected({"synchronize", "is recording"}, [&] { a_->synchronize(); });
   Event event(*a_);
-  expect_refused({"synchronize", "recording"}, [&] {
+  expect_rejected({"synchronize", "recording"}, [&] {
     event.record(*a_);
     event.synchronize();
   });
-  expect_refused({"query", "recording"}, [&] {
+  expect_rejected({"query", "recording"}, [&] {
     event.record(*a_);
     (void)event.query();
   });
@@ -90,19 +90,19 @@ TEST_P(RecordingTest, TheHostCannotReachWhatIsRecorded) {
   event.synchronize();
 }
 
-TEST_P(RecordingTest, WaitsForNothingFromOutside) {
+TEST_P(RecordingTest, CannotWaitForOutsideWork) {
   Event outside(*b_);
-  expect_refused({"wait", "outside"}, [&] {
+  expect_rejected({"wait", "outside"}, [&] {
     a_->wait(Event(*b_));  // never recorded
     outside.record(*a_);
     a_->wait(outside);
     throw Error(ErrorCode::invalid_argument, "so far it was right: wait outside");
   });
   outside.record(*b_);
-  expect_refused({"wait", "from outside"}, [&] { a_->wait(outside); });
+  expect_rejected({"wait", "from outside"}, [&] { a_->wait(outside); });
 }
 
-TEST_P(RecordingTest, NothingOutsideWaitsForIt) {
+TEST_P(RecordingTest, OutsideWorkCannotWaitForIt) {
   Event inside(*a_);
   const Graph graph = Graph::record(*a_, [&] {
     increment(x_, 1, *a_);
@@ -111,7 +111,7 @@ TEST_P(RecordingTest, NothingOutsideWaitsForIt) {
   expect_error(ErrorCode::invalid_argument, {"wait", "recording"}, [&] { b_->wait(inside); });
 }
 
-TEST_P(RecordingTest, AStreamThatWaitsForItTakesPart) {
+TEST_P(RecordingTest, WaitingStreamJoinsTheRecording) {
   const Graph graph = Graph::record(*a_, [&] {
     Event forked(*a_), joined(*a_);
     increment(x_, 1, *a_);
@@ -132,10 +132,10 @@ TEST_P(RecordingTest, AStreamThatWaitsForItTakesPart) {
   EXPECT_EQ(read(x_, *a_), 7);
   EXPECT_EQ(read(y_, *a_), 6);
   from_host<std::int64_t>(x_, {1}, *a_);
-  expect_refused({"copy", "another stream"}, [&] { copy(y_, x_, *b_); });  // b_ takes no part in this new recording
+  expect_rejected({"copy", "another stream"}, [&] { copy(y_, x_, *b_); });  // b_ takes no part in this new recording
 }
 
-TEST_P(RecordingTest, AnotherThreadsRecordingIsItsOwn) {
+TEST_P(RecordingTest, ThreadsRecordSeparately) {
   const Graph graph = Graph::record(*a_, [&] {
     increment(x_, 1, *a_);
     std::async(std::launch::async, [&] {
@@ -154,7 +154,7 @@ TEST_P(RecordingTest, AnotherThreadsRecordingIsItsOwn) {
   EXPECT_EQ(read(x_, *a_), 2);
 }
 
-TEST_P(RecordingTest, ASecondStateIsRecordedIfItSharesTheContext) {
+TEST_P(RecordingTest, SecondStateIsRecordedIfItSharesTheContext) {
   State first(device()), second(first.context()), third(device());
   for (State* state : {&first, &second, &third}) state->add("n", {{"", DType::i64, {}}});
   const auto step = [](const State& state) { increment(state.at("n"), 1, state.stream()); };
@@ -176,7 +176,7 @@ TEST_P(RecordingTest, ASecondStateIsRecordedIfItSharesTheContext) {
   EXPECT_EQ(read(third.at("n"), third.stream()), 0);
 }
 
-TEST_P(RecordingTest, WhatItNeedsCanBePreparedBesideIt) {
+TEST_P(RecordingTest, PreparationRunsOutsideTheRecording) {
   const Graph graph = Graph::record(*a_, [&] {
     {
       const OutsideRecording outside;

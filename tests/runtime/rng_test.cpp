@@ -69,7 +69,7 @@ TEST(Rng, PurposesShareNoBlocks) {
             words(Rng{42, RngPurpose::shuffle, 5}.block(0)));
 }
 
-TEST(Rng, UniformFillsTheUnitIntervalEvenly) {
+TEST(Rng, UniformCoversTheUnitInterval) {
   const Rng rng{123, RngPurpose::application, 4};
   constexpr int kCount = 100'000, kBins = 10;
   std::vector<int> bins(kBins);
@@ -104,7 +104,7 @@ TEST(KeyedPermutation, IsABijection) {
   }
 }
 
-TEST(KeyedPermutation, StaysInsideSizesTooLargeToEnumerate) {
+TEST(KeyedPermutation, StaysInRangeForLargeSizes) {
   for (const std::uint64_t size : {(std::uint64_t{1} << 32) + 1, (std::uint64_t{1} << 62) + 1, ~std::uint64_t{0}}) {
     const KeyedPermutation permute(size, Rng{5, RngPurpose::shuffle, 0});
     for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_LT(permute(size - 1 - i), size);
@@ -136,7 +136,7 @@ bool is_odd(std::vector<std::uint64_t> values) {
 }
 
 // The epochs of one seed, as a data set uses them: with few rows, all orders are equally likely.
-TEST(KeyedPermutation, AllOrdersOfFewAreEquallyLikely) {
+TEST(KeyedPermutation, AllOrdersOfSmallSizesAreEquallyLikely) {
   constexpr std::uint64_t kOfEach = 20;
   std::uint64_t orders = 1;
   for (std::uint64_t size = 2; size <= 7; ++size) {
@@ -151,7 +151,7 @@ TEST(KeyedPermutation, AllOrdersOfFewAreEquallyLikely) {
 }
 
 // All pairs of places are equally likely for two rows, also for sizes just above those drawn with Fisher-Yates.
-TEST(KeyedPermutation, PairsOfPlacesAreEquallyLikely) {
+TEST(KeyedPermutation, PairsOfPositionsAreEquallyLikely) {
   for (const std::uint64_t size : {6, 16, 17, 20, 31, 32}) {
     const double pairs = static_cast<double>(size * (size - 1));
     constexpr std::uint64_t kKeys = 20'000;

@@ -89,7 +89,7 @@ TEST_P(SequenceTest, KeepsTheStreamThatItsPartsWereRecordedOn) {
   EXPECT_EQ(x(), 2);
 }
 
-TEST_P(SequenceTest, CanBeReplayedWithinARecordingThatThenKeepsIt) {
+TEST_P(SequenceTest, CanBeReplayedWithinARecordingThatKeepsIt) {
   std::optional<Graph> outer;
   {
     const Graph a = plus_one();
@@ -110,7 +110,7 @@ TEST_P(SequenceTest, PreparingChangesNothing) {
   EXPECT_EQ(x(), 6);
 }
 
-TEST_P(SequenceTest, RefusesWhatItCannotBe) {
+TEST_P(SequenceTest, RejectsInvalidParts) {
   const auto invalid = ErrorCode::invalid_argument;
   Graph a = plus_one();
   expect_error(invalid, {"at least one"}, [&] { Graph::sequence({}); });
@@ -124,7 +124,7 @@ TEST_P(SequenceTest, RefusesWhatItCannotBe) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, SequenceTest, test::kEachDevice, test::name_of_device);
 
-TEST(SequenceCudaTest, PartsOfTwoDevicesAreRefused) {
+TEST(SequenceCudaTest, PartsOfTwoDevicesAreRejected) {
   const Discovery discovery = discover_devices();
   if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
   const Stream host(Device::cpu()), gpu(discovery.best());

@@ -35,12 +35,12 @@ TEST(Shape, AxesCountFromEitherEnd) {
   }
 }
 
-TEST(Shape, WritesLikeNumPy) {
+TEST(Shape, PrintsLikeNumPy) {
   EXPECT_EQ(to_string(Shape{7}), "(7,)");
   EXPECT_EQ(to_string(Shape{32, 28, 28, 1}), "(32, 28, 28, 1)");
 }
 
-TEST(Shape, FrontAxisComesAndGoes) {
+TEST(Shape, FrontAxisIsAddedAndDropped) {
   const Shape shape{32, 28, 1};
   EXPECT_EQ(shape.drop_front(), Shape({28, 1}));
   EXPECT_EQ(shape.drop_front().with_front(4), Shape({4, 28, 1}));
@@ -56,12 +56,12 @@ TEST(Shape, ComparesRankAndSizes) {
   EXPECT_NE(Shape({1}), Shape({}));
 }
 
-TEST(Shape, AZeroSizeMakesItEmpty) {
+TEST(Shape, ZeroSizeMakesItEmpty) {
   EXPECT_EQ(Shape({3, 0, 5}).count(), 0);
   EXPECT_EQ(Shape({0}).count(), 0);
 }
 
-TEST(Shape, RefusesWhatCannotBe) {
+TEST(Shape, RejectsInvalidSizes) {
   expect_error(ErrorCode::invalid_argument, {"6", "7"}, [] { Shape{1, 1, 1, 1, 1, 1, 1}; });
   expect_error(ErrorCode::invalid_argument, {"axis 1", "-3"}, [] { Shape{2, -3}; });
   EXPECT_EQ(Shape({kHuge}).count(), kHuge);

@@ -50,7 +50,7 @@ TEST_P(SnapshotTest, HoldsWhatTheStateHeld) {
   EXPECT_TRUE(snapshot.ready());
 }
 
-TEST_P(SnapshotTest, TakesAllCollectionsIfAskedTo) {
+TEST_P(SnapshotTest, TakesAllCollectionsOnRequest) {
   const State state = make_state();
   fill(state, 1);
   const Snapshot snapshot(state, MemoryKind::device, Collections::all);
@@ -60,7 +60,7 @@ TEST_P(SnapshotTest, TakesAllCollectionsIfAskedTo) {
   EXPECT_EQ(paths(snapshot), (std::vector<std::string>{"params/a", "params/b", "grads/a", "step"}));
 }
 
-TEST_P(SnapshotTest, InPinnedMemoryTheHostReadsIt) {
+TEST_P(SnapshotTest, IsReadableOnTheHostInPinnedMemory) {
   const State state = make_state();
   fill(state, 3);
   Snapshot snapshot(state, MemoryKind::pinned);
@@ -97,7 +97,7 @@ TEST_P(SnapshotTest, OrdersTheStreamsOfSeveralStates) {
   EXPECT_EQ(last(one, "params/a"), 1);
 }
 
-TEST_P(SnapshotTest, MayGoBeforeItsCopiesAreDone) {
+TEST_P(SnapshotTest, MayBeDestroyedBeforeItsCopiesAreDone) {
   const State state = make_state();
   fill(state, 1);
   {
@@ -108,7 +108,7 @@ TEST_P(SnapshotTest, MayGoBeforeItsCopiesAreDone) {
   EXPECT_EQ(last(state, "params/a"), 1);
 }
 
-TEST_P(SnapshotTest, RefusesAnotherStructure) {
+TEST_P(SnapshotTest, RejectsAnotherStructure) {
   const State state = make_state(), longer = make_state(kCount + 1);
   Snapshot snapshot(state);
   expect_error(ErrorCode::shape_mismatch, {"params/a", "65537", "65536"}, [&] { snapshot.update(longer); });
@@ -123,7 +123,7 @@ TEST_P(SnapshotTest, RefusesAnotherStructure) {
   expect_error(ErrorCode::not_found, {"collection 0", "'params/a'", "'params'"}, [&] { snapshot.write_back(apart); });
 }
 
-TEST_P(SnapshotTest, MovesAndWhatIsLeftSaysSo) {
+TEST_P(SnapshotTest, MovedFromSnapshotReportsIt) {
   State state = make_state();
   fill(state, 1);
   Snapshot snapshot(state);
@@ -143,15 +143,15 @@ TEST_P(SnapshotTest, MovesAndWhatIsLeftSaysSo) {
   expect_error(invalid, {"state was moved from"}, [&] { moved.write_back(state); });
 }
 
-TEST_P(SnapshotTest, IsNoPartOfARecording) {
+TEST_P(SnapshotTest, CannotBeRecorded) {
   const State state = make_state();
   Snapshot snapshot(state);
-  const auto expect_refused = [&](const std::function<void()>& call) {
+  const auto expect_rejected = [&](const std::function<void()>& call) {
     expect_error(ErrorCode::invalid_argument, {"is recording"}, [&] { Graph::record(state.stream(), call); });
   };
-  expect_refused([&] { Snapshot another(state); });
-  expect_refused([&] { snapshot.update(state); });
-  expect_refused([&] { snapshot.write_back(state); });
+  expect_rejected([&] { Snapshot another(state); });
+  expect_rejected([&] { snapshot.update(state); });
+  expect_rejected([&] { snapshot.write_back(state); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SnapshotTest, test::kEachDevice, test::name_of_device);

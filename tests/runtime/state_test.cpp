@@ -47,7 +47,7 @@ TEST_F(StateTest, LeavesStartAsZeros) {
   }
 }
 
-TEST_F(StateTest, ACollectionIsOneBufferOfAlignedLeaves) {
+TEST_F(StateTest, CollectionIsOneBufferOfAlignedLeaves) {
   const Collection& params = state_.collection("params");
   const Tensor bytes = params.bytes();
   const char* const begin = static_cast<const char*>(bytes.raw());
@@ -101,14 +101,14 @@ TEST_F(StateTest, PathsLeadToLeaves) {
   EXPECT_TRUE(state_.collection("params").saved());
 }
 
-TEST_F(StateTest, AMissingPathNamesTheNearest) {
+TEST_F(StateTest, MissingPathNamesTheNearest) {
   expect_error(ErrorCode::not_found, {"params/dense0/kernl", "did you mean 'params/dense0/kernel'"},
                [&] { state_.at("params/dense0/kernl"); });
   expect_error(ErrorCode::not_found, {"param", "did you mean 'params'"}, [&] { state_.collection("param"); });
   expect_error(ErrorCode::not_found, {"x"}, [] { State(Device::cpu()).at("x"); });
 }
 
-TEST_F(StateTest, NamesAreTakenOnce) {
+TEST_F(StateTest, NamesAreUnique) {
   expect_error(ErrorCode::invalid_argument, {"params"}, [&] { state_.add("params", {}); });
   expect_error(ErrorCode::invalid_argument, {"''"}, [&] { state_.add("", {}); });
   expect_error(ErrorCode::invalid_argument, {"grads/a"}, [&] {
@@ -120,7 +120,7 @@ TEST_F(StateTest, NamesAreTakenOnce) {
   EXPECT_EQ(state_.collections().size(), 3u) << "a refused collection leaves nothing behind";
 }
 
-TEST_F(StateTest, CloneIsEqualAndApart) {
+TEST_F(StateTest, CloneIsEqualAndIndependent) {
   from_host<float>(state_.at("params/dense0/bias"), {1, 2, 3, 4, 5}, state_.stream());
   const State copy = state_.clone();
   from_host<float>(state_.at("params/dense0/bias"), {0, 0, 0, 0, 0}, state_.stream());
@@ -160,7 +160,7 @@ TEST(StateCudaTest, UnflattenWaitsForTheStatesStream) {
   EXPECT_EQ(to_host<std::uint8_t>(other.at("params/a"), other.stream()), std::vector<std::uint8_t>(kCount, 19));
 }
 
-TEST_F(StateTest, UnflattenRefusesOtherStructures) {
+TEST_F(StateTest, UnflattenRejectsOtherStructures) {
   std::vector<Leaf> leaves = state_.flatten();
   leaves.pop_back();
   expect_error(ErrorCode::not_found, {"mixed/b", "missing"}, [&] { state_.unflatten(leaves); });
@@ -190,42 +190,42 @@ TEST_F(StateTest, AddressesAndIdentitySurviveAMoveAndEndWithTheState) {
   EXPECT_TRUE(identity.expired());
 }
 
-TEST_F(StateTest, WhatWasMovedFromSaysSo) {
+TEST_F(StateTest, MovedFromStateReportsIt) {
   EXPECT_FALSE(state_.moved_from());
   State moved = std::move(state_);
   EXPECT_TRUE(state_.moved_from());
   EXPECT_FALSE(moved.moved_from());
   EXPECT_EQ(state_.context(), moved.context());
   state_.stream().synchronize();
-  const auto expect_refused = [](const std::function<void()>& use) {
+  const auto expect_rejected = [](const std::function<void()>& use) {
     expect_error(ErrorCode::invalid_argument, {"this state was moved from"}, use);
   };
-  expect_refused([&] { state_.identity(); });
-  expect_refused([&] { state_.at("step"); });
-  expect_refused([&] { (void)state_.contains("step"); });
-  expect_refused([&] { state_.collection("params"); });
-  expect_refused([&] { (void)state_.contains_collection("params"); });
-  expect_refused([&] { state_.collections(); });
-  expect_refused([&] { state_.flatten(); });
-  expect_refused([&] { state_.add("more", {}); });
-  expect_refused([&] { state_.unflatten(moved.flatten()); });
-  expect_refused([&] { state_.map([](const auto&, const auto&, const auto&, const auto&) {}); });
-  expect_refused([&] { state_.clone(); });
-  expect_refused([&] { state_.assign(moved); });
-  expect_refused([&] { state_.assign(state_); });
-  expect_refused([&] { moved.assign(state_); });
+  expect_rejected([&] { state_.identity(); });
+  expect_rejected([&] { state_.at("step"); });
+  expect_rejected([&] { (void)state_.contains("step"); });
+  expect_rejected([&] { state_.collection("params"); });
+  expect_rejected([&] { (void)state_.contains_collection("params"); });
+  expect_rejected([&] { state_.collections(); });
+  expect_rejected([&] { state_.flatten(); });
+  expect_rejected([&] { state_.add("more", {}); });
+  expect_rejected([&] { state_.unflatten(moved.flatten()); });
+  expect_rejected([&] { state_.map([](const auto&, const auto&, const auto&, const auto&) {}); });
+  expect_rejected([&] { state_.clone(); });
+  expect_rejected([&] { state_.assign(moved); });
+  expect_rejected([&] { state_.assign(state_); });
+  expect_rejected([&] { moved.assign(state_); });
   state_ = std::move(moved);
   EXPECT_TRUE(state_.contains("step"));
 }
 
-TEST_F(StateTest, AMoveToItselfChangesNothing) {
+TEST_F(StateTest, SelfMoveChangesNothing) {
   State& same = state_;
   state_ = std::move(same);
   EXPECT_FALSE(state_.moved_from());
   EXPECT_EQ(state_.flatten().size(), 6u);
 }
 
-TEST_F(StateTest, AnAttachedStateIsPartOfTheTree) {
+TEST_F(StateTest, AttachedStateIsPartOfTheTree) {
   State part(state_.context());
   part.add("params", {{"kernel", DType::f32, {2}}});
   part.add("grads", {{"kernel", DType::f32, {2}}}, {.saved = false});
@@ -251,7 +251,7 @@ TEST_F(StateTest, AnAttachedStateIsPartOfTheTree) {
   }
 }
 
-TEST_F(StateTest, AttachRefusesWhatHasNoPlaceInTheTree) {
+TEST_F(StateTest, AttachRejectsInvalidStates) {
   State part(state_.context()), apart(Device::cpu());
   part.add("params", {{"kernel", DType::f32, {2}}});
   for (const char* name : {"", "params", "mixed"}) {
@@ -263,7 +263,7 @@ TEST_F(StateTest, AttachRefusesWhatHasNoPlaceInTheTree) {
   EXPECT_EQ(state_.flatten().size(), 6u);
 }
 
-TEST_F(StateTest, AStateWithinAnotherIsFound) {
+TEST_F(StateTest, StateWithinAnotherIsFound) {
   struct Both : State {
     using State::State;
     std::vector<int> between = {1};
@@ -283,7 +283,7 @@ TEST_F(StateTest, AStateWithinAnotherIsFound) {
   expect_error(ErrorCode::invalid_argument, {"holds another"}, [&] { moved.expect_one_tree(&moved, sizeof moved); });
 }
 
-TEST_F(StateTest, WhatIsMadeFromAStateSharesItsContext) {
+TEST_F(StateTest, DerivedStatesShareTheContext) {
   const State cloned = state_.clone(), put_together = state_.unflatten(state_.flatten());
   const State mapped = state_.map([](const auto&, const auto&, const auto&, const auto&) {});
   for (const State* state : {&cloned, &put_together, &mapped}) {
@@ -296,7 +296,7 @@ TEST_F(StateTest, WhatIsMadeFromAStateSharesItsContext) {
   EXPECT_EQ(state_.clone(apart.context()).context(), apart.context());
 }
 
-TEST_F(StateTest, AssignTakesTheValuesAndKeepsTheAddresses) {
+TEST_F(StateTest, AssignCopiesValuesAndKeepsAddresses) {
   State other = state_.clone(DeviceContext(Device::cpu()));
   from_host<float>(other.at("params/dense0/bias"), {1, 2, 3, 4, 5}, other.stream());
   from_host<std::uint8_t>(other.at("mixed/b"), {6, 7, 8}, other.stream());
@@ -311,7 +311,7 @@ TEST_F(StateTest, AssignTakesTheValuesAndKeepsTheAddresses) {
   EXPECT_EQ(read(state_, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
 }
 
-TEST_F(StateTest, AssignRefusesOtherStructuresNamingTheFirstLeaf) {
+TEST_F(StateTest, AssignRejectsOtherStructuresNamingTheFirstLeaf) {
   State other(Device::cpu());
   other.add(
       "params",

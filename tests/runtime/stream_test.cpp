@@ -29,7 +29,7 @@ TEST(Stream, CopiesAndFillsInOrder) {
   EXPECT_EQ(text, "abcd");
 }
 
-TEST(Stream, NoBytesMayComeFromNowhere) {
+TEST(Stream, ZeroBytesMayHaveNullPointers) {
   const Stream stream(Device::cpu());
   stream.copy(nullptr, nullptr, 0);
   stream.fill(nullptr, 0, 0);
@@ -52,7 +52,7 @@ TEST(Event, IsDoneOnceTheWorkBeforeItIs) {
   EXPECT_TRUE(moved.query());
 }
 
-TEST(Stream, CannotBeWaitedForWhileRecording) {
+TEST(Stream, CannotBeSynchronizedWhileRecording) {
   const Stream stream(Device::cpu());
   EXPECT_FALSE(stream.is_recording());
   test::expect_error(ErrorCode::invalid_argument, {"record"}, [&] {

@@ -38,7 +38,7 @@ TEST_F(TensorTest, DescribesItsElements) {
   EXPECT_TRUE(t);
 }
 
-TEST_F(TensorTest, CrossesToTheHostAndBack) {
+TEST_F(TensorTest, CopiesToTheHostAndBack) {
   const Tensor t = make<std::int64_t>({2, 2});
   from_host<std::int64_t>(t, {1, -2, 3, -4}, stream_);
   EXPECT_EQ(to_host<std::int64_t>(t, stream_), (std::vector<std::int64_t>{1, -2, 3, -4}));
@@ -75,7 +75,7 @@ TEST_F(TensorTest, CopyNeedsOneShapeAndDtype) {
   expect_error(ErrorCode::dtype_mismatch, {"i32", "f32"}, [&] { copy(make<std::int32_t>({3}), a, stream_); });
 }
 
-TEST_F(TensorTest, AStreamOfTheCpuReachesHostTensorsAlone) {
+TEST_F(TensorTest, CpuStreamCopiesOnlyHostTensors) {
   const Tensor here = make<float>({3});
   const Tensor there(here.raw(), DType::f32, {3}, Device::cuda(1));
   const auto refuses = [](const std::function<void()>& call) {

@@ -40,7 +40,7 @@ class TraceTest : public testing::Test {
   const std::string path_ = dir_.path() + "/trace.json";
 };
 
-TEST_F(TraceTest, HoldsSpansAsTheyNest) {
+TEST_F(TraceTest, HoldsNestedSpans) {
   Trace trace;
   {
     const Span outer("test", "outer", "step", 7);
@@ -72,7 +72,7 @@ TEST_F(TraceTest, EachThreadHasATrack) {
   EXPECT_EQ(file.spans[1].track.substr(0, 7), "thread ");
 }
 
-TEST_F(TraceTest, LeavesOutWhatCrossesItsEnds) {
+TEST_F(TraceTest, OmitsSpansThatCrossItsEnds) {
   std::optional<Span> before, after;
   before.emplace("test", "before");
   std::optional<Trace> trace(std::in_place);
@@ -93,7 +93,7 @@ TEST_F(TraceTest, LeavesOutWhatCrossesItsEnds) {
   EXPECT_EQ(trace->num_spans(), 0);
 }
 
-TEST_F(TraceTest, NamesAreMadeOnlyWhereTheyAreShown) {
+TEST_F(TraceTest, NamesAreFormattedOnlyWhenShown) {
   bool is_made = false;
   const auto name = [&] {
     is_made = true;
@@ -106,7 +106,7 @@ TEST_F(TraceTest, NamesAreMadeOnlyWhereTheyAreShown) {
   EXPECT_TRUE(is_made);
 }
 
-TEST_F(TraceTest, CountsWhatItHasNoMemoryFor) {
+TEST_F(TraceTest, CountsDroppedSpans) {
   Trace trace(10'000);
   for (int i = 0; i < 1'000; ++i) const Span span("test", "same");
   for (int i = 0; i < 1'000; ++i) const Span span("test", [&] { return "another " + std::to_string(i); });
@@ -141,7 +141,7 @@ TEST_F(TraceTest, OneAtATime) {
   EXPECT_NO_THROW(Trace());
 }
 
-TEST_F(TraceTest, AFileIsWrittenWholeOrNotAtAll) {
+TEST_F(TraceTest, FileIsWrittenCompletelyOrNotAtAll) {
   Trace trace;
   { const Span span("test", "span"); }
   expect_error(ErrorCode::io, {"/dev/full"}, [&] { trace.write("/dev/full/trace.json"); });
@@ -160,7 +160,7 @@ TEST_F(TraceTest, AFileIsWrittenWholeOrNotAtAll) {
   }
 }
 
-TEST_F(TraceTest, WhatARecordedGraphDoesOnTheCpuIsShownByName) {
+TEST_F(TraceTest, RecordedOpsOnTheCpuAreNamed) {
   const Stream stream(Device::cpu());
   const Buffer a = Buffer::allocate(Device::cpu(), 64), b = Buffer::allocate(Device::cpu(), 64);
   const Graph graph = Graph::record(stream, [&] {

@@ -18,23 +18,23 @@ namespace giro::test {
 
 namespace allocations {
 inline std::atomic<std::int64_t> live = 0;
-inline std::atomic<std::size_t> least_bytes = std::numeric_limits<std::size_t>::max();
+inline std::atomic<std::size_t> min_bytes = std::numeric_limits<std::size_t>::max();
 inline std::atomic<std::int64_t> seen = 0, first_to_fail = 0, last_to_fail = 0;
 }  // namespace allocations
 
-// Counts the allocations of at least `least_bytes` in all threads, from 1, and fails numbers `first` to `last`. Lasts
+// Counts the allocations of at least `min_bytes` in all threads, from 1, and fails numbers `first` to `last`. Lasts
 // until its destruction; only one may exist at a time.
 class FailingAllocations {
  public:
-  FailingAllocations(std::size_t least_bytes, std::int64_t first, std::int64_t last) {
+  FailingAllocations(std::size_t min_bytes, std::int64_t first, std::int64_t last) {
     allocations::seen = 0;
     allocations::first_to_fail = first;
     allocations::last_to_fail = last;
-    allocations::least_bytes = least_bytes;
+    allocations::min_bytes = min_bytes;
   }
   FailingAllocations(const FailingAllocations&) = delete;
   FailingAllocations& operator=(const FailingAllocations&) = delete;
-  ~FailingAllocations() { allocations::least_bytes = std::numeric_limits<std::size_t>::max(); }
+  ~FailingAllocations() { allocations::min_bytes = std::numeric_limits<std::size_t>::max(); }
 };
 
 // Allocations that have not been freed.
@@ -42,7 +42,7 @@ inline std::int64_t live_allocations() { return allocations::live; }
 
 // Smaller allocations never fail: the destructor of nlohmann::json 3.11 allocates to free a tree, and a failure there
 // terminates the program. For the trees in the tests that takes 512 bytes.
-inline constexpr std::size_t kLeastBytes = 1'024;
+inline constexpr std::size_t kMinBytes = 1'024;
 
 // Whether a call ends with Error(out_of_memory) or std::bad_alloc.
 template <class F>
@@ -57,7 +57,7 @@ bool runs_out_of_memory(F&& call) {
   return true;
 }
 
-// Fails each allocation of at least kLeastBytes in Scene::call(), first alone and then with all that follow. Each time
+// Fails each allocation of at least kMinBytes in Scene::call(), first alone and then with all that follow. Each time
 // a new Scene's call must run out of memory, check_failed() must hold, the same call must then succeed, and nothing may
 // stay allocated. check_done() must hold after the successful call.
 template <class Scene>
@@ -76,7 +76,7 @@ void fail_each_allocation() {
       {
         Scene scene;
         failed = runs_out_of_memory([&] {
-          const FailingAllocations failing(kLeastBytes, number,
+          const FailingAllocations failing(kMinBytes, number,
                                            alone ? number : std::numeric_limits<std::int64_t>::max());
           scene.call();
         });
@@ -96,7 +96,7 @@ void fail_each_allocation() {
 namespace allocations {
 
 inline void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  if (bytes >= least_bytes) {
+  if (bytes >= min_bytes) {
     const std::int64_t number = ++seen;
     if (number >= first_to_fail && number <= last_to_fail) return nullptr;
   }

@@ -27,13 +27,13 @@ struct FakePartitioner : Partitioner {
     return std::make_unique<Reduction>(grads, calls);
   }
   void mean(const Tensor&, const Stream&) const override { calls.push_back("mean"); }
-  void agree(std::span<double> values) const override { questions.emplace_back(values.begin(), values.end()); }
+  void all_reduce_max(std::span<double> values) const override { questions.emplace_back(values.begin(), values.end()); }
   std::string broadcast(const std::string& text) const override { return text; }
   void expect_same(const std::string&, const std::string&) const override {}
   void set_failed() const noexcept override {}
 
   mutable std::vector<std::string> calls;
-  mutable std::vector<std::vector<double>> questions;  // the values of each agree() call
+  mutable std::vector<std::vector<double>> questions;  // the values of each all_reduce_max() call
 
  private:
   int rank_, size_;

@@ -8,8 +8,8 @@ namespace giro::flip::detail {
 
 // Where a checkpoint's state is: in the run while it waits at the checkpoint, later in a copy.
 struct Source {
-  TrainState* of_run = nullptr;  // null: the run has continued
-  std::optional<TrainState> own = {};
+  TrainState* run_state = nullptr;  // null: the run has continued
+  std::optional<TrainState> copy = {};
 };
 
 }  // namespace giro::flip::detail

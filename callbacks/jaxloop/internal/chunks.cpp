@@ -109,23 +109,23 @@ void Loop::Chunks::begin_run(const Period& stop) {
   data_.emplace(batches_.rest());
   device_ = state_.device();
   run_.emplace(std::move(state_), *data_, tasks,
-               giro::LoopOptions<TrainState, Batch>{.stop = stop, .elapsed = {.steps = batches_.place()}});
+               giro::LoopOptions<TrainState, Batch>{.stop = stop, .elapsed = {.steps = batches_.position()}});
 }
 
 std::int64_t Loop::Chunks::advance(std::optional<std::int64_t> num_steps, LoopOutputs& outputs) {
-  const std::int64_t begin = batches_.place();
+  const std::int64_t begin = batches_.position();
   const Period stop = num_steps ? at(begin + *num_steps) : Period();
   if (run_ && run_->state().device() != device_) (void)end_run();
   if (run_)
-    run_->go_on(stop);
+    run_->extend(stop);
   else
     begin_run(stop);
   Run<TrainState, AnyDataset<Batch>>& run = *run_;
   const StepOptions& of_step = loop_.step_->options();
   const std::int64_t samples = run.elapsed().samples;
-  Advanced why = Advanced::reached;
+  StopReason why = StopReason::reached;
   std::size_t records = 0, arrays = 0;
-  while (why == Advanced::reached) {
+  while (why == StopReason::reached) {
     if (steps_ > 0) run_due(of_step.end_actions, steps_, run.state(), outputs);
     // There is a batch for the next step, so it begins.
     run_due(of_step.begin_actions, steps_ + 1, run.state(), outputs);
@@ -143,10 +143,10 @@ std::int64_t Loop::Chunks::advance(std::optional<std::int64_t> num_steps, LoopOu
   if (steps_ > 0) run_due(of_step.end_actions, steps_, run.state(), outputs);
   const std::int64_t all = run.elapsed().samples - samples;
   const auto& partitioner = run.state().partitioner();
-  if (why != Advanced::stopped || !loop_.options_.tasks.empty() || (partitioner && partitioner->size() > 1)) {
+  if (why != StopReason::stopped || !loop_.options_.tasks.empty() || (partitioner && partitioner->size() > 1)) {
     outputs.interrupted = end_run();
-  } else if (detail::may_be_cut_short()) {
-    outputs.interrupted = detail::heeded_signal();
+  } else if (detail::may_be_interrupted()) {
+    outputs.interrupted = detail::effective_signal();
   }
   batches_.advance(steps_);
   return all;

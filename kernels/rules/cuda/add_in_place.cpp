@@ -23,7 +23,7 @@ bool add_in_place(OpList& ops, std::size_t i) {
   bool is_there = same(first, sum) && ops.is_untouched(sum, i, i + 1);
   for (std::size_t k = 0; k < i && !is_there; ++k) {
     is_there = detail::any_overlap(ops[k].node.writes, first) && ops.only_reader(k, first) == reader &&
-               ops.place(first, sum, k, *reader);
+               ops.relocate(first, sum, k, *reader);
   }
   if (!is_there) return false;
   queue(ops::DenseBackwardAdd{sum.reshape(dw.shape()), backward->db, backward->dz, backward->x, backward->math},

@@ -58,7 +58,7 @@ struct Dataset::Plan {
   std::int64_t first_batch = 0;
   std::vector<std::function<Batch(const Batch&)>> maps;
   std::size_t prefetch = 0;
-  std::shared_ptr<Residence> residence;
+  std::shared_ptr<ResidentRows> resident_rows;
   int rank = 0, ranks = 1;  // this rank, and how many share each batch
   struct Checksums {
     std::once_flag once;

@@ -10,28 +10,28 @@
 namespace giro::data {
 
 void RowFiles::add(std::string path, std::uint64_t first, std::int64_t rows) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  if (rows > kMost - num_rows()) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (rows > kMax - num_rows()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: {} rows after {} in the files before it, expected at most {}", path, rows, num_rows(),
-                            kMost - num_rows()));
+                            kMax - num_rows()));
   }
   if (rows > 0) parts_.push_back({std::move(path), first, num_rows() + rows});
 }
 
-RowFiles::Place RowFiles::read(std::int64_t row, void* to) const {
+RowFiles::Location RowFiles::read(std::int64_t row, void* to) const {
   const auto part = std::upper_bound(parts_.begin(), parts_.end(), row,
                                      [](std::int64_t number, const Part& p) { return number < p.end_row; });
   const std::int64_t before = part == parts_.begin() ? 0 : std::prev(part)->end_row;
-  const Place place{part->path, part->first + static_cast<std::uint64_t>(row - before) * stride_bytes_};
+  const Location location{part->path, part->first + static_cast<std::uint64_t>(row - before) * stride_bytes_};
   const Reader reader = reader_of(static_cast<std::size_t>(part - parts_.begin()));
-  const std::size_t got = reader->read_at(place.byte, to, row_bytes_);
+  const std::size_t got = reader->read_at(location.byte, to, row_bytes_);
   if (got < row_bytes_) {
     throw Error(ErrorCode::corrupt_data,
-                fmt::format("{}: it ends at byte {}, but was longer when the dataset was created", place.path,
-                            place.byte + got));
+                fmt::format("{}: it ends at byte {}, but was longer when the dataset was created", location.path,
+                            location.byte + got));
   }
-  return place;
+  return location;
 }
 
 // Opens outside the lock, so that no thread waits for a slow file that it does not need.

@@ -30,11 +30,11 @@ class RowFiles {
 
   // Reads the row into `to` and returns where it lies. Several threads may call it at once. Errors: not_found, io,
   // corrupt_data for a file that has become shorter.
-  struct Place {
+  struct Location {
     const std::string& path;
     std::uint64_t byte;
   };
-  Place read(std::int64_t row, void* to) const;
+  Location read(std::int64_t row, void* to) const;
 
  private:
   struct Part {

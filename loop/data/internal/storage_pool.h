@@ -19,21 +19,21 @@ class StoragePool : public std::enable_shared_from_this<StoragePool> {
   explicit StoragePool(std::vector<std::size_t> block_sizes) : block_sizes_(std::move(block_sizes)) {}
 
   std::shared_ptr<Storage> take() {
-    std::unique_ptr<Storage> storage = take_free();
+    std::unique_ptr<Storage> storage = take_unused();
     if (!storage) {
       storage = std::make_unique<Storage>();
       for (const std::size_t size : block_sizes_) storage->push_back(Buffer::allocate(Device::cpu(), size));
     }
-    return {storage.release(), [pool = shared_from_this()](Storage* used) noexcept { pool->give_back(used); }};
+    return {storage.release(), [pool = shared_from_this()](Storage* used) noexcept { pool->recycle(used); }};
   }
 
  private:
-  std::unique_ptr<Storage> take_free() {
+  std::unique_ptr<Storage> take_unused() {
     const std::lock_guard lock(mutex_);
     return num_free_ > 0 ? std::move(free_[--num_free_]) : nullptr;
   }
 
-  void give_back(Storage* used) noexcept {
+  void recycle(Storage* used) noexcept {
     std::unique_ptr<Storage> storage(used);
     const std::lock_guard lock(mutex_);
     if (num_free_ < free_.size()) free_[num_free_++] = std::move(storage);

@@ -25,7 +25,7 @@ inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p
 inline ScheduleNode::Traits both(const ScheduleNode::Traits& a, const ScheduleNode::Traits& b) {
   return {.remembers = a.remembers || b.remembers,
           .persists = a.persists || b.persists,
-          .asks_user = a.asks_user || b.asks_user,
+          .runs_user_code = a.runs_user_code || b.runs_user_code,
           .awaits_end = a.awaits_end || b.awaits_end,
           .reads_clock = a.reads_clock || b.reads_clock,
           .yields_to_end = a.yields_to_end || b.yields_to_end};

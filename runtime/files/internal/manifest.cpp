@@ -37,27 +37,27 @@ std::string checksum_part(std::string_view rest) {
   return fmt::format("{{\"checksum\": \"{}\",", checksum.digits());
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void reject(const std::string& path, const std::string& what) {
   throw Error(ErrorCode::corrupt_data, fmt::format("manifest '{}': {}", path, what));
 }
 
 // Parses a manifest with a valid checksum.
 Json parse(std::string_view text, const std::string& path) {
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > static_cast<int>(Archive::kMaxDepth) + 1) refuse(path, "it is nested too deeply");
+    if (depth > static_cast<int>(Archive::kMaxDepth) + 1) reject(path, "it is nested too deeply");
     return true;
   };
   try {
     return Json::parse(text, shallow);
   } catch (const Json::exception&) {
-    refuse(path, "it is not valid JSON");
+    reject(path, "it is not valid JSON");
   }
 }
 
 // An object of the manifest that holds an archive.
 const Json& part(const Json& tree, const char* name, const std::string& path) {
   const auto found = tree.find(name);
-  if (found == tree.end() || !found->is_object()) refuse(path, fmt::format("it has no object '{}'", name));
+  if (found == tree.end() || !found->is_object()) reject(path, fmt::format("it has no object '{}'", name));
   return *found;
 }
 
@@ -67,7 +67,7 @@ void check_names(const Manifest& manifest, const std::string& path) {
   std::size_t next = 0;
   const auto expect_files = [&](std::string_view state, std::string_view memory) {
     if (!is_named(next, state)) {
-      refuse(path, fmt::format("its files are not those of a checkpoint: number {} is {}, expected '{}'", next,
+      reject(path, fmt::format("its files are not those of a checkpoint: number {} is {}, expected '{}'", next,
                                next < files.size() ? printable(files[next].name) : "missing", state));
     }
     ++next;
@@ -80,16 +80,16 @@ void check_names(const Manifest& manifest, const std::string& path) {
     expect_files(shard_name(kStateName, {i, shards}), shard_name(kMemoryName, {i, shards}));
   }
   if (next != files.size()) {
-    refuse(path, fmt::format("its files are not only those of a checkpoint: {}", printable(files[next].name)));
+    reject(path, fmt::format("its files are not only those of a checkpoint: {}", printable(files[next].name)));
   }
   std::set<std::string_view> names, paths;
   for (const Manifest::Lines& lines : manifest.lines) {
     if (!parse_lines_name(lines.name)) {
-      refuse(path, fmt::format("it names {:?} as a file of lines, expected 'lines_<number>.jsonl'",
+      reject(path, fmt::format("it names {:?} as a file of lines, expected 'lines_<number>.jsonl'",
                                std::string_view(lines.name).substr(0, 80)));
     }
     if (!names.insert(lines.name).second || !paths.insert(lines.path).second) {
-      refuse(path, fmt::format("it names '{}' or its path twice", lines.name));
+      reject(path, fmt::format("it names '{}' or its path twice", lines.name));
     }
   }
 }
@@ -154,30 +154,30 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
   if (status.kind == FileSystem::Kind::none) {
     throw Error(ErrorCode::not_found, fmt::format("'{}' has no manifest '{}'", unit, kManifestName));
   }
-  if (status.kind != FileSystem::Kind::file) refuse(path, "it is not a file");
+  if (status.kind != FileSystem::Kind::file) reject(path, "it is not a file");
   if (status.bytes > Manifest::kMaxBytes) {
-    refuse(path, fmt::format("it has {} bytes, more than {}", status.bytes, Manifest::kMaxBytes));
+    reject(path, fmt::format("it has {} bytes, more than {}", status.bytes, Manifest::kMaxBytes));
   }
   const FileBytes file = read_bytes(files, path, nullptr, Manifest::kMaxBytes);
   const std::string_view text(file.data.get(), file.size);
   const std::size_t first = checksum_part("").size();
-  if (text.size() < first) refuse(path, fmt::format("it has {} bytes, expected at least {}", text.size(), first));
+  if (text.size() < first) reject(path, fmt::format("it has {} bytes, expected at least {}", text.size(), first));
   const std::string expected = checksum_part(text.substr(first));
   if (text.substr(0, first) != expected) {
-    refuse(path, fmt::format("its checksum does not match; for these bytes it would be {}",
+    reject(path, fmt::format("its checksum does not match; for these bytes it would be {}",
                              std::string_view(expected).substr(first - kDigits - 2, kDigits)));
   }
 
   const Json tree = parse(text, path);
   const auto version = tree.find("version");
-  if (version == tree.end() || !version->is_number_integer()) refuse(path, "it has no number 'version'");
+  if (version == tree.end() || !version->is_number_integer()) reject(path, "it has no number 'version'");
   const auto number = version->get<std::int64_t>();
   if (number > Manifest::kVersion) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("manifest '{}' has format version {}, but this giro supports only versions up to {}", path,
                             number, Manifest::kVersion));
   }
-  if (number < Manifest::kVersionWithoutShards) refuse(path, fmt::format("there is no format version {}", number));
+  if (number < Manifest::kVersionWithoutShards) reject(path, fmt::format("there is no format version {}", number));
 
   Manifest manifest{.version = static_cast<int>(number)};
   CheckpointRecord& record = manifest.record;
@@ -186,7 +186,7 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
     Archive archive = Archive::read(part(tree, "checkpoint", path).dump());
     manifest.persist(archive);
   } catch (const Error& error) {
-    refuse(path, error.what());
+    reject(path, error.what());
   }
   check_record(record, ErrorCode::corrupt_data, fmt::format("manifest '{}'", path));
   check_names(manifest, path);

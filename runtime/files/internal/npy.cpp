@@ -160,7 +160,7 @@ std::string npy_header(DType dtype, const Shape& shape) {
 }
 
 NpyFile read_npy_header(const std::string& path, FileSystem& files) {
-  constexpr std::uint64_t kMostText = 1 << 16;
+  constexpr std::uint64_t kMaxHeaderBytes = 1 << 16;
   const std::unique_ptr<FileSystem::Reader> file = files.open(path);
   const auto corrupt = [&](const std::string& what) {
     return Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
@@ -176,7 +176,8 @@ NpyFile read_npy_header(const std::string& path, FileSystem& files) {
   if (version < 1 || version > 3) throw corrupt(fmt::format("NPY version {}, expected 1, 2 or 3", version));
   std::uint64_t size = prefix[8] | prefix[9] << 8;
   if (version > 1) size |= std::uint64_t{prefix[10]} << 16 | std::uint64_t{prefix[11]} << 24;
-  if (size > kMostText) throw corrupt(fmt::format("a header of {} bytes, expected at most {}", size, kMostText));
+  if (size > kMaxHeaderBytes)
+    throw corrupt(fmt::format("a header of {} bytes, expected at most {}", size, kMaxHeaderBytes));
   std::string text(size, '\0');
   if (file->read_at(begin, text.data(), size) < size) throw corrupt("the file ends within the header");
 

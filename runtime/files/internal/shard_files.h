@@ -34,13 +34,12 @@ using HeldParts = std::map<std::string, HeldPart>;
 // Reads the parts of leaves that this process holds, from files of whole leaves and of pieces.
 class PieceJoiner {
  public:
-  // `most_bytes` is the total size of the files; the leaves cannot be larger.
-  explicit PieceJoiner(std::uint64_t most_bytes, HeldParts held = {})
-      : most_bytes_(most_bytes), held_(std::move(held)) {}
+  // `max_bytes` is the total size of the files; the leaves cannot be larger.
+  explicit PieceJoiner(std::uint64_t max_bytes, HeldParts held = {}) : max_bytes_(max_bytes), held_(std::move(held)) {}
 
   // Adds the tensors of a file, all of which are whole leaves. Reads only the bytes that are held here.
   // Error(corrupt_data), naming `path`, if there is such a leaf already; those of `read`.
-  void add_wholes(const safetensors::Layout& layout, const safetensors::ReadBytes& read, const std::string& path);
+  void add_whole_leaves(const safetensors::Layout& layout, const safetensors::ReadBytes& read, const std::string& path);
   // Adds the shards' files one after the other, in order. Error(corrupt_data), naming `path`, if a file does not say
   // where its pieces belong, or if they do not continue the previous pieces; those of `read`.
   void add_shard(const safetensors::Layout& layout, const safetensors::ReadBytes& read, const std::string& path);
@@ -67,7 +66,7 @@ class PieceJoiner {
   // Reads those of the next `count` elements that are held here; the file stores the elements from byte `at` on.
   static void read_held(Joined& joined, std::int64_t count, std::uint64_t at, const safetensors::ReadBytes& read);
 
-  std::uint64_t most_bytes_, bytes_ = 0;  // of the whole leaves
+  std::uint64_t max_bytes_, bytes_ = 0;  // of the whole leaves
   HeldParts held_;
   std::vector<Joined> joined_;
   std::map<std::string, std::size_t> index_;

@@ -88,7 +88,8 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const Loa
       VerifiedFile opened(files, unit, file);
       const auto read = [&](std::uint64_t begin, std::size_t size, void* data) { opened.read(begin, size, data); };
       const safetensors::Layout layout = safetensors::read_layout(read, opened.bytes(), opened.path());
-      is_shard(file) ? joiner.add_shard(layout, read, opened.path()) : joiner.add_wholes(layout, read, opened.path());
+      is_shard(file) ? joiner.add_shard(layout, read, opened.path())
+                     : joiner.add_whole_leaves(layout, read, opened.path());
     }
     return joiner.finish(unit);
   };
@@ -249,7 +250,7 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, con
   };
   const auto usable = [&] {
     std::vector<StoreEntry> entries = candidates(files, path);
-    std::erase_if(entries, [&](const StoreEntry& entry) { return entry.steps > request.most_steps; });
+    std::erase_if(entries, [&](const StoreEntry& entry) { return entry.steps > request.max_steps; });
     return entries;
   };
   std::vector<StoreEntry> entries = usable();
@@ -305,9 +306,9 @@ std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoi
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::int64_t at = items[i].entry.steps;
     const bool is_latest = at == steps && (i + 1 == items.size() || items[i + 1].entry.steps > steps);
-    const bool for_good = at < steps && every > 0 && at / every > multiple;
-    if (for_good) multiple = at / every;
-    if (!is_latest && !for_good && !stays[i]) found.push_back(items[i]);
+    const bool is_permanent = at < steps && every > 0 && at / every > multiple;
+    if (is_permanent) multiple = at / every;
+    if (!is_latest && !is_permanent && !stays[i]) found.push_back(items[i]);
   }
   return found;
 }

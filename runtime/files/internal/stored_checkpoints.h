@@ -33,7 +33,7 @@ struct LoadRequest {
   // The parts of the state's leaves that this process holds: only these are read, verified and returned.
   HeldParts held = {};
   // In a directory, checkpoints of more steps are ignored.
-  std::int64_t most_steps = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_steps = std::numeric_limits<std::int64_t>::max();
 };
 // Like the public load_checkpoint; from a directory it takes the newest with everything needed undamaged.
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request);

@@ -36,8 +36,8 @@ Manifest::File write_file(FileSystem& files, const std::string& unit, std::strin
 
 }  // namespace
 
-std::vector<Manifest::File> write_wholes(FileSystem& files, const std::string& unit, const std::vector<Leaf>& leaves,
-                                         const std::vector<Leaf>& arrays) {
+std::vector<Manifest::File> write_whole_leaves(FileSystem& files, const std::string& unit,
+                                               const std::vector<Leaf>& leaves, const std::vector<Leaf>& arrays) {
   std::vector<Manifest::File> written{write_file(files, unit, kStateName, chosen(leaves, /*pieces=*/false))};
   const std::vector<Leaf> memory = chosen(arrays, /*pieces=*/false);
   if (!memory.empty()) written.push_back(write_file(files, unit, kMemoryName, memory));

@@ -12,8 +12,8 @@
 namespace giro::detail {
 
 // The whole leaves of the state, and of what callbacks remember.
-std::vector<Manifest::File> write_wholes(FileSystem& files, const std::string& unit, const std::vector<Leaf>& leaves,
-                                         const std::vector<Leaf>& arrays);
+std::vector<Manifest::File> write_whole_leaves(FileSystem& files, const std::string& unit,
+                                               const std::vector<Leaf>& leaves, const std::vector<Leaf>& arrays);
 // The pieces of both.
 std::vector<Manifest::File> write_shard(FileSystem& files, const std::string& unit, const Shard& shard,
                                         const std::vector<Leaf>& leaves, const std::vector<Leaf>& arrays);

@@ -28,12 +28,14 @@ Emitted emitted;
 
 class Ops final : public giro::detail::SpanSink {
  public:
-  Begun begin(const char* category, const char* name) noexcept override {
+  SpanStart begin(const char* category, const char* name) noexcept override {
     const bool is_op = std::string_view(category) == "op";
     if (is_op && depth_++ == 0) emitted.ops.emplace_back(name);
     return {0, is_op ? std::uint64_t{1} : 0};
   }
-  void end(const Begun& begun, const char*, std::int64_t) noexcept override { depth_ -= static_cast<int>(begun.token); }
+  void end(const SpanStart& begun, const char*, std::int64_t) noexcept override {
+    depth_ -= static_cast<int>(begun.token);
+  }
 
  private:
   int depth_ = 0;

@@ -39,7 +39,7 @@ class Comparison:
         return bool(self.rows)
 
     @property
-    def agree(self):
+    def all_reduce_max(self):
         return all(abs(row[-1]) <= MAX_DEVIATION for row in self.rows)  # false for NaN
 
     def __str__(self):

@@ -87,7 +87,7 @@ TrainState plain(std::int64_t steps) {
 }
 
 // "N=5, total 10 -> 1, 6, 10 (with 1, 5, 4 steps run)"
-TEST(Flip, CheckpointsComeAtTheirSteps) {
+TEST(Flip, YieldsCheckpointsAtTheirSteps) {
   const auto steps_of = [](auto&& checkpoints) {
     Steps at, completed;
     for (const Checkpoint& checkpoint : checkpoints) {
@@ -113,7 +113,7 @@ TEST(Flip, CheckpointsComeAtTheirSteps) {
   EXPECT_EQ(train_loop.step(), 15);
 }
 
-TEST(Flip, IsAPlainLoop) {
+TEST(Flip, MatchesAPlainLoop) {
   for (const std::int64_t each : {1, 3, 7, 40}) {
     TrainLoop train_loop(options(each, 20));
     std::optional<Checkpoint> last;
@@ -131,7 +131,7 @@ TEST(Flip, IsAPlainLoop) {
 }
 
 // A held checkpoint is a value; one that is not held costs no copy.
-TEST(Flip, OnlyWhatIsHeldIsCopied) {
+TEST(Flip, CopiesOnlyHeldCheckpoints) {
   std::vector<Checkpoint> held;
   {
     TrainLoop train_loop(options(4, 13));
@@ -165,7 +165,7 @@ TEST(Flip, OnlyWhatIsHeldIsCopied) {
 }
 
 // A training that ends after each of its checkpoints and is restarted.
-TEST(Flip, GoesOnWhereItWas) {
+TEST(Flip, ContinuesFromCheckpoint) {
   const TemporaryDirectory dir;
   std::vector<float> params;
   Steps steps;
@@ -254,7 +254,7 @@ TEST(Flip, ShowsSummariesAsFlaxExtra) {
             "\n");
 }
 
-TEST(Flip, SaysWhatItDoes) {
+TEST(Flip, LogsWhatItDoes) {
   const TemporaryDirectory dir;
   Lines lines;
   const auto train_loop = [&] {
@@ -344,7 +344,7 @@ TEST(Flip, StagesOfAPipeline) {
   EXPECT_FALSE(std::filesystem::is_empty(dir.path() + "/tensorboard"));
 }
 
-TEST(Flip, ASignalAtTheLastCheckpointIsNotLost) {
+TEST(Flip, SignalAtTheLastCheckpointIsNotLost) {
   TrainLoop train_loop(options(5, 6));
   for (const Checkpoint& checkpoint : train_loop) {
     if (checkpoint.step == 6) std::raise(SIGTERM);
@@ -353,7 +353,7 @@ TEST(Flip, ASignalAtTheLastCheckpointIsNotLost) {
 }
 
 // A later checkpoint than the best one exists.
-TEST(Flip, GoesOnFromTheBest) {
+TEST(Flip, ContinuesFromTheBest) {
   const TemporaryDirectory dir;
   Steps steps;
   const auto train = [&](const std::vector<double>& values) {
@@ -379,7 +379,7 @@ TEST(Flip, GoesOnFromTheBest) {
 }
 
 // The process fails between the two writers, as if it were killed there.
-TEST(Flip, TheBestIsNotLostBetweenTwoWriters) {
+TEST(Flip, BestIsNotLostBetweenTwoWriters) {
   const TemporaryDirectory dir;
   const auto train = [&](std::int64_t fails) {
     TrainLoopOptions goes_on = options(1, 4);
@@ -406,7 +406,7 @@ TEST(Flip, TheBestIsNotLostBetweenTwoWriters) {
 }
 
 // A signal in the loop's body, for example during an evaluation, is remembered; the stream ends after one more step.
-TEST(Flip, ASignalEndsTheStream) {
+TEST(Flip, SignalEndsTheStream) {
   TrainLoop train_loop(options(10, 100));
   EvalLoop evaluate = eval_loop();
   Steps steps;
@@ -436,7 +436,7 @@ TEST(Flip, EndsWithTheData) {
 }
 
 // An error ends the stream; checkpoints held before it stay valid.
-TEST(Flip, AnErrorEndsTheStream) {
+TEST(Flip, ErrorEndsTheStream) {
   TrainLoopOptions failing = options(1, 10);
   failing.task.data = training_data().map([count = 0](const Batch& batch) mutable {
     if (++count == 4) throw Error(ErrorCode::io, "the cable is out");
@@ -455,7 +455,7 @@ TEST(Flip, AnErrorEndsTheStream) {
 }
 
 // A later loop does not ignore the error.
-TEST(Flip, AStreamThatHasFailedSaysSo) {
+TEST(Flip, FailedStreamReportsIt) {
   TrainLoopOptions failing = options(1, 10);
   failing.task.loss = [](const nn::Var&, const Batch&) -> nn::Var { throw Error(ErrorCode::io, "the cable is out"); };
   TrainLoop train_loop(std::move(failing));
@@ -463,7 +463,7 @@ TEST(Flip, AStreamThatHasFailedSaysSo) {
   expect_error(ErrorCode::invalid_argument, {"begin", "an error ended it"}, [&] { (void)train_loop(20).begin(); });
 }
 
-TEST(Flip, RefusesWhatCannotBe) {
+TEST(Flip, RejectsInvalidOptions) {
   const auto refuses = [](const char* what, auto&& change) {
     TrainLoopOptions changed = options(1, 1);
     change(changed);

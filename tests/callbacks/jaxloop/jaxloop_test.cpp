@@ -82,16 +82,16 @@ std::vector<float> params_of(const TrainState& state) {
 }
 
 // "10 batches -> outputs 0-9, 10 pulls; num_steps 5 -> 0-4, 5 pulls; then 5-9."
-TEST(Jaxloop, OutputsAreListsOfEachStep) {
+TEST(Jaxloop, OutputsListEachStep) {
   LineStep step({});
   TrainLoop loop(step);
   DatasetIterator all(numbers(10)), some(numbers(10));
   LoopResult result = loop(initialized(step), all);
   EXPECT_EQ(result.outputs["x"], range(0, 10));
-  EXPECT_EQ(all.place(), 10);
+  EXPECT_EQ(all.position(), 10);
   result = loop(std::move(result.state), some, 5);
   EXPECT_EQ(result.outputs["x"], range(0, 5));
-  EXPECT_EQ(some.place(), 5);
+  EXPECT_EQ(some.position(), 5);
   result = loop(std::move(result.state), some, 5);
   EXPECT_EQ(result.outputs["x"], range(5, 10));
   result = loop(std::move(result.state), some, 5);  // the data have ended already
@@ -99,11 +99,11 @@ TEST(Jaxloop, OutputsAreListsOfEachStep) {
   // giro: 0 means no steps.
   DatasetIterator none(numbers(10));
   EXPECT_EQ(loop(std::move(result.state), none, 0).outputs.scalars.count("x"), 0u);
-  EXPECT_EQ(none.place(), 0);
+  EXPECT_EQ(none.position(), 0);
 }
 
 // The loop passes over a range without num_batches(), and once more to look for its end, however many chunks there are.
-TEST(Jaxloop, LookingForTheEndPassesEachBatchOnce) {
+TEST(Jaxloop, IsAtEndVisitsEachBatchOnce) {
   const std::vector<Batch> batches(60);
   std::int64_t passed = 0;
   struct Counting {
@@ -134,7 +134,7 @@ TEST(Jaxloop, LookingForTheEndPassesEachBatchOnce) {
 
 // "Loop intervals 1/2/3 and step intervals 1/2/15: after 10 batches the loop actions ran 1/0/0 and the step actions
 // 10/5/0; after 15 more 2/1/0 and 25/12/1; loop_count reset to 1, 10 more -> 3/2/0 and 35/17/1."
-TEST(Jaxloop, ActionsCountLoopsAndTheStepsOfOne) {
+TEST(Jaxloop, ActionIntervalsCountLoopsOrSteps) {
   Counts loops(3), steps(3), begins(3), step_begins(3);
   const auto counting = [](Counts& counts, const std::vector<std::int64_t>& intervals) {
     std::vector<Action> actions;
@@ -159,7 +159,7 @@ TEST(Jaxloop, ActionsCountLoopsAndTheStepsOfOne) {
   run(15, {2, 1, 0}, {25, 12, 1});
   loop.set_loop_count(1);
   run(10, {3, 2, 0}, {35, 17, 1});
-  EXPECT_EQ(data.place(), 35);
+  EXPECT_EQ(data.position(), 35);
 }
 
 // A begin action comes before its step, and only if there is a step; an end action sees its step's outputs.
@@ -278,7 +278,7 @@ TEST_F(OuterLoopTest, TrainsInChunks) {
 }
 
 // The same bits as one loop of as many steps, even if the outer loop is killed after every chunk.
-TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
+TEST_F(OuterLoopTest, ResultDoesNotDependOnChunkSize) {
   const auto plain = loop(initialized(step_), training_data(), {{every(1), step_.recorded()}}, {.stop = at(100)});
   EXPECT_EQ(params_of(run({}).state), params_of(plain.state));
   for (int chunk = 1; chunk <= 10; ++chunk) {
@@ -300,7 +300,7 @@ TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
 }
 
 // The next chunk trains the state that an end action modified or replaced.
-TEST_F(OuterLoopTest, GoesOnWithTheStateThatActionsLeave) {
+TEST_F(OuterLoopTest, ContinuesWithTheStateActionsReturn) {
   const auto reset = [](TrainState& state) {
     const Tensor params = state.collection("params").flat();
     from_host<float>(params, std::vector<float>(static_cast<std::size_t>(params.count()), 0.5f), state.stream());
@@ -321,7 +321,7 @@ TEST_F(OuterLoopTest, GoesOnWithTheStateThatActionsLeave) {
 }
 
 // Each batch is made once, and a chunk's end actions run before the first batch after the chunk is made.
-TEST_F(OuterLoopTest, ADatasetThatFailsLeavesTheChunksBefore) {
+TEST_F(OuterLoopTest, FailingDatasetKeepsEarlierChunks) {
   for (const std::int64_t bad : {20, 25}) {
     std::int64_t made = 0;
     const Dataset data = training_data().map([&](const Batch& batch) {
@@ -346,7 +346,7 @@ TEST_F(OuterLoopTest, ADatasetThatFailsLeavesTheChunksBefore) {
 }
 
 // Counts, schedules and the program's tasks start anew in each chunk.
-TEST_F(OuterLoopTest, ChunksCountForThemselves) {
+TEST_F(OuterLoopTest, ChunksCountSeparately) {
   struct Counting {
     void operator()(TrainState&) { ++counts->at(1); }
     void on_start(TrainState&) { ++counts->at(0); }
@@ -397,7 +397,7 @@ TEST_F(OuterLoopTest, EvaluatesAndStops) {
 }
 
 // A signal between two loops ends the run after the next step; one after the last step is reported.
-TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
+TEST_F(OuterLoopTest, SignalBetweenLoopsEndsItAfterTheNextStep) {
   for (const std::int64_t loop : {2, 10}) {
     TrainLoop train_loop(step_,
                          {.end_actions = {Action([](TrainState&, LoopOutputs&) { std::raise(SIGTERM); }, loop)}});
@@ -408,7 +408,7 @@ TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
 }
 
 // A signal in the last step of a chunk ends the run with that chunk.
-TEST_F(OuterLoopTest, ASignalInTheLastStepOfAChunk) {
+TEST_F(OuterLoopTest, SignalInTheLastStepOfAChunk) {
   std::int64_t made = 0;
   const Dataset data = training_data().map([&](const Batch& batch) {
     if (++made == 20) std::raise(SIGTERM);
@@ -456,7 +456,7 @@ TEST_F(OuterLoopTest, ResumesInTheMiddleOfAChunk) {
 }
 
 // During or after a training, evaluates the newest checkpoint each time it looks.
-TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
+TEST_F(OuterLoopTest, EvaluatesCheckpointsOfAnotherProcess) {
   std::vector<std::int64_t> steps;
   EvalLoop evaluates(
       eval_step_, {.end_actions = {Action([&](TrainState& state, LoopOutputs&) { steps.push_back(step_of(state)); })}});
@@ -485,7 +485,7 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
 }
 
 // The file that marks the end of a training is absent while another one trains.
-TEST_F(OuterLoopTest, AnotherTrainingIsNotStopped) {
+TEST_F(OuterLoopTest, StoppedFileIsAbsentWhileTraining) {
   const auto is_stopped = [&] { return std::filesystem::exists(dir_ / "STOPPED"); };
   std::vector<bool> seen;
   TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path()),
@@ -517,7 +517,7 @@ TEST(Jaxloop, HooksOfAStep) {
   EXPECT_EQ(result.outputs["twice"], (Values{0, 2, 4, 6}));
 }
 
-TEST_F(OuterLoopTest, RefusesWhatCannotBe) {
+TEST_F(OuterLoopTest, RejectsInvalidArguments) {
   const auto expect = [&](std::initializer_list<std::string> words, OuterLoopOptions options,
                           OuterLoopArguments arguments) {
     expect_error(ErrorCode::invalid_argument, words,

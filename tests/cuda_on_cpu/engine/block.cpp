@@ -134,11 +134,11 @@ void Block::release_barrier() {
     if (thread.state != Thread::State::at_barrier) continue;
     if (first == nullptr) first = &thread;
     if (alive_ != thread_count_) {
-      stop(thread, Fault::divergence, "__syncthreads that not all threads of the block reach:" + where_threads_are(),
-           thread.barrier_site);
+      stop(thread, Fault::divergence,
+           "__syncthreads that not all threads of the block reach:" + describe_thread_positions(), thread.barrier_site);
     }
     if (first->barrier_site != thread.barrier_site) {
-      stop(thread, Fault::divergence, "divergent __syncthreads:" + where_threads_are(), thread.barrier_site);
+      stop(thread, Fault::divergence, "divergent __syncthreads:" + describe_thread_positions(), thread.barrier_site);
     }
     barrier_votes_ += thread.barrier_vote;
     thread.state = Thread::State::ready;
@@ -151,11 +151,11 @@ void Block::report_deadlock() const {
   const auto waiting = std::find_if(threads_.begin(), threads_.begin() + thread_count_,
                                     [](const auto& thread) { return thread->state != Thread::State::done; });
   const Thread& thread = **waiting;
-  stop(thread, Fault::divergence, "no thread of the block can go on:" + where_threads_are(),
+  stop(thread, Fault::divergence, "no thread of the block can go on:" + describe_thread_positions(),
        thread.state == Thread::State::at_barrier ? thread.barrier_site : thread.warp_call.site);
 }
 
-std::string Block::where_threads_are() const {
+std::string Block::describe_thread_positions() const {
   std::map<std::string, std::vector<unsigned int>> places;
   for (unsigned int i = 0; i < thread_count_; ++i) {
     const Thread& thread = *threads_[i];

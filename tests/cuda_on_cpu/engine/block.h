@@ -68,7 +68,7 @@ class Block {
   void run_thread(Thread& thread);
   void release_barrier();
   [[noreturn]] void report_deadlock() const;
-  std::string where_threads_are() const;
+  std::string describe_thread_positions() const;
   std::uint32_t lanes_of(unsigned int warp) const;
 
   const Kernel* kernel_ = nullptr;

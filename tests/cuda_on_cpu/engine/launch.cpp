@@ -57,24 +57,24 @@ void Thread::set_conditional(std::uint64_t handle, std::uint32_t value, std::uin
 
 Outcome check_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {
   const Dim3 &grid = launch.grid, &block = launch.block;
-  const auto refuse = [&](const std::string& why) {
+  const auto reject = [&](const std::string& why) {
     return Outcome{Fault::invalid_configuration, fmt::format("{}: {}", demangled(kernel.name), why)};
   };
   if (grid.count() == 0 || block.count() == 0) {
-    return refuse(fmt::format("a grid of ({},{},{}) blocks of ({},{},{}) threads is empty", grid.x, grid.y, grid.z,
+    return reject(fmt::format("a grid of ({},{},{}) blocks of ({},{},{}) threads is empty", grid.x, grid.y, grid.z,
                               block.x, block.y, block.z));
   }
   if (grid.x > Limits::kGridX || grid.y > Limits::kGridYZ || grid.z > Limits::kGridYZ) {
-    return refuse(fmt::format("a grid of ({},{},{}) blocks is larger than ({},{},{})", grid.x, grid.y, grid.z,
+    return reject(fmt::format("a grid of ({},{},{}) blocks is larger than ({},{},{})", grid.x, grid.y, grid.z,
                               Limits::kGridX, Limits::kGridYZ, Limits::kGridYZ));
   }
   const unsigned int most = std::min(kernel.max_threads, Limits::kThreads);
   if (block.count() > most || block.z > Limits::kBlockZ) {
-    return refuse(fmt::format("a block of ({},{},{}) threads is larger than {} threads, {} along z", block.x, block.y,
+    return reject(fmt::format("a block of ({},{},{}) threads is larger than {} threads, {} along z", block.x, block.y,
                               block.z, most, Limits::kBlockZ));
   }
   if (kernel.static_shared_bytes + launch.dynamic_shared_bytes > shared_limit) {
-    return refuse(fmt::format("{} bytes of static and {} of dynamic shared memory are more than {}",
+    return reject(fmt::format("{} bytes of static and {} of dynamic shared memory are more than {}",
                               kernel.static_shared_bytes, launch.dynamic_shared_bytes, shared_limit));
   }
   return {};

@@ -246,15 +246,15 @@ enum class Toward { zero, minus_infinity, plus_infinity };
 // error. The sum and its error tell on which side of the exact result the nearest float lies.
 template <Toward kToward>
 f32 fma_rounded(f32 a, f32 b, f32 c) {
-  constexpr f32 kInfinity = std::numeric_limits<f32>::infinity(), kMost = std::numeric_limits<f32>::max();
+  constexpr f32 kInfinity = std::numeric_limits<f32>::infinity(), kMax = std::numeric_limits<f32>::max();
   const f32 nearest = fma(a, b, c);
   const f64 product = f64{a} * f64{b}, sum = product + c;
   const auto down = [](f64 value) {
     return kToward == Toward::minus_infinity || (kToward == Toward::zero && value > 0);
   };
   if (__builtin_isinf(nearest) && __builtin_isfinite(sum)) {  // too large for a float
-    if (nearest > 0) return down(sum) ? kMost : kInfinity;
-    return down(sum) ? -kInfinity : -kMost;
+    if (nearest > 0) return down(sum) ? kMax : kInfinity;
+    return down(sum) ? -kInfinity : -kMax;
   }
   if (!__builtin_isfinite(nearest)) return nearest;
   const f64 part = sum - product, error = (product - (sum - part)) + (c - part);

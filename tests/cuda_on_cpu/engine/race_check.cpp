@@ -269,7 +269,7 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
 
 // Whether everything that conflicts with `other` also conflicts with `kept`, which is of the same kind. This holds for
 // two accesses of one earlier operation, or of two blocks that have ended without a release.
-bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
+bool RaceCheck::subsumes(const Access& kept, const Access& other) const {
   if (kept.block < first_block_ && other.block < first_block_) {
     return next_operation(kept.block) == next_operation(other.block);
   }
@@ -298,7 +298,7 @@ void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& s
     const auto like_before = [&](const Access& other) { return same_kind(other, before); };
     const std::reverse_iterator newest(accesses.begin() + kept), none(accesses.begin());
     const auto like = std::find_if(newest, none, like_before);
-    if (like != none && stands_for(*like, before)) continue;
+    if (like != none && subsumes(*like, before)) continue;
     accesses.begin()[kept++] = before;
   }
   accesses.keep_first(kept);

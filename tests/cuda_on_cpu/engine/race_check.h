@@ -99,7 +99,7 @@ class RaceCheck {
 
   std::string conflict(Accesses& earlier, const Access& access, const Self& self, const char* does);
   void remember(Accesses& accesses, const Access& access, const Self& self);
-  bool stands_for(const Access& kept, const Access& other) const;
+  bool subsumes(const Access& kept, const Access& other) const;
 
   Fence fence_now(unsigned int thread) const;
   bool knows(const Acquire& acquire, unsigned int thread, const Fence& by) const;

@@ -120,20 +120,20 @@ void Block::meet_warp(Thread& thread) {
   WarpCall& mine = thread.warp_call;
   const std::uint32_t existing = lanes_of(warp);
   if (mine.mask == kAllLanes) mine.mask = existing;  // the last warp, which the block does not fill
-  const auto refuse = [&](const std::string& message) { stop(thread, Fault::divergence, message, mine.site); };
+  const auto reject = [&](const std::string& message) { stop(thread, Fault::divergence, message, mine.site); };
   if ((mine.mask >> thread.lane() & 1) == 0) {
-    refuse(
+    reject(
         fmt::format("{} whose mask {:#x} does not name the calling lane {}", name(mine.op), mine.mask, thread.lane()));
   }
   if ((mine.mask & ~existing) != 0) {
-    refuse(fmt::format("{} whose mask {:#x} names lanes that the block does not have", name(mine.op), mine.mask));
+    reject(fmt::format("{} whose mask {:#x} names lanes that the block does not have", name(mine.op), mine.mask));
   }
 
   thread.state = Thread::State::at_warp;
   Lanes& state = lanes_[warp];
   state.waiting |= 1u << thread.lane();
   if ((state.exited & mine.mask) != 0) {
-    refuse(fmt::format("{} waits for lane {}, which has exited", name(mine.op),
+    reject(fmt::format("{} waits for lane {}, which has exited", name(mine.op),
                        std::countr_zero(state.exited & mine.mask)));
   }
   bool complete = (state.waiting & mine.mask) == mine.mask;
@@ -142,7 +142,7 @@ void Block::meet_warp(Thread& thread) {
     if (other.mask != mine.mask) {
       complete = false;
     } else if (other.op != mine.op || other.site != mine.site) {
-      refuse(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane, name(other.op),
+      reject(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane, name(other.op),
                          site_text(kernel_->first_site + other.site)));
     }
   });

@@ -84,21 +84,21 @@ TEST(Instructions, sines_of_large_numbers) {
 }
 
 TEST(Instructions, floats) {
-  constexpr float kMost = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kMax = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kTiny = 1e-40f, kThird = 1.0f / 3.0f;
   DeviceArray<float> y(23);
-  DeviceArray<float> x(std::vector<float>{2.0f, kMost, kTiny, kThird, std::nanf(""), 0.0f});
+  DeviceArray<float> x(std::vector<float>{2.0f, kMax, kTiny, kThird, std::nanf(""), 0.0f});
   expect_sound("float_instructions", 1, y.data(), x.data());
   const float ninth = static_cast<float>(double{kThird} * kThird);  // rounding to nearest goes above the exact product
   ASSERT_GT(double{ninth}, double{kThird} * kThird);
-  const float expected[23] = {kMost,
-                              -kMost,
-                              kMost,
+  const float expected[23] = {kMax,
+                              -kMax,
+                              kMax,
                               kInfinity,
                               -0.0f,
                               0.0f,
                               0.0f,
-                              kMost,
+                              kMax,
                               std::nextafter(ninth, 0.0f),
                               ninth,
                               1.0f,

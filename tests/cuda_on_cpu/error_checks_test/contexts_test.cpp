@@ -48,7 +48,7 @@ void convolve(const State& s) { conv2d(s.at("y"), s.at("x"), s.at("w"), s.at("b"
 void multiply(const State& s) { dense(s.at("z"), s.at("x").reshape({2, 16}), s.at("v"), s.at("b"), s.stream()); }
 void count(const State& s) { increment(s.at("n"), 1, s.stream()); }
 
-TEST(ContextsCuda, ACopyOfAStateOpensNothing) {
+TEST(ContextsCuda, CopyingAStateOpensNoHandles) {
   State state = make_state();
   for (const char* name : {"cudaStreamCreateWithFlags", "cublasLtCreate", "cudnnCreate"}) {
     EXPECT_EQ(calls(name,
@@ -64,7 +64,7 @@ TEST(ContextsCuda, ACopyOfAStateOpensNothing) {
   }
 }
 
-TEST(ContextsCuda, ALibraryIsOpenedOnceAndByWhatUsesIt) {
+TEST(ContextsCuda, LibraryIsOpenedOnceOnFirstUse) {
   const auto opened = [](const char* library, const std::function<void(const State&)>& work) {
     return calls(library, [&] {
       const State state = make_state();
@@ -83,7 +83,7 @@ TEST(ContextsCuda, ALibraryIsOpenedOnceAndByWhatUsesIt) {
 }
 
 // The library's first use comes before, between and after other work of the recording.
-TEST(ContextsCuda, ALibraryThatIsOpenedInARecordingLosesNothingOfIt) {
+TEST(ContextsCuda, OpeningALibraryInARecordingKeepsTheRecording) {
   const State state = make_state();
   const Graph graph = Graph::record(state.stream(), [&] {
     convolve(state);
@@ -101,7 +101,7 @@ TEST(ContextsCuda, ALibraryThatIsOpenedInARecordingLosesNothingOfIt) {
 }
 
 // Fails each call in turn, up to the one that queues the convolution.
-TEST(ContextsCuda, AFailureToOpenALibraryInARecordingIsReportedAndLeavesTheStreamUsable) {
+TEST(ContextsCuda, FailureToOpenALibraryInARecordingIsReportedAndLeavesTheStreamUsable) {
   bool is_open = false;
   for (unsigned long long nth = 1; !is_open; ++nth) {
     ASSERT_LT(nth, 100u);
@@ -123,7 +123,7 @@ TEST(ContextsCuda, AFailureToOpenALibraryInARecordingIsReportedAndLeavesTheStrea
 }
 
 // Otherwise the libraries would be closed with the stream.
-TEST(ContextsCuda, AGraphKeepsTheLibrariesThatItsNodesUse) {
+TEST(ContextsCuda, GraphKeepsTheLibrariesOfItsNodes) {
   const State state = make_state();
   std::optional<Graph> graph;
   {
@@ -140,7 +140,7 @@ TEST(ContextsCuda, AGraphKeepsTheLibrariesThatItsNodesUse) {
   EXPECT_EQ(to_host<float>(state.at("z"), state.stream()), std::vector<float>(4, 16));
 }
 
-TEST(ContextsCuda, APreparedGraphIsNotInstantiatedInTheMiddleOfARun) {
+TEST(ContextsCuda, PreparedGraphIsNotInstantiatedDuringARun) {
   const State state = make_state();
   const Graph once = Graph::record(state.stream(), [&] { count(state); });
   const Graph graph = Graph::sequence({&once, &once});

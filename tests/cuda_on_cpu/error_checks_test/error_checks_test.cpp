@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, ErrorChecksCuda, testing::ValuesIn(kOperati
 // abandons a recording, and sets the current device before it frees something.
 const std::set<std::string> kTidying{"cudaSetDevice", "cudaStreamBeginCaptureToGraph", "cudaStreamEndCapture"};
 
-TEST_P(ErrorChecksCuda, EveryCallThatFailsIsReportedAtOnce) {
+TEST_P(ErrorChecksCuda, EveryFailingCallIsReportedAtOnce) {
   Bench first;  // CUB queries the device once per process, and would remember a failure
   GetParam().prepare(first)();
   first.stream().synchronize();
@@ -321,7 +321,7 @@ TEST_P(ErrorChecksCuda, EveryCallThatFailsIsReportedAtOnce) {
   }
 }
 
-TEST(DiscoveryCuda, SaysWhyThereIsNoDevice) {
+TEST(DiscoveryCuda, ReportsWhyThereIsNoDevice) {
   for (const char* call : {"cudaGetDeviceCount", "cudaGetDeviceProperties"}) {
     unsigned int nth = 0;
     std::string failed;

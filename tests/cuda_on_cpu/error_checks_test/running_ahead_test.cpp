@@ -66,9 +66,9 @@ class RunningAheadCuda : public testing::Test {
   template <class R>
   static Found run(R&& dataset, const Tasks& tasks, std::int64_t steps_per_execution) {
     giro::Run run(make_state(), dataset, tasks, {.stop = at(kSteps + 10), .steps_per_execution = steps_per_execution});
-    EXPECT_EQ(run.advance(at(10)), Advanced::reached);
+    EXPECT_EQ(run.advance(at(10)), StopReason::reached);
     const Calls before = Calls::now();
-    EXPECT_EQ(run.advance(), Advanced::stopped);
+    EXPECT_EQ(run.advance(), StopReason::stopped);
     const Calls after = Calls::now();
     return {after.launches() - before.launches(), after.waits() - before.waits(), run.history().collect("sum")[0]};
   }
@@ -90,7 +90,7 @@ TEST_F(RunningAheadCuda, TwoStepsOnOneResidentDataset) {
 }
 
 // A step that is due every other time is also part of a sequence.
-TEST_F(RunningAheadCuda, AStepThatIsDueEveryOtherTime) {
+TEST_F(RunningAheadCuda, StepDueEveryOtherTime) {
   const Dataset dataset = rows().to(Device::cuda());
   const Tasks tasks{{every(1), add_mean(1)}, {every(2), add_mean(0.5)}};
   const Found found = run(dataset, tasks, kAtOnce);
@@ -132,9 +132,9 @@ TEST_F(RunningAheadCuda, ArraysAndManyScalars) {
   const Dataset dataset = rows().to(Device::cuda());
   giro::Run run(std::move(state), dataset, Tasks{{every(1), step}},
                 {.stop = at(kSteps + 10), .steps_per_execution = kAtOnce});
-  EXPECT_EQ(run.advance(at(10)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(10)), StopReason::reached);
   const Calls before = Calls::now();
-  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.advance(), StopReason::stopped);
   EXPECT_LE(Calls::now().launches() - before.launches(), kLaunches);
   EXPECT_LE(Calls::now().waits() - before.waits(), kWaits);
   EXPECT_EQ(run.outputs().size(), static_cast<std::size_t>(kSteps + 10));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBytes = 100;
 
-TEST(TemporariesCuda, EndWhereTheyEnd) {
+TEST(TemporariesCuda, AreBoundedByTheirSize) {
   const test::ArenaSetting off("0");
   const Stream stream(Device::cuda());
   const Buffer temporary = stream.allocate(kBytes);
@@ -32,7 +32,7 @@ TEST(TemporariesCuda, EndWhereTheyEnd) {
                Error);
 }
 
-TEST(TemporariesCuda, AreNotUsedOnceTheyAreGivenBack) {
+TEST(TemporariesCuda, AreNotUsedAfterRelease) {
   const test::ArenaSetting off("0");
   const Stream stream(Device::cuda());
   void* data;
@@ -46,7 +46,7 @@ TEST(TemporariesCuda, AreNotUsedOnceTheyAreGivenBack) {
 }
 
 // The recording reads a temporary that nothing has written.
-TEST(TemporariesCuda, HoldNothingOfTheOnesBefore) {
+TEST(TemporariesCuda, HoldNoOldData) {
   const auto first_byte_of_the_second = [](const char* setting) {
     const test::ArenaSetting arena(setting);
     const Stream stream(Device::cuda());

@@ -148,25 +148,25 @@ thread_local std::string last_error;
 cudnnStatus_t set(Descriptor& descriptor, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                   std::int64_t count, const void* elements) {
   const Rule* const rule = rule_of(descriptor.kind, name);
-  if (descriptor.finalized) return refuse(CUDNN_STATUS_BAD_PARAM, "the descriptor is already finalized");
+  if (descriptor.finalized) return reject(CUDNN_STATUS_BAD_PARAM, "the descriptor is already finalized");
   if (rule == nullptr || rule->use == Use::computed) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "this kind of descriptor has no such attribute to set");
+    return reject(CUDNN_STATUS_BAD_PARAM, "this kind of descriptor has no such attribute to set");
   }
   const bool is_float = rule->type == CUDNN_TYPE_DOUBLE && type == CUDNN_TYPE_FLOAT;
-  if (type != rule->type && !is_float) return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "another type");
+  if (type != rule->type && !is_float) return reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "another type");
   const bool is_descriptor = type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
   const std::int64_t least = is_descriptor && rule->use == Use::many ? 0 : 1;
   if (count < least || (count > 0 && elements == nullptr) || (rule->use == Use::one && count != 1)) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "the number of elements is wrong");
+    return reject(CUDNN_STATUS_BAD_PARAM, "the number of elements is wrong");
   }
   Attribute attribute{rule->type, {}, {}};
   if (is_descriptor) {
     const auto* const given = static_cast<const cudnnBackendDescriptor_t*>(elements);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto* const one = object<const Descriptor>(given[i], kBackend);
-      if (one == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM, "an element is no descriptor");
+      if (one == nullptr) return reject(CUDNN_STATUS_BAD_PARAM, "an element is no descriptor");
       if (name == CUDNN_ATTR_OPERATIONGRAPH_OPS && !one->finalized) {
-        return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "an operation is not finalized");
+        return reject(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "an operation is not finalized");
       }
       attribute.descriptors.push_back(std::make_shared<const Descriptor>(*one));
     }
@@ -176,7 +176,7 @@ cudnnStatus_t set(Descriptor& descriptor, cudnnBackendAttributeName_t name, cudn
   } else {
     attribute.elements.assign(static_cast<const char*>(elements), static_cast<std::size_t>(count) * size_of(type));
     if (type == CUDNN_TYPE_HANDLE && !is_alive(kHandle, *static_cast<const cudnnHandle_t*>(elements))) {
-      return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such handle");
+      return reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such handle");
     }
   }
   descriptor.attributes[name] = std::move(attribute);
@@ -185,12 +185,12 @@ cudnnStatus_t set(Descriptor& descriptor, cudnnBackendAttributeName_t name, cudn
 
 cudnnStatus_t get(const Descriptor& descriptor, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                   std::int64_t wanted, std::int64_t* count, void* elements) {
-  if (!descriptor.finalized) return refuse(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
+  if (!descriptor.finalized) return reject(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
   const Rule* const rule = rule_of(descriptor.kind, name);
-  if (rule == nullptr || wanted < 0) return refuse(CUDNN_STATUS_BAD_PARAM, "there is no such attribute or number");
-  if (type != rule->type) return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "another type");
+  if (rule == nullptr || wanted < 0) return reject(CUDNN_STATUS_BAD_PARAM, "there is no such attribute or number");
+  if (type != rule->type) return reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "another type");
   const auto found = descriptor.attributes.find(name);
-  if (found == descriptor.attributes.end()) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the attribute is not set");
+  if (found == descriptor.attributes.end()) return reject(CUDNN_STATUS_NOT_SUPPORTED, "the attribute is not set");
   const auto& [_, bytes, descriptors] = found->second;
   const bool is_descriptor = type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
   std::int64_t there = static_cast<std::int64_t>(is_descriptor ? descriptors.size() : bytes.size() / size_of(type));
@@ -202,7 +202,7 @@ cudnnStatus_t get(const Descriptor& descriptor, cudnnBackendAttributeName_t name
     for (std::int64_t i = 0; is_descriptor && i < there; ++i) {
       auto* const target = object<Descriptor>(static_cast<cudnnBackendDescriptor_t*>(elements)[i], kBackend);
       const Descriptor& source = *descriptors[static_cast<std::size_t>(i)];
-      if (target == nullptr || target->kind != source.kind) return refuse(CUDNN_STATUS_BAD_PARAM, "an element's kind");
+      if (target == nullptr || target->kind != source.kind) return reject(CUDNN_STATUS_BAD_PARAM, "an element's kind");
       *target = source;
     }
     if (!is_descriptor) std::memcpy(elements, bytes.data(), static_cast<std::size_t>(there) * size_of(type));
@@ -213,7 +213,7 @@ cudnnStatus_t get(const Descriptor& descriptor, cudnnBackendAttributeName_t name
 
 }  // namespace
 
-cudnnStatus_t refuse(cudnnStatus_t status, const std::string& reason) {
+cudnnStatus_t reject(cudnnStatus_t status, const std::string& reason) {
   last_error = reason;
   return status;
 }
@@ -230,16 +230,16 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cu
   const bool known =
       std::any_of(rules().begin(), rules().end(), [&](const auto& rule) { return rule.second.kind == kind; });
   if (kind == CUDNN_BACKEND_MATMUL_DESCRIPTOR || kind == CUDNN_BACKEND_REDUCTION_DESCRIPTOR) {
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "attention is not emulated");
+    return reject(CUDNN_STATUS_NOT_SUPPORTED, "attention is not emulated");
   }
-  if (!known) return refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "an unknown kind of descriptor");
+  if (!known) return reject(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "an unknown kind of descriptor");
   return create_object(descriptor, kBackend, Descriptor{kind}) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   const std::lock_guard lock(api_mutex());
   const bool destroyed = destroy_object<Descriptor>(descriptor, kBackend);
-  return destroyed ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such descriptor");
+  return destroyed ? CUDNN_STATUS_SUCCESS : reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such descriptor");
 }
 
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
@@ -247,7 +247,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
   const std::lock_guard lock(api_mutex());
   auto* const found = object<Descriptor>(descriptor, kBackend);
   return found ? set(*found, name, type, count, elements)
-               : refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such descriptor");
+               : reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such descriptor");
 }
 
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
@@ -256,14 +256,14 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
   const std::lock_guard lock(api_mutex());
   const auto* const found = object<const Descriptor>(descriptor, kBackend);
   return found ? get(*found, name, type, wanted, count, elements)
-               : refuse(CUDNN_STATUS_BAD_PARAM, "there is no such descriptor");
+               : reject(CUDNN_STATUS_BAD_PARAM, "there is no such descriptor");
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   const std::lock_guard lock(api_mutex());
   auto* const found = object<Descriptor>(descriptor, kBackend);
-  if (found == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such descriptor");
-  if (found->finalized) return refuse(CUDNN_STATUS_BAD_PARAM, "the descriptor is already finalized");
+  if (found == nullptr) return reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no such descriptor");
+  if (found->finalized) return reject(CUDNN_STATUS_BAD_PARAM, "the descriptor is already finalized");
   const cudnnStatus_t status = finalize(*found);
   found->finalized = status == CUDNN_STATUS_SUCCESS;
   return status;
@@ -275,10 +275,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const auto *const a = object<const Descriptor>(plan, kBackend), *const b = object<const Descriptor>(pack, kBackend);
     if (!library || !a || !b || a->kind != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
         b->kind != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
-      return refuse(CUDNN_STATUS_BAD_PARAM, "the handle, the plan or the variant pack is none");
+      return reject(CUDNN_STATUS_BAD_PARAM, "the handle, the plan or the variant pack is none");
     }
     if (!a->finalized || !b->finalized) {
-      return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the plan or the variant pack is not finalized");
+      return reject(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the plan or the variant pack is not finalized");
     }
     return execute(*library, *a, *b);
   });

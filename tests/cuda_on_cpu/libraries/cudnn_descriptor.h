@@ -55,7 +55,7 @@ struct Descriptor {
 };
 
 // Keeps the reason for cudnnGetLastErrorString, and returns the status.
-cudnnStatus_t refuse(cudnnStatus_t status, const std::string& reason);
+cudnnStatus_t reject(cudnnStatus_t status, const std::string& reason);
 
 // The checks of cudnnBackendFinalize for each kind of descriptor. Also sets the attributes that cuDNN computes.
 cudnnStatus_t finalize(Descriptor& descriptor);

@@ -152,9 +152,9 @@ cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Desc
     const auto found = std::find(uids.begin(), uids.end(), tensor.uid);
     void* const pointer = found == uids.end() ? nullptr : pointers[static_cast<std::size_t>(found - uids.begin())];
     if (pointer == nullptr) {
-      status = refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a tensor has no pointer");
+      status = reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a tensor has no pointer");
     } else if (reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(tensor.alignment) != 0) {
-      status = refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "a pointer is less aligned than its tensor says");
+      status = reject(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "a pointer is less aligned than its tensor says");
     }
     return pointer;
   };
@@ -163,9 +163,9 @@ cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Desc
   void* const out = pointer_of(problem.out);
   void* const workspace = pack.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (needed > 0 && workspace == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no workspace");
+  if (needed > 0 && workspace == nullptr) return reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no workspace");
   if (index == Engine::unready || refuses_to_run()) {
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the plan does not run");
+    return reject(CUDNN_STATUS_NOT_SUPPORTED, "the plan does not run");
   }
 
   return submit_to(library, direction.name, [=] {

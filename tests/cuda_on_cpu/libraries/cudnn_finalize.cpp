@@ -15,7 +15,7 @@ namespace {
 using Integers = std::vector<std::int64_t>;
 
 cudnnStatus_t bad_unless(bool holds, const char* reason) {
-  return holds ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_BAD_PARAM, reason);
+  return holds ? CUDNN_STATUS_SUCCESS : reject(CUDNN_STATUS_BAD_PARAM, reason);
 }
 
 bool all_at_least(std::int64_t least, const Integers& values) {
@@ -53,9 +53,9 @@ cudnnStatus_t finalize_tensor(const Descriptor& tensor) {
   const bool is_one = std::all_of(dims.begin(), dims.end(), [](std::int64_t dim) { return dim == 1; });
   if (dims.empty() || dims.size() > CUDNN_DIM_MAX || dims.size() != strides.size() || !all_at_least(0, dims) ||
       !all_at_least(0, strides) || !is_aligned) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "dimensions, strides or alignment are missing or wrong");
+    return reject(CUDNN_STATUS_BAD_PARAM, "dimensions, strides or alignment are missing or wrong");
   }
-  if (size == 0) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the type is not supported");
+  if (size == 0) return reject(CUDNN_STATUS_NOT_SUPPORTED, "the type is not supported");
   return bad_unless(!by_value || (is_one && !tensor.get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)),
                     "the tensor cannot be passed by value");
 }
@@ -82,7 +82,7 @@ cudnnStatus_t finalize_convolution_operation(const Descriptor& operation) {
   };
   const Integers x = dims(names.x), w = dims(names.w), y = dims(names.y);
   if (window == nullptr || x.empty() || w.empty() || y.empty()) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor or the convolution is missing or not finalized");
+    return reject(CUDNN_STATUS_BAD_PARAM, "a tensor or the convolution is missing or not finalized");
   }
   const auto axes = static_cast<std::size_t>(window->get<std::int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
   bool fits = x.size() == axes + 2 && w.size() == x.size() && y.size() == x.size() && all_at_least(1, x) &&
@@ -111,7 +111,7 @@ cudnnStatus_t finalize_pointwise_operation(const Descriptor& operation) {
 cudnnStatus_t finalize_graph(Descriptor& operation_graph) {
   const auto found = operation_graph.attributes.find(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   if (found == operation_graph.attributes.end() || found->second.descriptors.empty()) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "there are no operations");
+    return reject(CUDNN_STATUS_BAD_PARAM, "there are no operations");
   }
   std::set<std::int64_t> written;
   for (const auto& operation : found->second.descriptors) {
@@ -119,7 +119,7 @@ cudnnStatus_t finalize_graph(Descriptor& operation_graph) {
     const Descriptor* const out = operation->descriptor(
         names != nullptr ? names->out : CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     if (out != nullptr && !written.insert(out->get<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)).second) {
-      return refuse(CUDNN_STATUS_BAD_PARAM, "two operations write one tensor");
+      return reject(CUDNN_STATUS_BAD_PARAM, "two operations write one tensor");
     }
   }
   operation_graph.put<std::int64_t>(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, CUDNN_TYPE_INT64,
@@ -140,10 +140,10 @@ void put(Descriptor& descriptor, cudnnBackendAttributeName_t name, std::vector<D
 cudnnStatus_t finalize_engine(Descriptor& engine) {
   const Descriptor* const operation_graph =
       engine.descriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (operation_graph == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the operation graph is missing");
+  if (operation_graph == nullptr) return reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the operation graph is missing");
   const auto index = engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
   if (index < 0 || index >= static_cast<std::int64_t>(Engine::count)) {
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "there is no such engine");
+    return reject(CUDNN_STATUS_NOT_SUPPORTED, "there is no such engine");
   }
   Descriptor knob{CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR};
   knob.put<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_INFO_TYPE, CUDNN_TYPE_KNOB_TYPE, {CUDNN_KNOB_TYPE_TILE_SIZE});
@@ -161,7 +161,7 @@ cudnnStatus_t finalize_engine(Descriptor& engine) {
 cudnnStatus_t finalize_configuration(Descriptor& configuration) {
   const Descriptor* const engine =
       configuration.descriptor(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  if (engine == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM, "the engine is missing or not finalized");
+  if (engine == nullptr) return reject(CUDNN_STATUS_BAD_PARAM, "the engine is missing or not finalized");
   const auto problem =
       graph::read(*engine->descriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
   if (!problem) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -170,7 +170,7 @@ cudnnStatus_t finalize_configuration(Descriptor& configuration) {
     value = choice->get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
     const auto knob = choice->get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE);
     if (knob != CUDNN_KNOB_TYPE_TILE_SIZE || value < 0 || value > kLargestKnob) {
-      return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no such knob or value");
+      return reject(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no such knob or value");
     }
   }
   const auto index = static_cast<Engine>(engine->get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
@@ -184,7 +184,7 @@ cudnnStatus_t finalize_configuration(Descriptor& configuration) {
 cudnnStatus_t finalize_heuristics(Descriptor& heuristics) {
   const Descriptor* const operation_graph =
       heuristics.descriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (operation_graph == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM, "the operation graph is missing");
+  if (operation_graph == nullptr) return reject(CUDNN_STATUS_BAD_PARAM, "the operation graph is missing");
   std::vector<Descriptor> results;
   if (graph::read(*operation_graph)) {
     for (const auto& [index, value] : suggestions(heuristics.get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE))) {
@@ -212,7 +212,7 @@ cudnnStatus_t finalize_plan(Descriptor& plan) {
     // cuDNN's documentation of the plan: it is loaded for a handle, or for a described device.
     if (!plan.attributes.contains(CUDNN_ATTR_EXECUTION_PLAN_HANDLE) &&
         !plan.descriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)) {
-      return refuse(CUDNN_STATUS_BAD_PARAM, "a handle or the device's properties are missing");
+      return reject(CUDNN_STATUS_BAD_PARAM, "a handle or the device's properties are missing");
     }
     std::shared_ptr<Descriptor> configuration;
     const cudnnStatus_t status = read_plan({json.begin(), json.end()}, configuration);
@@ -222,13 +222,13 @@ cudnnStatus_t finalize_plan(Descriptor& plan) {
   const Descriptor* const configuration =
       plan.descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   if (configuration == nullptr) {
-    return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the engine configuration is missing or not finalized");
+    return reject(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the engine configuration is missing or not finalized");
   }
   const Descriptor& engine = *configuration->descriptor(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   const auto problem =
       graph::read(*engine.descriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
   if (!has_plan(static_cast<Engine>(engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)), *problem)) {
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no plan for this graph");
+    return reject(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no plan for this graph");
   }
   plan.put<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                          configuration->all<std::int64_t>(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));

@@ -187,7 +187,7 @@ std::optional<Problem> read(const Descriptor& operation_graph) {
   try {
     return read_operations(operation_graph);
   } catch (const Declined& declined) {
-    refuse(CUDNN_STATUS_NOT_SUPPORTED, declined.reason);
+    reject(CUDNN_STATUS_NOT_SUPPORTED, declined.reason);
     return {};
   }
 }

@@ -56,7 +56,7 @@ struct NcclError {
   std::string why;
 };
 
-[[noreturn]] void refuse(ncclResult_t code, std::string why) { throw NcclError{code, std::move(why)}; }
+[[noreturn]] void reject(ncclResult_t code, std::string why) { throw NcclError{code, std::move(why)}; }
 
 // This lock guards the table of communicators, ncclComm's members and the last error's text. It is never held during a
 // wait.
@@ -108,7 +108,7 @@ std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
   const std::lock_guard lock(table().mutex);
   const auto found = table().live.find(handle);
   if (found == table().live.end()) {
-    refuse(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
+    reject(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
   }
   return found->second;
 }
@@ -116,16 +116,16 @@ std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
 // A communicator that has neither failed nor work in progress (init.cc, ncclCommEnsureReady).
 std::shared_ptr<ncclComm> resolve_ready(ncclComm_t handle) {
   std::shared_ptr<ncclComm> own = resolve(handle);
-  if (own->comm->error() != ncclSuccess) refuse(own->comm->error(), own->comm->text());
+  if (own->comm->error() != ncclSuccess) reject(own->comm->error(), own->comm->text());
   const std::lock_guard lock(table().mutex);
-  if (own->is_in_progress()) refuse(ncclInvalidArgument, kInProgress);
+  if (own->is_in_progress()) reject(ncclInvalidArgument, kInProgress);
   return own;
 }
 
 // `code` for work after the end is the emulation's own: NCCL does not check, although it has freed what the work needs.
 void expect_not_finalized(const ncclComm& own, ncclResult_t code) {
   const std::lock_guard lock(table().mutex);
-  if (own.finalized) refuse(code, "the communicator was finalized");
+  if (own.finalized) reject(code, "the communicator was finalized");
 }
 
 // Runs the job now or at the group's end (usage/groups.rst). For a non-blocking communicator it runs when the state is
@@ -173,24 +173,24 @@ void expect_device_memory(const void* begin, std::size_t bytes, const char* what
   const std::lock_guard lock(api_mutex());
   if (bytes == 0) return;
   if (find_block(begin) == nullptr)
-    refuse(ncclInvalidArgument, fmt::format("{}: not memory that CUDA has allocated", what));
+    reject(ncclInvalidArgument, fmt::format("{}: not memory that CUDA has allocated", what));
   try {
     check_range(begin, bytes, what);
   } catch (const CudaError& error) {
-    refuse(ncclInvalidArgument, error.why);
+    reject(ncclInvalidArgument, error.why);
   }
 }
 
 // The codes follow ArgsCheck in misc/argcheck.cc.
 void expect_type(ncclDataType_t type) {
   if (nccl_type_bytes(type) == 0) {
-    refuse(ncclInvalidArgument, fmt::format("type {} is none, or not emulated", static_cast<int>(type)));
+    reject(ncclInvalidArgument, fmt::format("type {} is none, or not emulated", static_cast<int>(type)));
   }
 }
 
 void expect_rank(int rank, const NcclComm& comm, const char* what) {
   if (rank < 0 || rank >= comm.ranks) {
-    refuse(ncclInvalidArgument, fmt::format("{} {}: there are {} ranks", what, rank, comm.ranks));
+    reject(ncclInvalidArgument, fmt::format("{} {}: there are {} ranks", what, rank, comm.ranks));
   }
 }
 
@@ -205,7 +205,7 @@ void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm
   const char* const expected = a.kind == NcclKind::all_gather       ? receive + own
                                : a.kind == NcclKind::reduce_scatter ? receive - own
                                                                     : receive;
-  if (send != expected) refuse(ncclInvalidArgument, "the buffers overlap, and not as they do in place");
+  if (send != expected) reject(ncclInvalidArgument, "the buffers overlap, and not as they do in place");
 }
 
 ncclResult_t collective(const char* name, const NcclCollective::Arguments& arguments, ncclComm_t handle,
@@ -216,7 +216,7 @@ ncclResult_t collective(const char* name, const NcclCollective::Arguments& argum
     expect_not_finalized(*own, ncclInvalidUsage);
     expect_type(arguments.type);
     expect_rank(arguments.root, *comm, "root");
-    if (arguments.op < ncclSum || arguments.op > ncclAvg) refuse(ncclInvalidArgument, "no such reduction");
+    if (arguments.op < ncclSum || arguments.op > ncclAvg) reject(ncclInvalidArgument, "no such reduction");
     expect_device_memory(arguments.send, NcclCollective::send_bytes(arguments, *comm), "the buffer to send");
     expect_device_memory(arguments.receive, NcclCollective::receive_bytes(arguments, *comm), "the buffer to receive");
     expect_apart_or_in_place(arguments, *comm);
@@ -245,7 +245,7 @@ ncclResult_t message(const char* name, const NcclExchange::Message& message, ncc
     if (group.depth == 0) return issue(handle, [=] { exchange(handle, {stream, {message}}); });
     const auto [entry, is_new] = group.messages.try_emplace(handle, Group::Messages{stream, {}});
     if (!is_new && entry->second.stream != stream) {
-      refuse(ncclInvalidUsage, "messages of one group on two streams are not emulated");
+      reject(ncclInvalidUsage, "messages of one group on two streams are not emulated");
     }
     entry->second.messages.push_back(message);
     return ncclSuccess;
@@ -257,11 +257,11 @@ void join(NcclComm& comm) {
   NcclSegment& segment = comm.segment;
   std::int32_t ranks = 0;
   if (!segment->ranks.compare_exchange_strong(ranks, comm.ranks) && ranks != comm.ranks) {
-    refuse(ncclInvalidArgument, fmt::format("rank {} expects {} ranks, another {}", comm.rank, comm.ranks, ranks));
+    reject(ncclInvalidArgument, fmt::format("rank {} expects {} ranks, another {}", comm.rank, comm.ranks, ranks));
   }
   cudaDeviceProp properties;
   (void)cudaGetDeviceProperties(&properties, 0);
-  if (segment->rank[comm.rank].present) refuse(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
+  if (segment->rank[comm.rank].present) reject(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
   segment.hold_lock(comm.rank);
   std::memcpy(&segment->rank[comm.rank].gpu, properties.uuid.bytes, sizeof segment->rank[comm.rank].gpu);
   segment->rank[comm.rank].present = 1;
@@ -294,30 +294,29 @@ void wait_for_ranks(ncclComm& own) {
   const NcclSegment& segment = own.comm->segment;
   const auto begin = std::chrono::steady_clock::now();
   while (!is_connected(own)) {
-    if (own.comm->aborted) refuse(ncclInternalError, "the communicator was aborted");
+    if (own.comm->aborted) reject(ncclInternalError, "the communicator was aborted");
     for (int rank = 0; rank < own.comm->ranks; ++rank) {
       const auto lost = segment->rank[rank].present ? own.comm->why_lost(rank) : std::nullopt;
-      if (lost) refuse(ncclRemoteError, *lost);
+      if (lost) reject(ncclRemoteError, *lost);
     }
-    if (std::chrono::steady_clock::now() - begin > nccl_patience()) {
-      refuse(ncclSystemError, fmt::format("rank {} has seen {} of {} ranks in {} s", own.comm->rank,
-                                          segment->joined.load(), own.comm->ranks, nccl_patience().count()));
+    if (std::chrono::steady_clock::now() - begin > nccl_timeout()) {
+      reject(ncclSystemError, fmt::format("rank {} has seen {} of {} ranks in {} s", own.comm->rank,
+                                          segment->joined.load(), own.comm->ranks, nccl_timeout().count()));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  if (own.comm->error() != ncclSuccess) refuse(own.comm->error(), own.comm->text());
+  if (own.comm->error() != ncclSuccess) reject(own.comm->error(), own.comm->text());
 }
 
 ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, bool blocking) {
   return nccl_call(name, [&] {
-    if (out == nullptr) refuse(ncclInvalidArgument, "nowhere to store the communicator");
+    if (out == nullptr) reject(ncclInvalidArgument, "nowhere to store the communicator");
     *out = nullptr;
     if (ranks < 1 || rank < 0 || rank >= ranks) {  // init.cc, ncclCommInitRankDev
-      refuse(ncclInvalidArgument, fmt::format("rank {} of {}", rank, ranks));
+      reject(ncclInvalidArgument, fmt::format("rank {} of {}", rank, ranks));
     }
-    if (ranks > NcclSegment::kMostRanks) {
-      refuse(ncclInvalidArgument,
-             fmt::format("{} ranks: the emulation has {} at most", ranks, NcclSegment::kMostRanks));
+    if (ranks > NcclSegment::kMaxRanks) {
+      reject(ncclInvalidArgument, fmt::format("{} ranks: the emulation has {} at most", ranks, NcclSegment::kMaxRanks));
     }
     auto own = std::make_shared<ncclComm>();
     const std::string segment(id.internal, strnlen(id.internal, sizeof id.internal));
@@ -325,7 +324,7 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
     // created the id listens.
     const char* const address = std::getenv("NCCL_COMM_ID");
     if (address != nullptr && rank == 0 && !segment.ends_with(std::string("-at-") + address)) {
-      refuse(ncclSystemError, fmt::format("NCCL_COMM_ID is {}, and the unique id was made without it: rank 0 would "
+      reject(ncclSystemError, fmt::format("NCCL_COMM_ID is {}, and the unique id was made without it: rank 0 would "
                                           "listen twice at one address",
                                           address));
     }
@@ -333,7 +332,7 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
       own->comm = std::make_shared<NcclComm>(segment, rank, ranks, blocking);
       join(*own->comm);
     } catch (const CudaError& error) {
-      refuse(ncclSystemError, error.why);
+      reject(ncclSystemError, error.why);
     }
     const ncclComm_t handle = own.get();
     {
@@ -363,7 +362,7 @@ std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
     if (found != table().live.end()) own = std::move(found->second);
     table().live.erase(handle);
   }
-  if (!own) refuse(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
+  if (!own) reject(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
   return own;
 }
 
@@ -415,7 +414,7 @@ extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
   return nccl_call("ncclGetVersion", [&] {
-    if (version == nullptr) refuse(ncclInvalidArgument, "nowhere to store the version");
+    if (version == nullptr) reject(ncclInvalidArgument, "nowhere to store the version");
     *version = NCCL_VERSION_CODE;
     return ncclSuccess;
   });
@@ -457,12 +456,12 @@ const char* ncclGetLastError(ncclComm_t handle) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return nccl_call("ncclGetUniqueId", [&] {
-    if (id == nullptr) refuse(ncclInvalidArgument, "nowhere to store the id");
+    if (id == nullptr) reject(ncclInvalidArgument, "nowhere to store the id");
     const char* const address = std::getenv("NCCL_COMM_ID");
     // bootstrap.cc, bootstrapGetUniqueId: then the address is the whole id.
     const std::string name = address != nullptr ? NcclSegment::create_at(address) : NcclSegment::create();
     *id = {};
-    if (name.size() >= sizeof id->internal) refuse(ncclInvalidArgument, fmt::format("too long: {}", name));
+    if (name.size() >= sizeof id->internal) reject(ncclInvalidArgument, fmt::format("too long: {}", name));
     std::memcpy(id->internal, name.data(), name.size());
     return ncclSuccess;
   });
@@ -476,7 +475,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   const ncclConfig_t standard = NCCL_CONFIG_INITIALIZER;
   if (config != nullptr && config->magic != standard.magic) {  // init.cc, parseCommConfig
     return nccl_call("ncclCommInitRankConfig", [&]() -> ncclResult_t {
-      refuse(ncclInvalidArgument, "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
+      reject(ncclInvalidArgument, "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
     });
   }
   return initialise("ncclCommInitRankConfig", comm, ranks, id, rank, config == nullptr || config->blocking != 0);
@@ -486,7 +485,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
   return nccl_call("ncclCommGetAsyncError", [&] {
     const std::shared_ptr<ncclComm> own = resolve(handle);
-    if (error == nullptr) refuse(ncclInvalidArgument, "nowhere to store the error");
+    if (error == nullptr) reject(ncclInvalidArgument, "nowhere to store the error");
     go_on(*own);
     *error = own->comm->error();
     const std::lock_guard lock(table().mutex);
@@ -601,10 +600,10 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   return nccl_call("ncclGroupEnd", [&] {
-    if (group.depth == 0) refuse(ncclInvalidUsage, "no group was started");  // group.cc, ncclGroupEndInternal
+    if (group.depth == 0) reject(ncclInvalidUsage, "no group was started");  // group.cc, ncclGroupEndInternal
     if (--group.depth > 0) return ncclSuccess;
     Group ended = std::exchange(group, {});
-    if (ended.error != ncclSuccess) refuse(ended.error, "a call of the group was refused");
+    if (ended.error != ncclSuccess) reject(ended.error, "a call of the group was refused");
     ncclResult_t result = ncclSuccess;
     for (auto& [comm, messages] : ended.messages) {
       ended.jobs.emplace_back(comm, [comm = comm, messages = messages] { exchange(comm, messages); });

@@ -22,7 +22,7 @@ struct NcclCall {
 
 class NcclSegment {
  public:
-  static constexpr int kMostRanks = 32;
+  static constexpr int kMaxRanks = 32;
 
   struct Rank {
     std::atomic<std::uint32_t> present, gave_up;
@@ -38,8 +38,8 @@ class NcclSegment {
   };
   struct Counters {
     std::atomic<std::int32_t> ranks, joined;
-    Rank rank[kMostRanks];
-    Pair pair[kMostRanks][kMostRanks];  // [from][to]
+    Rank rank[kMaxRanks];
+    Pair pair[kMaxRanks][kMaxRanks];  // [from][to]
   };
 
   // Returns the name of a new segment. Its file is removed when all ranks have joined, or with this process.
@@ -61,7 +61,7 @@ class NcclSegment {
 
   // The file offset of the data of a rank's collective, and of a message.
   static off_t place_of(int rank) { return (off_t{1} + rank) * kRoom; }
-  static off_t place_of(int from, int to) { return (off_t{1} + kMostRanks + from * kMostRanks + to) * kRoom; }
+  static off_t place_of(int from, int to) { return (off_t{1} + kMaxRanks + from * kMaxRanks + to) * kRoom; }
   void write(off_t place, const void* data, std::size_t bytes);
   void read(off_t place, void* data, std::size_t bytes) const;
 

@@ -30,7 +30,7 @@ std::string describe(const NcclCall& call) {
 
 }  // namespace
 
-std::chrono::seconds nccl_patience() {
+std::chrono::seconds nccl_timeout() {
   const char* const seconds = std::getenv("GIRO_CUDA_ON_CPU_NCCL_TIMEOUT");
   return std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : 60);
 }
@@ -62,7 +62,7 @@ std::optional<std::string> NcclComm::why_lost(int other) const {
 
 bool NcclWork::advance() {
   if (comm_->aborted) {
-    spoil();
+    mark_undefined();
     return true;
   }
   if (comm_->destroyed) fail(cudaErrorLaunchFailure, fmt::format("{}: the communicator was destroyed", call_));
@@ -80,9 +80,9 @@ bool NcclWork::advance() {
   if (!waiting_since_) waiting_since_ = now;
   const auto lost = comm_->why_lost(waits_for);
   if (lost) comm_->set_error(ncclRemoteError, fmt::format("{}: {}", call_, *lost));
-  if (now - *waiting_since_ > nccl_patience()) {
+  if (now - *waiting_since_ > nccl_timeout()) {
     fail(cudaErrorLaunchTimeout, fmt::format("{}: rank {} has waited for rank {} for {} s{}", call_, comm_->rank,
-                                             waits_for, nccl_patience().count(), lost ? ": " + *lost : ""));
+                                             waits_for, nccl_timeout().count(), lost ? ": " + *lost : ""));
   }
   return false;
 }
@@ -128,7 +128,9 @@ int NcclCollective::step() {
   return -1;
 }
 
-void NcclCollective::spoil() { giro::simt::memory().forget(arguments_.receive, receive_bytes(arguments_, *comm_)); }
+void NcclCollective::mark_undefined() {
+  giro::simt::memory().forget(arguments_.receive, receive_bytes(arguments_, *comm_));
+}
 
 void NcclCollective::compare_calls() const {
   const NcclCall own = call_of(arguments_);
@@ -225,7 +227,7 @@ bool NcclExchange::try_receive(Message& message) {
   return true;
 }
 
-void NcclExchange::spoil() {
+void NcclExchange::mark_undefined() {
   for (const Message& message : messages_) {
     if (!message.is_send) giro::simt::memory().forget(message.buffer, message.count * nccl_type_bytes(message.type));
   }

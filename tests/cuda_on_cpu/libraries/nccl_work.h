@@ -19,7 +19,7 @@
 namespace cuda_on_cpu {
 
 // How long a rank waits for others. The real NCCL waits forever.
-std::chrono::seconds nccl_patience();
+std::chrono::seconds nccl_timeout();
 
 struct NcclComm {
   NcclComm(const std::string& name, int own_rank, int all_ranks, bool blocks)
@@ -66,7 +66,7 @@ class NcclWork {
   // Does what can be done. Returns the rank that it waits for, or -1 when it is done.
   virtual int step() = 0;
   // Marks the buffers as uninitialised: after an abort their contents are unknown.
-  virtual void spoil() = 0;
+  virtual void mark_undefined() = 0;
 
   const std::shared_ptr<NcclComm> comm_;
   const std::string call_;
@@ -95,7 +95,7 @@ class NcclCollective : public NcclWork {
 
  private:
   int step() override;
-  void spoil() override;
+  void mark_undefined() override;
   void compare_calls() const;
   std::vector<char> result() const;
 
@@ -119,7 +119,7 @@ class NcclExchange : public NcclWork {
 
  private:
   int step() override;
-  void spoil() override;
+  void mark_undefined() override;
   bool try_send(Message& message, std::uint64_t& number);
   bool try_receive(Message& message);
 

@@ -159,7 +159,7 @@ double element(const Product& p, const Values& a, const Values& b, std::uint64_t
 }
 
 // Descriptors accept any values. Whether a product can be computed is decided when an algorithm is chosen.
-TEST(CublasLtDescriptorsTest, HoldWhateverTheyAreGiven) {
+TEST(CublasLtDescriptorsTest, StoreAnyValue) {
   cublasLtMatrixLayout_t layout = nullptr;
   for (const Matrix& odd : {Matrix{0, 4, 3, 0}, Matrix{3, 4, 2, 0}, Matrix{3, 4, -1, 0}}) {
     ASSERT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, odd.rows, odd.cols, odd.ld), CUBLAS_STATUS_SUCCESS);
@@ -170,7 +170,7 @@ TEST(CublasLtDescriptorsTest, HoldWhateverTheyAreGiven) {
   EXPECT_EQ(cublasLtMatmulDescDestroy(description), CUBLAS_STATUS_SUCCESS);
 }
 
-TEST(CublasLtDescriptorsTest, RefuseAnAttributeOfAnotherSize) {
+TEST(CublasLtDescriptorsTest, RejectAttributesOfWrongSize) {
   const std::int32_t four = 1;
   const std::int64_t eight = 1;
   cublasLtMatrixLayout_t layout = nullptr;
@@ -179,27 +179,27 @@ TEST(CublasLtDescriptorsTest, RefuseAnAttributeOfAnotherSize) {
   ASSERT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 3, 4, 3), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_SUCCESS);
-  const auto expect_refused = [](auto set, auto descriptor, auto attribute, const auto& right, const auto& wrong) {
+  const auto expect_rejected = [](auto set, auto descriptor, auto attribute, const auto& right, const auto& wrong) {
     EXPECT_EQ(set(descriptor, attribute, &right, sizeof right), CUBLAS_STATUS_SUCCESS);
     EXPECT_EQ(set(descriptor, attribute, &wrong, sizeof wrong), CUBLAS_STATUS_INVALID_VALUE);
     EXPECT_EQ(set(descriptor, attribute, nullptr, sizeof right), CUBLAS_STATUS_INVALID_VALUE);
     EXPECT_EQ(set(nullptr, attribute, &right, sizeof right), CUBLAS_STATUS_INVALID_VALUE);
   };
-  expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_ORDER, four, eight);
-  expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, four, eight);
-  expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, eight, four);
-  expect_refused(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_TRANSA, four, eight);
-  expect_refused(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, eight, four);
-  expect_refused(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, eight,
-                 four);
-  expect_refused(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, four,
-                 eight);
+  expect_rejected(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_ORDER, four, eight);
+  expect_rejected(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, four, eight);
+  expect_rejected(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, eight, four);
+  expect_rejected(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_TRANSA, four, eight);
+  expect_rejected(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, eight, four);
+  expect_rejected(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, eight,
+                  four);
+  expect_rejected(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, four,
+                  eight);
   EXPECT_EQ(cublasLtMatmulPreferenceDestroy(preference), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cublasLtMatmulDescDestroy(description), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cublasLtMatrixLayoutDestroy(layout), CUBLAS_STATUS_SUCCESS);
 }
 
-TEST(CublasLtDescriptorsTest, NoneIsRefusedButMayBeDestroyed) {
+TEST(CublasLtDescriptorsTest, NullIsRejectedButMayBeDestroyed) {
   EXPECT_EQ(cublasLtMatrixLayoutCreate(nullptr, CUDA_R_32F, 3, 4, 3), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(cublasLtMatmulDescCreate(nullptr, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(cublasLtMatmulPreferenceCreate(nullptr), CUBLAS_STATUS_INVALID_VALUE);
@@ -260,7 +260,7 @@ TEST_F(CublasLtCudaTest, StridedBatches) {
   expect_close(host(d, before.size()), expected);
 }
 
-TEST_F(CublasLtOnCpuTest, BatchesThatDoNotFitAreRefused) {
+TEST_F(CublasLtOnCpuTest, MismatchedBatchesAreRejected) {
   Product fewer = batch_of_three(), overlapping = batch_of_three(), with_bias = batch_of_three();
   fewer.a.batch = 2;
   EXPECT_EQ(choose(fewer), CUBLAS_STATUS_INVALID_VALUE);
@@ -341,7 +341,7 @@ TEST_F(CublasLtOnCpuTest, Tf32KeepsTenBitsOfFactors) {
   }
 }
 
-TEST_F(CublasLtCudaTest, SwappedOrWrongLayoutsAreRefused) {
+TEST_F(CublasLtCudaTest, SwappedOrWrongLayoutsAreRejected) {
   Product swapped = kPlain;
   std::swap(swapped.a, swapped.b);
   EXPECT_EQ(choose(swapped), CUBLAS_STATUS_INVALID_VALUE);
@@ -362,7 +362,7 @@ TEST_F(CublasLtCudaTest, SwappedOrWrongLayoutsAreRefused) {
   }
 }
 
-TEST_F(CublasLtOnCpuTest, WhatIsNotEmulatedIsNotSupported) {
+TEST_F(CublasLtOnCpuTest, UnemulatedFeaturesAreNotSupported) {
   Product p = kPlain;
   p.compute = CUBLAS_COMPUTE_32F_FAST_16BF;
   EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
@@ -384,7 +384,7 @@ TEST_F(CublasLtOnCpuTest, WhatIsNotEmulatedIsNotSupported) {
   EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED) << "cuBLASLt has none either";
 }
 
-TEST_F(CublasLtOnCpuTest, TheWorkspaceIsHeldToItsSizeAndAlignment) {
+TEST_F(CublasLtOnCpuTest, WorkspaceSizeAndAlignmentAreChecked) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   const std::size_t bytes = chosen_.workspaceSize;
   ASSERT_GT(bytes, 0u);
@@ -406,7 +406,7 @@ TEST_F(CublasLtOnCpuTest, TheWorkspaceIsHeldToItsSizeAndAlignment) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-TEST_F(CublasLtOnCpuTest, OperandsAreHeldToThePromisedAlignment) {
+TEST_F(CublasLtOnCpuTest, PromisedAlignmentOfOperandsIsChecked) {
   float *const a = device(random(kM * kK + 1)), *const b = device(random(kK * kN + 1)), *const d = memory(kM * kN + 1);
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(run(a + 1, b, d), CUBLAS_STATUS_INVALID_VALUE);
@@ -420,7 +420,7 @@ TEST_F(CublasLtOnCpuTest, OperandsAreHeldToThePromisedAlignment) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-TEST_F(CublasLtOnCpuTest, ABiasIsHeldToTheAlignmentItHadWhenTheAlgorithmWasChosen) {
+TEST_F(CublasLtOnCpuTest, BiasMustKeepTheAlignmentOfTheHeuristic) {
   const float *const a = device(random(kM * kK)), *const b = device(random(kK * kN)), *const bias = device(random(64));
   float* const d = memory(kM * kN);
   Product p = kPlain;
@@ -435,7 +435,7 @@ TEST_F(CublasLtOnCpuTest, ABiasIsHeldToTheAlignmentItHadWhenTheAlgorithmWasChose
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-TEST_F(CublasLtOnCpuTest, WithoutAnAlgorithmOperandsHaveTheDefaultAlignment) {
+TEST_F(CublasLtOnCpuTest, OperandsWithoutAlgorithmHaveDefaultAlignment) {
   const float *const a = device(random(kM * kK + 4)), *const b = device(random(kK * kN));
   float* const d = memory(kM * kN);
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
@@ -449,7 +449,7 @@ TEST_F(CublasLtOnCpuTest, WithoutAnAlgorithmOperandsHaveTheDefaultAlignment) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-TEST_F(CublasLtOnCpuTest, AResultWithoutAnAlgorithmComesFirst) {
+TEST_F(CublasLtOnCpuTest, ResultWithoutAlgorithmComesFirst) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   cublasLtMatmulHeuristicResult_t results[8];
   int count = 0;
@@ -459,7 +459,7 @@ TEST_F(CublasLtOnCpuTest, AResultWithoutAnAlgorithmComesFirst) {
   EXPECT_EQ(results[1].state, CUBLAS_STATUS_SUCCESS);
 }
 
-TEST_F(CublasLtOnCpuTest, AnAlgorithmIsGoodForItsOwnProblemOnly) {
+TEST_F(CublasLtOnCpuTest, AlgorithmIsValidOnlyForItsProblem) {
   const float *const a = device(random(64)), *const b = device(random(64));
   float* const d = memory(64);
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
@@ -476,14 +476,14 @@ TEST_F(CublasLtOnCpuTest, AnAlgorithmIsGoodForItsOwnProblemOnly) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 
-TEST_F(CublasLtCudaTest, ABiasThatIsMissingIsRefused) {
+TEST_F(CublasLtCudaTest, MissingBiasIsRejected) {
   Product p = kPlain;
   p.epilogue = CUBLASLT_EPILOGUE_BIAS;
   ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST_F(CublasLtOnCpuTest, WhatIsDestroyedIsRefused) {
+TEST_F(CublasLtOnCpuTest, DestroyedHandlesAreRejected) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   cublasLtHandle_t handle = nullptr;
   ASSERT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
@@ -494,7 +494,7 @@ TEST_F(CublasLtOnCpuTest, WhatIsDestroyedIsRefused) {
   std::swap(handle, handle_);
 }
 
-TEST_F(CublasLtCudaTest, RunsInTheStreamsOrderAndInAGraph) {
+TEST_F(CublasLtCudaTest, RunsInStreamOrderAndInAGraph) {
   const Values a = random(kM * kK), b = random(kK * kN), zeros(kM * kN);
   float *const da = device(a), *const db = device(b), *const d = device(zeros);
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
@@ -515,7 +515,7 @@ TEST_F(CublasLtCudaTest, RunsInTheStreamsOrderAndInAGraph) {
 
 using CublasLtOnCpuDeathTest = CublasLtOnCpuTest;
 
-TEST_F(CublasLtOnCpuTest, OpeningBreaksACaptureOfTheThreadAndClosingAny) {
+TEST_F(CublasLtOnCpuTest, OpeningBreaksCapturesOfTheThreadAndClosingBreaksAny) {
   cudaGraph_t graph = nullptr;
   cublasLtHandle_t other = nullptr;
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
@@ -527,7 +527,7 @@ TEST_F(CublasLtOnCpuTest, OpeningBreaksACaptureOfTheThreadAndClosingAny) {
   EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_F(CublasLtOnCpuDeathTest, AGraphThatOutlivesTheHandleLosesTheDevice) {
+TEST_F(CublasLtOnCpuDeathTest, GraphOutlivingItsHandleLosesTheDevice) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   const float *a = device(random(kPlain.a.count())), *b = device(random(kPlain.b.count()));
   float* d = memory(kPlain.d.count());
@@ -545,7 +545,7 @@ TEST_F(CublasLtOnCpuDeathTest, AGraphThatOutlivesTheHandleLosesTheDevice) {
   EXPECT_EXIT(launch_without_handle(), testing::ExitedWithCode(3), "handle that was destroyed");
 }
 
-TEST_F(CublasLtOnCpuDeathTest, ALeadingDimensionThatLeavesTheMemoryLosesTheDevice) {
+TEST_F(CublasLtOnCpuDeathTest, LeadingDimensionOutOfBoundsLosesTheDevice) {
   Product p = kPlain;
   p.b.ld += 1;
   ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
@@ -558,7 +558,7 @@ TEST_F(CublasLtOnCpuDeathTest, ALeadingDimensionThatLeavesTheMemoryLosesTheDevic
       ::testing::ExitedWithCode(3), "cublasLtMatmul.*(left of the 80|after an allocation of 80)");
 }
 
-TEST_F(CublasLtOnCpuDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
+TEST_F(CublasLtOnCpuDeathTest, OutputOverlappingAnInputLosesTheDevice) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   constexpr std::size_t kBehind = 16;  // beyond A's 15 elements, and aligned
   float* const a = device(random(kBehind + kM * kN));
@@ -573,7 +573,7 @@ TEST_F(CublasLtOnCpuDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess) << "side by side";
 }
 
-TEST_F(CublasLtOnCpuDeathTest, AnOperandThatNothingWroteLosesTheDevice) {
+TEST_F(CublasLtOnCpuDeathTest, UninitialisedOperandLosesTheDevice) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   const float* const b = device(random(kK * kN));
   EXPECT_EXIT(
@@ -584,7 +584,7 @@ TEST_F(CublasLtOnCpuDeathTest, AnOperandThatNothingWroteLosesTheDevice) {
       ::testing::ExitedWithCode(3), "cublasLtMatmul");
 }
 
-TEST_F(CublasLtOnCpuDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
+TEST_F(CublasLtOnCpuDeathTest, LeakedDescriptorFailsTheProcess) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "cuBLASLt matrix layout: 3 not destroyed");
 }

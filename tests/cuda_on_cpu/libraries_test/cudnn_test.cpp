@@ -344,7 +344,7 @@ class CudnnDescriptorsTest : public ::testing::Test, protected Planner {
   static cudnnStatus_t finalize(Descriptor descriptor) { return descriptor.finalize(); }
 };
 
-TEST_F(CudnnDescriptorsTest, RefuseAttributesOfAnotherTypeCountOrKind) {
+TEST_F(CudnnDescriptorsTest, RejectAttributesOfWrongTypeCountOrKind) {
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto name = CUDNN_ATTR_TENSOR_DATA_TYPE;
   EXPECT_EQ(tensor.set(name, std::int64_t{0}), CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
@@ -359,7 +359,7 @@ TEST_F(CudnnDescriptorsTest, RefuseAttributesOfAnotherTypeCountOrKind) {
             CUDNN_STATUS_BAD_PARAM);
 }
 
-TEST_F(CudnnDescriptorsTest, AreReadOnceTheyAreFinalized) {
+TEST_F(CudnnDescriptorsTest, CanBeReadOnceFinalized) {
   Descriptor tensor = describe(kTensorX);
   std::int64_t values[8] = {}, count = 0;
   const auto get = [&](std::int64_t wanted, cudnnBackendAttributeType_t type = CUDNN_TYPE_INT64) {
@@ -378,7 +378,7 @@ TEST_F(CudnnDescriptorsTest, AreReadOnceTheyAreFinalized) {
   EXPECT_EQ(get(4, CUDNN_TYPE_DOUBLE), CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
 }
 
-TEST_F(CudnnDescriptorsTest, NoDescriptorIsRefused) {
+TEST_F(CudnnDescriptorsTest, NullDescriptorIsRejected) {
   std::int64_t value = 1;
   EXPECT_EQ(cudnnBackendFinalize(nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   EXPECT_EQ(cudnnBackendDestroyDescriptor(nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
@@ -426,7 +426,7 @@ TEST_F(CudnnDescriptorsTest, WindowsHaveOneValueForEachAxis) {
   EXPECT_EQ(finalize(describe(Window{.compute = CUDNN_DATA_BFLOAT16})), CUDNN_STATUS_SUCCESS);
 }
 
-TEST_F(CudnnDescriptorsTest, OperationsNeedTensorsThatFit) {
+TEST_F(CudnnDescriptorsTest, OperationsNeedMatchingTensors) {
   for (const Direction direction : kDirections) {
     const auto with = [&](const Dims& x, const Dims& w, const Dims& y, const Window& window = kWindow) {
       return finalize(convolution(direction, {1, x}, {2, w}, {3, y}, window));
@@ -448,7 +448,7 @@ TEST_F(CudnnDescriptorsTest, OperationsNeedTensorsThatFit) {
   EXPECT_EQ(finalize(pointwise({CUDNN_POINTWISE_ADD}, kVirtualY, {}, kTensorOut)), CUDNN_STATUS_BAD_PARAM);
 }
 
-TEST_F(CudnnDescriptorsTest, GraphsNeedOperationsWithResultsOfTheirOwn) {
+TEST_F(CudnnDescriptorsTest, GraphOperationsNeedSeparateResults) {
   EXPECT_EQ(finalize(graph({})), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(finalize(graph(operations(convolution(Direction::forward), convolution(Direction::forward)))),
             CUDNN_STATUS_BAD_PARAM);
@@ -458,7 +458,7 @@ TEST_F(CudnnDescriptorsTest, GraphsNeedOperationsWithResultsOfTheirOwn) {
   EXPECT_EQ(whole.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnnHandle_t{nullptr}), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
 }
 
-TEST_F(CudnnDescriptorsTest, EnginesAreThoseOfTheGraph) {
+TEST_F(CudnnDescriptorsTest, EnginesBelongToTheGraph) {
   Descriptor whole = graph(operations(convolution(Direction::forward)));
   ASSERT_EQ(whole.finalize(), CUDNN_STATUS_SUCCESS);
   std::int64_t engines = 0;
@@ -505,7 +505,7 @@ TEST_F(CudnnDescriptorsTest, ConvolutionsHavePlansWithoutTensorCores) {
 }
 
 // Finalizing the heuristics succeeds, and there are no results.
-TEST_F(CudnnDescriptorsTest, WhatHasNoPlanHasNoConfiguration) {
+TEST_F(CudnnDescriptorsTest, GraphWithoutPlanHasNoConfiguration) {
   const auto expect_none = [&](const Operations& operations, const char* what) {
     EXPECT_TRUE(configurations(operations).empty()) << what;
     EXPECT_TRUE(configurations(operations, CUDNN_HEUR_MODE_FALLBACK).empty()) << what;
@@ -672,7 +672,7 @@ TEST_F(CudnnCudaTest, ConvolutionsHonourStridesPaddingAndDilation) {
   }
 }
 
-TEST_F(CudnnCudaTest, BiasAndReluFollowInAPlanThatWasLoaded) {
+TEST_F(CudnnCudaTest, LoadedPlanAppliesBiasAndRelu) {
   const Values x = random(count(kX)), w = random(count(kW)), bias = random(count(kBias));
   std::vector<double> y(count(kY));
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = bias[i % bias.size()];
@@ -687,7 +687,7 @@ TEST_F(CudnnCudaTest, BiasAndReluFollowInAPlanThatWasLoaded) {
   expect_close(host(out, y.size()), y);
 }
 
-TEST_F(CudnnCudaTest, ReluPropagatesANanIfAskedTo) {
+TEST_F(CudnnCudaTest, ReluPropagatesNanOnRequest) {
   const Values bias{std::numeric_limits<float>::quiet_NaN(), -100, 100, 0};
   float* const out = memory(count(kY));
   ASSERT_EQ(execute(careful(fused()),
@@ -702,7 +702,7 @@ TEST_F(CudnnCudaTest, ReluPropagatesANanIfAskedTo) {
 }
 
 // Tests the documented defaults and clips. The result for a NaN is not documented.
-TEST_F(CudnnOnCpuTest, ReluClipsInfinityAndDropsANan) {
+TEST_F(CudnnOnCpuTest, ReluClipsInfinityAndDropsNan) {
   const float infinity = std::numeric_limits<float>::infinity();
   constexpr float kLargest = std::numeric_limits<float>::max();
   const Values bias{std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, -100};
@@ -714,7 +714,7 @@ TEST_F(CudnnOnCpuTest, ReluClipsInfinityAndDropsANan) {
   EXPECT_EQ(Values(y.begin(), y.begin() + 4), (Values{0, kLargest, 0, 0}));
 }
 
-TEST_F(CudnnOnCpuTest, SixteenBitsAreRoundedOnce) {
+TEST_F(CudnnOnCpuTest, SixteenBitResultsAreRoundedOnce) {
   const auto type = CUDNN_DATA_BFLOAT16;
   const Dims one{1, 1, 1, 1}, two{1, 2, 1, 1};
   const Tensor x{1, two, Layout::nhwc, type}, w{2, two, Layout::nhwc, type},
@@ -751,7 +751,7 @@ TEST_F(CudnnOnCpuTest, TensorCoresRoundF32) {
   }
 }
 
-TEST_F(CudnnOnCpuTest, SuggestionsHoldSomeToPassOver) {
+TEST_F(CudnnOnCpuTest, SuggestionsIncludeUnusableOnes) {
   for (const Direction direction : kDirections) {
     const auto suggested = configurations(operations(convolution(direction)));
     ASSERT_GT(suggested.size(), 2u);
@@ -776,7 +776,7 @@ TEST_F(CudnnOnCpuTest, SuggestionsHoldSomeToPassOver) {
   }
 }
 
-TEST_F(CudnnOnCpuTest, PlansAreDeclinedOrRefuseToRun) {
+TEST_F(CudnnOnCpuTest, PlansAreDeclinedOrFailToRun) {
   const float *const x = device(random(count(kX))), *const w = device(random(count(kW)));
   float* const y = memory(count(kY));
   const Operations graph = operations(convolution(Direction::forward));
@@ -808,7 +808,7 @@ TEST_F(CudnnOnCpuTest, WorkspaceAndAlignmentAreChecked) {
 }
 
 // The real one has plans for these.
-TEST_F(CudnnOnCpuTest, WhatIsNotEmulatedHasNoPlan) {
+TEST_F(CudnnOnCpuTest, UnemulatedGraphsHaveNoPlan) {
   const auto none = [&](const Operations& operations) { return configurations(operations).empty(); };
   Window window = kWindow;
   window.mode = CUDNN_CONVOLUTION;
@@ -819,7 +819,7 @@ TEST_F(CudnnOnCpuTest, WhatIsNotEmulatedHasNoPlan) {
   EXPECT_TRUE(none(operations(std::move(scaled)))) << "the result is added to what is there";
 }
 
-TEST_F(CudnnOnCpuTest, WhatIsDestroyedIsRefused) {
+TEST_F(CudnnOnCpuTest, DestroyedHandlesAreRejected) {
   cudnnBackendDescriptor_t tensor = nullptr;
   ASSERT_EQ(cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(cudnnBackendDestroyDescriptor(tensor), CUDNN_STATUS_SUCCESS);
@@ -829,7 +829,7 @@ TEST_F(CudnnOnCpuTest, WhatIsDestroyedIsRefused) {
 
 using CudnnOnCpuDeathTest = CudnnOnCpuTest;
 
-TEST_F(CudnnOnCpuDeathTest, ATensorThatIsTooSmallLosesTheDevice) {
+TEST_F(CudnnOnCpuDeathTest, TensorThatIsTooSmallLosesTheDevice) {
   const Descriptor plan = careful(operations(convolution(Direction::forward)));
   const float *const x = device(random(count(kX))), *const w = device(random(count(kW)));
   EXPECT_EXIT(
@@ -840,7 +840,7 @@ TEST_F(CudnnOnCpuDeathTest, ATensorThatIsTooSmallLosesTheDevice) {
       ::testing::ExitedWithCode(3), "convolution forward");
 }
 
-TEST_F(CudnnOnCpuDeathTest, AWorkspaceThatIsTooSmallLosesTheDevice) {
+TEST_F(CudnnOnCpuDeathTest, WorkspaceThatIsTooSmallLosesTheDevice) {
   const Descriptor plan = careful(operations(convolution(Direction::forward)));
   const float *const x = device(random(count(kX))), *const w = device(random(count(kW)));
   EXPECT_EXIT(
@@ -851,7 +851,7 @@ TEST_F(CudnnOnCpuDeathTest, AWorkspaceThatIsTooSmallLosesTheDevice) {
       ::testing::ExitedWithCode(3), "convolution forward");
 }
 
-TEST_F(CudnnOnCpuDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
+TEST_F(CudnnOnCpuDeathTest, OutputOverlappingAnInputLosesTheDevice) {
   const Descriptor plan = careful(operations(convolution(Direction::forward)));
   float* const x = device(random(count(kX) + count(kY)));
   const float* const w = device(random(count(kW)));
@@ -863,7 +863,7 @@ TEST_F(CudnnOnCpuDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
       ::testing::ExitedWithCode(3), "convolution forward.*overlaps");
 }
 
-TEST_F(CudnnOnCpuDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
+TEST_F(CudnnOnCpuDeathTest, LeakedDescriptorFailsTheProcess) {
   const Descriptor tensor = describe(kTensorX);
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "cuDNN backend descriptor: 1 not destroyed");
 }

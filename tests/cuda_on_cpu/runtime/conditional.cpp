@@ -19,7 +19,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr std::uint64_t kMostRounds = 1'000'000;
+constexpr std::uint64_t kMaxRounds = 1'000'000;
 
 struct Condition {
   const CUgraph_st* graph;
@@ -136,29 +136,29 @@ bool has_conditionals(const CUgraph_st& graph) {
 }
 
 CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNodeParams& wanted, const char* call) {
-  const auto refuse = [&](const char* why) { fail(cudaErrorInvalidValue, fmt::format("{}: {}", call, why)); };
+  const auto reject = [&](const char* why) { fail(cudaErrorInvalidValue, fmt::format("{}: {}", call, why)); };
   Condition* const condition = find(wanted.handle);
-  if (condition == nullptr) refuse("no such conditional handle");
+  if (condition == nullptr) reject("no such conditional handle");
   const CUgraph_st* holder = &graph;
   while (holder != nullptr && holder != condition->graph) holder = holder->parent;
-  if (holder == nullptr) refuse("the conditional handle was created for another graph");
-  if (has_node(wanted.handle)) refuse("the conditional handle has a node already");
+  if (holder == nullptr) reject("the conditional handle was created for another graph");
+  if (has_node(wanted.handle)) reject("the conditional handle has a node already");
   const char* name = nullptr;
   switch (wanted.type) {
     case cudaGraphCondTypeIf:
-      if (wanted.size != 1 && wanted.size != 2) refuse("an IF node has one body or two");
+      if (wanted.size != 1 && wanted.size != 2) reject("an IF node has one body or two");
       name = "if";
       break;
     case cudaGraphCondTypeWhile:
-      if (wanted.size != 1) refuse("a WHILE node has one body");
+      if (wanted.size != 1) reject("a WHILE node has one body");
       name = "while";
       break;
     case cudaGraphCondTypeSwitch:
-      if (wanted.size == 0) refuse("a SWITCH node has at least one body");
+      if (wanted.size == 0) reject("a SWITCH node has at least one body");
       name = "switch";
       break;
     default:
-      refuse("no such type of conditional node");
+      reject("no such type of conditional node");
   }
   CUgraphNode_st node{.name = name, .type = cudaGraphNodeTypeConditional};
   node.condition = wanted.handle;
@@ -195,7 +195,7 @@ void check_conditionals(const CUgraph_st& graph, const char* call) {
 }
 
 void run_conditional(const CUgraphNode_st& node, Place place) {
-  for (std::uint64_t round = 0; round < kMostRounds; ++round) {
+  for (std::uint64_t round = 0; round < kMaxRounds; ++round) {
     place.path.back().round = round;
     const CUgraph_st* body = nullptr;
     run_operation(place, [&] { body = body_for(node, value_of(node.condition)); });
@@ -203,7 +203,7 @@ void run_conditional(const CUgraphNode_st& node, Place place) {
     body->run(place);
     if (node.condition_type != cudaGraphCondTypeWhile) return;
   }
-  fail(cudaErrorLaunchTimeout, fmt::format("the body ran {} times and its condition still holds", kMostRounds));
+  fail(cudaErrorLaunchTimeout, fmt::format("the body ran {} times and its condition still holds", kMaxRounds));
 }
 
 ConditionsInForce::ConditionsInForce(const CUgraph_st& program) {

@@ -107,7 +107,7 @@ bool ApiMutex::try_lock_for(std::chrono::milliseconds duration) {
   return true;
 }
 
-void ApiMutex::let_others_in(std::chrono::microseconds duration) {
+void ApiMutex::release_for(std::chrono::microseconds duration) {
   const int depth = std::exchange(depth_, 0);
   for (int i = 0; i < depth; ++i) mutex_.unlock();
   std::this_thread::sleep_for(duration);

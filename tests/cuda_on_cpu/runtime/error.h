@@ -50,7 +50,7 @@ class ApiMutex {
   // Returns whether it got the lock within about that time.
   bool try_lock_for(std::chrono::milliseconds duration);
   // Releases the lock for that time. The calling thread holds it, once or several times.
-  void let_others_in(std::chrono::microseconds duration);
+  void release_for(std::chrono::microseconds duration);
 
  private:
   std::recursive_mutex mutex_;

@@ -148,7 +148,7 @@ CUgraph_st& resolve(cudaGraph_t graph, const char* call) {
   return *graph;
 }
 
-cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested) {
+cudaGraph_t make_handle(const std::shared_ptr<CUgraph_st>& nested) {
   if (!is_alive(kNestedGraph, nested.get())) add_handle(kNestedGraph, nested.get());
   return nested.get();
 }
@@ -253,7 +253,7 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
         cudaConditionalNodeParams& wanted = parameters->conditional;
         CUgraphNode_st& added =
             add_node(node, graph, after, edges, count, conditional_node(resolve(graph, call), wanted, call), call);
-        for (const auto& body : added.graphs) added.bodies.push_back(hand_out(body));
+        for (const auto& body : added.graphs) added.bodies.push_back(make_handle(body));
         wanted.phGraph_out = added.bodies.data();
         return;
       }
@@ -270,7 +270,7 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* g
       fail(cudaErrorInvalidValue,
            "cudaGraphChildGraphNodeGetGraph: no child graph node, or nowhere to store its graph");
     }
-    *graph = hand_out(node->graphs.front());
+    *graph = make_handle(node->graphs.front());
   });
 }
 

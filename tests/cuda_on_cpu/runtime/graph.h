@@ -65,7 +65,7 @@ void destroy(cudaGraph_t graph);
 CUgraph_st& resolve(cudaGraph_t graph, const char* call);
 
 // Makes a graph within a node a handle that the program can use.
-cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested);
+cudaGraph_t make_handle(const std::shared_ptr<CUgraph_st>& nested);
 
 // The numbers of the graph's nodes that a call names as dependencies. Throws CudaError.
 std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes, const cudaGraphEdgeData* edges,

@@ -37,7 +37,7 @@ Account& account() {
 __attribute__((destructor)) void check_at_exit() {
   // On a GPU, the remaining work might already have failed, so it runs now. The thread that runs host functions may
   // hold the lock, or be stuck in a host function.
-  if (api_mutex().try_lock_for(std::chrono::seconds(10))) run_what_is_left();
+  if (api_mutex().try_lock_for(std::chrono::seconds(10))) run_remaining_work();
   const std::string leaks = leak_report(), failure = unreported_failure();
   const char* const mode = std::getenv("GIRO_CUDA_ON_CPU_LEAKS");
   const std::string_view asked = mode != nullptr ? mode : "fatal";

@@ -9,8 +9,8 @@
 #include "tests/cuda_on_cpu/runtime/capture.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/graph.h"
-#include "tests/cuda_on_cpu/runtime/left_alone.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/run_when_idle.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
 namespace cuda_on_cpu {
@@ -53,7 +53,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t function, void* arg
       run(function, argument);
       return true;
     });
-    run_if_left_alone(stream.queue->end());
+    run_when_idle(stream.queue->end());
   });
 }
 }

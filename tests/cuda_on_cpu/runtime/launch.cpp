@@ -80,7 +80,7 @@ cudaError_t code_of(Fault fault) {
 }
 
 // Throws CudaError with one of CUDA's two codes for a bad configuration.
-void refuse_bad_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {
+void reject_bad_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {
   const giro::simt::Outcome outcome = giro::simt::check_configuration(kernel, launch, shared_limit);
   if (outcome) return;
   const std::size_t shared = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
@@ -104,7 +104,7 @@ struct Arguments {
 void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size_t shared, cudaStream_t stream) {
   const Kernel& kernel = kernel_of(stub);
   Launch launch{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared};
-  refuse_bad_configuration(kernel, launch, stub.dynamic_shared_limit);
+  reject_bad_configuration(kernel, launch, stub.dynamic_shared_limit);
   inject(Injection::launch, cudaErrorLaunchOutOfResources, "a kernel's launch");
   const auto copied = std::make_shared<const Arguments>(kernel, arguments);
   const auto work = [&kernel, launch, copied]() mutable {

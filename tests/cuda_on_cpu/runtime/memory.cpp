@@ -163,7 +163,7 @@ char* allocate_in_heap(std::size_t bytes, Block::Kind kind, const char* call) {
 const char* account_of(Block::Kind kind) { return kind == Block::Kind::device ? kDeviceMemory : kPinnedMemory; }
 
 void give_back(const Block& block) {
-  take_off_account(block);
+  untrack(block);
   if (block.kind == Block::Kind::device) heap.used -= block.bytes;
 }
 
@@ -236,7 +236,7 @@ void remove_freed_memory() {
   }
 }
 
-void take_off_account(const Block& block) { remove_handle(account_of(block.kind), block.begin); }
+void untrack(const Block& block) { remove_handle(account_of(block.kind), block.begin); }
 
 Block& block_at(void* begin, const char* call) {
   const auto found = blocks().find(static_cast<const char*>(begin));

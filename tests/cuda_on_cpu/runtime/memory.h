@@ -37,7 +37,7 @@ void remove_block(const Block& block);
 void remove_freed_memory();
 
 // Removes a block from the account when its free is queued: it is no longer a leak.
-void take_off_account(const Block& block);
+void untrack(const Block& block);
 
 // The live block that begins at this address. Throws CudaError(cudaErrorInvalidValue) with the name of the call.
 Block& block_at(void* begin, const char* call);

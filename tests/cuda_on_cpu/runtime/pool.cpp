@@ -23,14 +23,14 @@ namespace cuda_on_cpu {
 struct Pool {
   std::uint64_t max_bytes = 0;  // 0: limited by the device only
   std::uint64_t release_threshold = 0;
-  std::uint64_t used = 0, most_used = 0, reserved = 0, most_reserved = 0;
+  std::uint64_t used = 0, max_used = 0, reserved = 0, max_reserved = 0;
   int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
 
   void take(std::uint64_t bytes) {
     used += bytes;
     reserved = std::max(reserved, used);
-    most_used = std::max(most_used, used);
-    most_reserved = std::max(most_reserved, reserved);
+    max_used = std::max(max_used, used);
+    max_reserved = std::max(max_reserved, reserved);
   }
   void give_back(std::uint64_t bytes) {
     used -= bytes;
@@ -71,7 +71,7 @@ void expect_the_device(int device, const char* call) {
   if (device != 0) fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
 }
 
-void refuse_in_capture(const CUstream_st& stream, const char* call) {
+void reject_in_capture(const CUstream_st& stream, const char* call) {
   if (is_legacy(stream)) forbid_legacy_during_capture(call);
   if (stream.capture) {
     fail(cudaErrorNotSupported, fmt::format("{}: allocations of a graph are not emulated", call));
@@ -82,7 +82,7 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
   if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the address", call));
   Pool& pool = pool_behind(handle, call);
   CUstream_st& stream = resolve(on, call);
-  refuse_in_capture(stream, call);
+  reject_in_capture(stream, call);
   *out = nullptr;
   if (bytes == 0) return;
   if (pool.max_bytes > 0 && bytes > pool.max_bytes - pool.used) {
@@ -136,14 +136,14 @@ cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPo
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t on) {
   return api_of_release([&] {
     const char* const call = "cudaFreeAsync";
-    refuse_in_capture(resolve(on, call), call);
+    reject_in_capture(resolve(on, call), call);
     if (pointer == nullptr) return;
     Block& block = block_at(pointer, call);
     if (block.kind != Block::Kind::device) {
       fail(cudaErrorInvalidValue, fmt::format("{}: {} is not device memory", call, fmt::ptr(pointer)));
     }
     block.free_is_queued = true;
-    take_off_account(block);
+    untrack(block);
     submit(on, call, [&block, call] {
       will_write(block.begin, block.bytes, call);
       remove(block);
@@ -228,13 +228,13 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
         *bytes = pool.reserved;
         return;
       case cudaMemPoolAttrReservedMemHigh:
-        *bytes = pool.most_reserved;
+        *bytes = pool.max_reserved;
         return;
       case cudaMemPoolAttrUsedMemCurrent:
         *bytes = pool.used;
         return;
       case cudaMemPoolAttrUsedMemHigh:
-        *bytes = pool.most_used;
+        *bytes = pool.max_used;
         return;
       default:
         fail(cudaErrorInvalidValue, "cudaMemPoolGetAttribute: no such attribute");
@@ -266,9 +266,9 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
         pool.release_threshold = bytes();
         return;
       case cudaMemPoolAttrReservedMemHigh:
-        return reset(pool.most_reserved, pool.reserved);
+        return reset(pool.max_reserved, pool.reserved);
       case cudaMemPoolAttrUsedMemHigh:
-        return reset(pool.most_used, pool.used);
+        return reset(pool.max_used, pool.used);
       default:
         fail(cudaErrorInvalidValue, "cudaMemPoolSetAttribute: no such attribute, or one that cannot be set");
     }

@@ -10,8 +10,8 @@
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/graph.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
-#include "tests/cuda_on_cpu/runtime/left_alone.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/run_when_idle.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
 
 namespace cuda_on_cpu {
@@ -178,10 +178,10 @@ void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
   enqueue(stream, std::move(name), std::move(work), std::move(after));
   last = stream.queue->end();
   // Another process may wait for this one's part while this one waits for that process outside CUDA.
-  run_if_left_alone(last);
+  run_when_idle(last);
 }
 
-void nap() { api_mutex().let_others_in(std::chrono::microseconds(100)); }
+void nap() { api_mutex().release_for(std::chrono::microseconds(100)); }
 
 void run_until(const Point& point) {
   if (point.queue && !point.queue->is_done(point.entry)) {
@@ -208,7 +208,7 @@ void run_everything() {
   for (const std::shared_ptr<Queue>& queue : queues()) merge(host_clock(), queue->end().clock);
 }
 
-void run_what_is_left() {
+void run_remaining_work() {
   for (const std::shared_ptr<Queue>& queue : queues()) {
     while (!queue->is_idle() && queue->try_next()) {
     }

@@ -85,7 +85,7 @@ void run_until(const Point& point);
 void run_everything();
 
 // Runs the work that nothing has waited for, as far as possible without other processes.
-void run_what_is_left();
+void run_remaining_work();
 
 }  // namespace cuda_on_cpu
 

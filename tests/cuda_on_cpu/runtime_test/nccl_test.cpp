@@ -150,7 +150,7 @@ TEST_P(NcclOnCpu, Reductions) {
   });
 }
 
-TEST_P(NcclOnCpu, TheLargestAndTheSmallestDropNaN) {
+TEST_P(NcclOnCpu, MaxAndMinDropNaN) {
   run_ranks(GetParam(), [](Rank& r) {
     const auto own = static_cast<float>(r.rank);
     for (const int with_nan : {0, 1}) {
@@ -164,7 +164,7 @@ TEST_P(NcclOnCpu, TheLargestAndTheSmallestDropNaN) {
   });
 }
 
-TEST(NcclOnCpuProcesses, AnAverageMultipliesByTheRoundedReciprocal) {
+TEST(NcclOnCpuProcesses, AverageMultipliesByTheRoundedReciprocal) {
   run_ranks(3, [](Rank& r) {
     r.fill(r.x, std::bit_cast<float>(0x3fc23fc2u));  // 1.515625 twice, in bfloat16
     EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, 2 * kCount, ncclBfloat16, ncclAvg, r.comm, r.stream));
@@ -173,7 +173,7 @@ TEST(NcclOnCpuProcesses, AnAverageMultipliesByTheRoundedReciprocal) {
   });
 }
 
-TEST(NcclOnCpuProcesses, EmptyCollectivesWaitForNobody) {
+TEST(NcclOnCpuProcesses, EmptyCollectivesDoNotWait) {
   Signal over;
   run_ranks(2, [&](Rank& r) {
     if (r.rank == 1) over.wait();
@@ -187,7 +187,7 @@ TEST(NcclOnCpuProcesses, EmptyCollectivesWaitForNobody) {
   });
 }
 
-TEST(NcclOnCpuProcesses, AGroupWithARefusedCallDoesNothing) {
+TEST(NcclOnCpuProcesses, GroupWithARejectedCallDoesNothing) {
   run_ranks(2, [](Rank& r) {
     r.fill(r.x, 1);
     EXPECT_NCCL_OK(ncclGroupStart());
@@ -278,7 +278,7 @@ TEST_P(NcclOnCpu, AllReduceIsCapturedAndReplayed) {
   });
 }
 
-TEST_P(NcclOnCpu, CollectivesOnManyStreamsMeetInTheHostsOrder) {
+TEST_P(NcclOnCpu, CollectivesOnManyStreamsMatchInHostOrder) {
   run_ranks(GetParam(), [](Rank& r) {
     cudaStream_t other;
     EXPECT_OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
@@ -296,7 +296,7 @@ TEST_P(NcclOnCpu, CollectivesOnManyStreamsMeetInTheHostsOrder) {
   });
 }
 
-TEST_P(NcclOnCpu, ARingOfMessages) {
+TEST_P(NcclOnCpu, RingOfMessages) {
   run_ranks(GetParam(), [](Rank& r) {
     const int next = (r.rank + 1) % r.ranks, before = (r.rank + r.ranks - 1) % r.ranks;
     r.fill(r.x, static_cast<float>(r.rank));
@@ -311,7 +311,7 @@ TEST_P(NcclOnCpu, ARingOfMessages) {
   });
 }
 
-TEST_P(NcclOnCpu, WhatNothingOrdersIsARace) {
+TEST_P(NcclOnCpu, UnorderedAccessIsARace) {
   run_ranks(GetParam(), [](Rank& r) {
     cudaStream_t other;
     EXPECT_OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
@@ -328,7 +328,7 @@ TEST_P(NcclOnCpu, WhatNothingOrdersIsARace) {
   });
 }
 
-TEST_P(NcclOnCpu, DifferentCallsAreToldOnEachRank) {
+TEST_P(NcclOnCpu, MismatchedCallsAreReportedOnEachRank) {
   run_ranks(GetParam(), [](Rank& r) {
     r.fill(r.x, 1);
     const unsigned int count = r.rank == 1 ? kCount - 1 : kCount;
@@ -347,7 +347,7 @@ TEST_P(NcclOnCpu, DifferentCallsAreToldOnEachRank) {
   });
 }
 
-TEST(NcclOnCpuProcesses, AMessageOfTheWrongTypeIsToldToTheReceiver) {
+TEST(NcclOnCpuProcesses, MessageOfWrongTypeIsReportedToTheReceiver) {
   run_ranks(2, [](Rank& r) {
     r.fill(r.x, 1);
     if (r.rank == 0) {
@@ -363,7 +363,7 @@ TEST(NcclOnCpuProcesses, AMessageOfTheWrongTypeIsToldToTheReceiver) {
   });
 }
 
-TEST(NcclOnCpuProcesses, AQueryDoesNotWaitForOtherRanks) {
+TEST(NcclOnCpuProcesses, QueryDoesNotWaitForOtherRanks) {
   Signal asked;
   run_ranks(2, [&](Rank& r) {
     r.fill(r.x, 1);
@@ -379,7 +379,7 @@ TEST(NcclOnCpuProcesses, AQueryDoesNotWaitForOtherRanks) {
   });
 }
 
-TEST(NcclOnCpuProcesses, OtherThreadsGoOnWhileOneWaitsForRanks) {
+TEST(NcclOnCpuProcesses, OtherThreadsContinueWhileOneWaitsForRanks) {
   Signal worked;
   run_ranks(2, [&](Rank& r) {
     cudaGraph_t graph;
@@ -411,7 +411,7 @@ TEST(NcclOnCpuProcesses, OtherThreadsGoOnWhileOneWaitsForRanks) {
   });
 }
 
-TEST(NcclOnCpuProcesses, AnAbortEndsTheWait) {
+TEST(NcclOnCpuProcesses, AbortEndsTheWait) {
   Signal over;
   run_ranks(2, [&](Rank& r) {
     if (r.rank == 1) {
@@ -462,7 +462,7 @@ struct SumInGraph {
   cudaGraphExec_t exec = nullptr;
 };
 
-TEST(NcclOnCpuProcesses, AnAbortWaitsForGraphsWhoseReplaysEndAtOnce) {
+TEST(NcclOnCpuProcesses, AbortWaitsForGraphsAndEndsTheirReplays) {
   Signal over;
   run_ranks(2, [&](Rank& r) {
     SumInGraph sum(r);
@@ -505,7 +505,7 @@ TEST(NcclOnCpuProcesses, DestroyingWaitsForGraphs) {
   });
 }
 
-TEST(NcclOnCpuProcesses, ANonBlockingOneIsFinalizedWhenItsGraphsAreGone) {
+TEST(NcclOnCpuProcesses, NonBlockingCommunicatorIsFinalizedAfterItsGraphs) {
   const auto statuses = run_processes(2, [&](int rank, const ncclUniqueId& id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -536,7 +536,7 @@ TEST(NcclOnCpuProcesses, ANonBlockingOneIsFinalizedWhenItsGraphsAreGone) {
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-TEST(NcclOnCpuProcesses, ARankThatEndsIsARemoteError) {
+TEST(NcclOnCpuProcesses, ExitOfARankIsARemoteError) {
   run_ranks(2, [&](Rank& r) {
     if (r.rank == 1) _exit(0);
     r.fill(r.x, 1);
@@ -554,7 +554,7 @@ TEST(NcclOnCpuProcesses, ARankThatEndsIsARemoteError) {
   });
 }
 
-TEST(NcclOnCpuProcesses, WaitingForEverIsAnErrorInTheEnd) {
+TEST(NcclOnCpuProcesses, WaitingForeverTimesOut) {
   Signal over;
   run_ranks(2, [&](Rank& r) {
     if (r.rank == 1) {
@@ -572,7 +572,7 @@ TEST(NcclOnCpuProcesses, WaitingForEverIsAnErrorInTheEnd) {
   });
 }
 
-TEST_P(NcclOnCpu, NonBlockingCallsGoOnWhenAskedAbout) {
+TEST_P(NcclOnCpu, NonBlockingCallsProgressWhenPolled) {
   const int ranks = GetParam();
   const auto statuses = run_processes(ranks, [&](int rank, const ncclUniqueId& id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -608,7 +608,7 @@ TEST_P(NcclOnCpu, NonBlockingCallsGoOnWhenAskedAbout) {
   EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(ranks), 0));
 }
 
-TEST(NcclOnCpuProcesses, BadCallsAreRefusedAtOnce) {
+TEST(NcclOnCpuProcesses, BadCallsAreRejectedAtOnce) {
   run_ranks(2, [](Rank& r) {
     r.fill(r.x, 1);
     float pageable[kCount];
@@ -635,7 +635,7 @@ TEST(NcclOnCpuProcesses, BadCallsAreRefusedAtOnce) {
   });
 }
 
-TEST(NcclOnCpuProcesses, ConditionalBodiesHoldNoCollectives) {
+TEST(NcclOnCpuProcesses, ConditionalBodiesRejectCollectives) {
   run_ranks(2, [](Rank& r) {
     cudaGraph_t graph, body;
     cudaGraphExec_t exec;
@@ -665,7 +665,7 @@ TEST(NcclOnCpuProcesses, ConditionalBodiesHoldNoCollectives) {
   });
 }
 
-TEST(NcclOnCpuProcesses, RanksMustAgreeHowManyTheyAre) {
+TEST(NcclOnCpuProcesses, RanksMustAgreeOnTheirNumber) {
   Signal over;
   const auto statuses = run_processes(2, [&](int rank, const ncclUniqueId& id) {
     ncclComm_t comm = nullptr;
@@ -684,7 +684,7 @@ TEST(NcclOnCpuProcesses, RanksMustAgreeHowManyTheyAre) {
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-TEST_P(NcclOnCpu, MeetsAtTheAddressOfNcclCommId) {
+TEST_P(NcclOnCpu, ConnectsAtTheAddressOfNcclCommId) {
   const int ranks = GetParam();
   const std::string address = "node-" + std::to_string(getpid()) + ":29500";
   const auto statuses = run_processes(ranks, [&](int rank, const ncclUniqueId& other) {
@@ -705,7 +705,7 @@ TEST_P(NcclOnCpu, MeetsAtTheAddressOfNcclCommId) {
   EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(ranks), 0));
 }
 
-TEST(NcclOnCpuProcesses, EachRankNeedsAGpuOfItsOwn) {
+TEST(NcclOnCpuProcesses, EachRankNeedsItsOwnGpu) {
   const auto statuses = run_processes(2, [&](int rank, const ncclUniqueId& id) {
     setenv("GIRO_CUDA_ON_CPU_UUID", "7", 1);
     ncclComm_t comm = nullptr;
@@ -716,7 +716,7 @@ TEST(NcclOnCpuProcesses, EachRankNeedsAGpuOfItsOwn) {
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-TEST(NcclOnCpuProcesses, ACommunicatorThatIsLeftFailsTheProcess) {
+TEST(NcclOnCpuProcesses, LeakedCommunicatorFailsTheProcess) {
   const auto statuses = run_processes(2, [](int rank, const ncclUniqueId& id) {
     ncclComm_t comm;
     EXPECT_NCCL_OK(ncclCommInitRank(&comm, 2, id, rank));

@@ -158,7 +158,7 @@ class CudaTest : public ::testing::Test {
 // What the emulation finds or does beyond CUDA's promises.
 class CudaOnCpu : public CudaTest {};
 
-TEST_F(CudaOnCpu, NothingHasHappenedBeforeAWait) {
+TEST_F(CudaOnCpu, NothingRunsBeforeAWait) {
   EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, s_));
   EXPECT_EQ(host_[0], 0);
   EXPECT_CUDA(cudaSuccess, cudaStreamSynchronize(t_));
@@ -167,7 +167,7 @@ TEST_F(CudaOnCpu, NothingHasHappenedBeforeAWait) {
   EXPECT_EQ(host_[0], 1);
 }
 
-TEST_F(CudaOnCpu, ASourceThatIsReusedTooEarlyIsCopiedAsItIsThen) {
+TEST_F(CudaOnCpu, SourceReusedTooEarlyIsCopiedLate) {
   float pageable[1];
   for (float* source : {host_ + 1, pageable}) {
     *source = 2;
@@ -177,14 +177,14 @@ TEST_F(CudaOnCpu, ASourceThatIsReusedTooEarlyIsCopiedAsItIsThen) {
   }
 }
 
-TEST_F(CudaTest, AnEventOrdersStreams) {
+TEST_F(CudaTest, EventOrdersStreams) {
   set(x_, 5, kCount, 0, s_);
   EXPECT_OK(cudaEventRecord(e_, s_));
   EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
   EXPECT_EQ(read(x_, t_), 5);
 }
 
-TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
+TEST_F(CudaOnCpu, AccessWithoutEventIsARace) {
   set(x_, 5, kCount, 0, s_);
   EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, t_));
   EXPECT_OK(cudaStreamSynchronize(t_));
@@ -195,7 +195,7 @@ TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
 }
 
 // Exactly what CUDA documents for each direction ("API synchronization behavior").
-TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
+TEST_F(CudaTest, CopyWaitsAsItsDirectionRequires) {
   std::vector<float> pageable(kCount, 5);
   EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
   pageable.assign(kCount, 6);  // it has been read
@@ -212,14 +212,14 @@ TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
   EXPECT_EQ(pageable[0], 0) << "within the host it is synchronous";
 }
 
-TEST_F(CudaOnCpu, ACopyWithinTheDeviceWaitsForNothing) {
+TEST_F(CudaOnCpu, DeviceToDeviceCopyDoesNotWait) {
   EXPECT_OK(cudaMemcpy(y_, x_, kBytes, cudaMemcpyDeviceToDevice));
   axpy(x_, y_, 1, kCount, s_);
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);  // the work that runs second reports it
   EXPECT_TRUE(last_error_says("race"));
 }
 
-TEST_F(CudaOnCpu, ACopyOfPageableMemoryNeedNotHaveReachedTheDevice) {
+TEST_F(CudaOnCpu, PageableCopyMayReturnBeforeReachingTheDevice) {
   const std::vector<float> pageable(kCount, 5);
   EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
   axpy(y_, x_, 1, kCount, s_);
@@ -249,7 +249,7 @@ TEST_F(CudaOnCpu, WorkOutlivesItsStream) {
   EXPECT_EQ(host_[0], 5);
 }
 
-TEST_F(CudaOnCpu, WhatIsFreedStaysForWorkThatWasQueuedBefore) {
+TEST_F(CudaOnCpu, FreedMemoryStaysForQueuedWork) {
   float *data, *pinned;
   EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
   EXPECT_OK(cudaMallocHost(reinterpret_cast<void**>(&pinned), kBytes));
@@ -268,7 +268,7 @@ TEST_F(CudaOnCpu, WhatIsFreedStaysForWorkThatWasQueuedBefore) {
 }
 
 // A free of other memory is not a wait.
-TEST_F(CudaOnCpu, AFreeHidesNoMissingWait) {
+TEST_F(CudaOnCpu, FreeHidesNoMissingWait) {
   float* other;
   EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&other), kBytes));
   set(host_, 7, 1, 0, s_);
@@ -287,7 +287,7 @@ TEST_F(CudaOnCpu, FreedPinnedMemoryIsKnown) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, pinned, 4, cudaMemcpyDefault, s_));
 }
 
-TEST_F(CudaOnCpu, WorkThatIsQueuedAfterAFreeFindsNothing) {
+TEST_F(CudaOnCpu, WorkQueuedAfterAFreeFails) {
   float* data;
   EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
   set(data, 2, kCount, 0, s_);
@@ -314,7 +314,7 @@ TEST_F(CudaOnCpu, PollingEnds) {
   EXPECT_EQ(read(x_, s_), 5);
 }
 
-TEST_F(CudaTest, AGraphTakesItsArgumentsWhenItIsRecorded) {
+TEST_F(CudaTest, GraphCapturesArgumentsWhenRecorded) {
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
@@ -338,7 +338,7 @@ TEST_F(CudaTest, AGraphTakesItsArgumentsWhenItIsRecorded) {
   EXPECT_OK(cudaGraphExecDestroy(exec));
 }
 
-TEST_F(CudaTest, AGraphOfChildGraphsRunsOneAfterTheOther) {
+TEST_F(CudaTest, ChildGraphsRunInSequence) {
   const cudaGraph_t step = capture([&] {
     axpy(y_, x_, 1, kCount, s_);
     axpy(y_, x_, 2, kCount, s_);
@@ -361,7 +361,7 @@ TEST_F(CudaTest, AGraphOfChildGraphsRunsOneAfterTheOther) {
   EXPECT_OK(cudaGraphDestroy(step));
 }
 
-TEST_F(CudaTest, AChildGraphIsACopy) {
+TEST_F(CudaTest, ChildGraphIsACopy) {
   cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parent = chain(step, 1, true), child;
   cudaGraphNode_t node, added;
   cudaGraphNodeType type;
@@ -381,7 +381,7 @@ TEST_F(CudaTest, AChildGraphIsACopy) {
   EXPECT_OK(cudaGraphDestroy(step));
 }
 
-TEST_F(CudaOnCpu, AChildGraphGoesWithItsParent) {
+TEST_F(CudaOnCpu, ChildGraphIsDestroyedWithItsParent) {
   const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parent = chain(step, 1, true);
   cudaGraph_t child;
   cudaGraphNode_t node;
@@ -393,7 +393,7 @@ TEST_F(CudaOnCpu, AChildGraphGoesWithItsParent) {
   EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaGraphGetNodes(child, nullptr, &count));
 }
 
-TEST_F(CudaOnCpu, WithoutADependencyBetweenChildGraphsItIsARace) {
+TEST_F(CudaOnCpu, ChildGraphsWithoutDependencyRace) {
   const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parallel = chain(step, 2, false);
   cudaGraphExec_t exec;
   EXPECT_OK(cudaGraphInstantiate(&exec, parallel, 0));
@@ -405,7 +405,7 @@ TEST_F(CudaOnCpu, WithoutADependencyBetweenChildGraphsItIsARace) {
   for (const cudaGraph_t graph : {step, parallel}) EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaTest, ALaunchIntoACaptureBecomesAChildGraph) {
+TEST_F(CudaTest, LaunchIntoACaptureBecomesAChildGraph) {
   const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); });
   cudaGraphExec_t exec, outer_exec;
   EXPECT_OK(cudaGraphInstantiate(&exec, step, 0));
@@ -428,7 +428,7 @@ TEST_F(CudaTest, ALaunchIntoACaptureBecomesAChildGraph) {
   for (const cudaGraph_t graph : {step, outer}) EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaTest, AWhileNodeRepeatsItsBody) {
+TEST_F(CudaTest, WhileNodeRepeatsItsBody) {
   const cudaGraph_t graph = loop_to(5, 1);
   cudaGraphExec_t exec;
   EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
@@ -446,7 +446,7 @@ TEST_F(CudaTest, AWhileNodeRepeatsItsBody) {
   EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaTest, AnIfNodeChoosesABody) {
+TEST_F(CudaTest, IfNodeChoosesABody) {
   for (const unsigned int condition : {0u, 1u, 2u}) {
     const cudaGraph_t graph = empty_graph();
     const cudaGraphConditionalHandle handle = create_condition(graph, condition);
@@ -487,7 +487,7 @@ TEST_F(CudaTest, ConditionalNodesNest) {
   EXPECT_EQ(read(y_, s_), 1 + 1 + 2 + 3);
 }
 
-TEST_F(CudaTest, AConditionalNodeCanBeCaptured) {
+TEST_F(CudaTest, ConditionalNodeCanBeCaptured) {
   const cudaGraph_t graph = capture([&] {
     set(x_, 0, kCount, 0, s_);
     cudaStreamCaptureStatus status;
@@ -550,7 +550,7 @@ TEST_F(CudaTest, GraphsWithConditionalNodesAreRestricted) {
   for (const cudaGraph_t each : {graph, parent}) EXPECT_OK(cudaGraphDestroy(each));
 }
 
-TEST_F(CudaOnCpu, AConditionThatNothingOrdersBeforeItsNodeIsARace) {
+TEST_F(CudaOnCpu, UnorderedConditionIsARace) {
   const cudaGraph_t graph = empty_graph();
   const cudaGraphConditionalHandle handle = create_condition(graph, 1);
   capture_to(graph, [&] { count(x_, 5, handle, s_); });
@@ -560,7 +560,7 @@ TEST_F(CudaOnCpu, AConditionThatNothingOrdersBeforeItsNodeIsARace) {
   EXPECT_TRUE(last_error_says("race"));
 }
 
-TEST_F(CudaOnCpu, AConditionWithoutAValueIsAnError) {
+TEST_F(CudaOnCpu, ConditionWithoutAValueIsAnError) {
   const cudaGraph_t graph = empty_graph();
   cudaGraphConditionalHandle handle;
   EXPECT_OK(cudaGraphConditionalHandleCreate(&handle, graph, 1, 0));
@@ -570,7 +570,7 @@ TEST_F(CudaOnCpu, AConditionWithoutAValueIsAnError) {
   EXPECT_TRUE(last_error_says("no value"));
 }
 
-TEST_F(CudaOnCpu, AConditionIsSetByItsOwnGraphAlone) {
+TEST_F(CudaOnCpu, ConditionIsSetOnlyByItsOwnGraph) {
   const cudaGraph_t graph = loop_to(5, 1);
   const cudaGraphConditionalHandle handle = create_condition(graph, 1);
   count(x_, 5, handle, s_);
@@ -580,7 +580,7 @@ TEST_F(CudaOnCpu, AConditionIsSetByItsOwnGraphAlone) {
   EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaOnCpu, WithoutADependencyWithinABodyItIsARace) {
+TEST_F(CudaOnCpu, BodyNodesWithoutDependencyRace) {
   const cudaGraph_t graph = empty_graph();
   const cudaGraphConditionalHandle handle = create_condition(graph, 1);
   const cudaGraph_t body = *add_conditional(graph, handle, cudaGraphCondTypeWhile, 1);
@@ -591,7 +591,7 @@ TEST_F(CudaOnCpu, WithoutADependencyWithinABodyItIsARace) {
   EXPECT_TRUE(last_error_says("race"));
 }
 
-TEST_F(CudaTest, CapturesForbidWhatCudaForbids) {
+TEST_F(CudaTest, CapturesRejectWhatCudaForbids) {
   const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
   void* data = nullptr;
   EXPECT_EQ(in_capture(global, [&] { return cudaMalloc(&data, 4); }), cudaErrorStreamCaptureUnsupported);
@@ -639,7 +639,7 @@ TEST_F(CudaTest, CapturesForbidWhatCudaForbids) {
   EXPECT_OK(cudaFree(data));
 }
 
-TEST_F(CudaTest, AForkMustBeJoined) {
+TEST_F(CudaTest, ForkMustBeJoined) {
   cudaGraph_t graph = nullptr;
   EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
   EXPECT_OK(cudaEventRecord(e_, s_));
@@ -649,7 +649,7 @@ TEST_F(CudaTest, AForkMustBeJoined) {
   EXPECT_EQ(read(x_, s_), 1);
 }
 
-TEST_F(CudaTest, TheLegacyStreamCannotWaitForACapture) {
+TEST_F(CudaTest, LegacyStreamCannotWaitForACapture) {
   cudaStream_t blocking;
   cudaGraph_t graph = nullptr;
   EXPECT_OK(cudaStreamCreate(&blocking));
@@ -660,7 +660,7 @@ TEST_F(CudaTest, TheLegacyStreamCannotWaitForACapture) {
   EXPECT_OK(cudaStreamDestroy(blocking));
 }
 
-TEST_F(CudaTest, BadLaunchesAreRefusedAtOnce) {
+TEST_F(CudaTest, BadLaunchesAreRejectedAtOnce) {
   set(x_, 2, 0, 0, s_);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
   set(x_, 2, 1025, 0, s_);
@@ -670,20 +670,20 @@ TEST_F(CudaTest, BadLaunchesAreRefusedAtOnce) {
   EXPECT_EQ(read(x_, s_), 1);
 }
 
-TEST_F(CudaTest, BadCopiesAreRefusedAtOnce) {
+TEST_F(CudaTest, BadCopiesAreRejectedAtOnce) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes + 1, cudaMemcpyDefault, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes, cudaMemcpyDeviceToHost, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_ + kCount, 0, 1, s_));
   EXPECT_CUDA(cudaErrorInvalidMemcpyDirection, cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(7), s_));
 }
 
-TEST_F(CudaOnCpu, CopiesThatOverlapAreRefused) {
+TEST_F(CudaOnCpu, OverlappingCopiesAreRejected) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_ + 1, x_, 8, cudaMemcpyDefault, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, x_ + 1, 8, cudaMemcpyDefault, s_));
   EXPECT_OK(cudaMemcpyAsync(x_ + 1, x_, 4, cudaMemcpyDefault, s_));
 }
 
-TEST_F(CudaTest, FlagsThatAreNoneAreRefused) {
+TEST_F(CudaTest, InvalidFlagsAreRejected) {
   cudaStream_t stream;
   cudaEvent_t event;
   void* data;
@@ -694,7 +694,7 @@ TEST_F(CudaTest, FlagsThatAreNoneAreRefused) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaStreamWaitEvent(s_, e_, 7));
 }
 
-TEST_F(CudaOnCpu, AKernelThatLeavesItsMemoryLosesTheDevice) {
+TEST_F(CudaOnCpu, KernelOutOfBoundsLosesTheDevice) {
   set(x_, 2, kCount + 1, 0, s_);
   EXPECT_OK(cudaGetLastError()) << "the launch itself is in order";
   EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
@@ -713,7 +713,7 @@ TEST_F(CudaOnCpu, UseAfterFree) {
   EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
 }
 
-TEST_F(CudaOnCpu, StreamOrderedMemoryIsThereFromItsAllocationToItsFree) {
+TEST_F(CudaOnCpu, StreamOrderedMemoryIsValidFromAllocationToFree) {
   float* data;
   EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
   set(data, 3, kCount, 0, s_);
@@ -738,7 +738,7 @@ TEST_F(CudaOnCpu, StreamOrderedMemoryStartsOutUninitialised) {
   EXPECT_TRUE(last_error_says("uninitialised"));
 }
 
-TEST_F(CudaOnCpu, UseThatIsNotOrderedAfterTheAllocationIsARace) {
+TEST_F(CudaOnCpu, UseNotOrderedAfterTheAllocationIsARace) {
   float* data;
   EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
   EXPECT_OK(cudaStreamQuery(s_)) << "done, and waited for";
@@ -752,7 +752,7 @@ TEST_F(CudaOnCpu, UseThatIsNotOrderedAfterTheAllocationIsARace) {
   EXPECT_TRUE(last_error_says("cudaMallocAsync"));
 }
 
-TEST_F(CudaOnCpu, UseThatIsNotOrderedBeforeTheFreeIsARace) {
+TEST_F(CudaOnCpu, UseNotOrderedBeforeTheFreeIsARace) {
   float* data;
   EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
   EXPECT_OK(cudaStreamSynchronize(s_));
@@ -775,7 +775,7 @@ TEST_F(CudaOnCpu, UseAfterAnOrderedFree) {
   EXPECT_TRUE(last_error_says("kernels.cu:"));
 }
 
-TEST_F(CudaOnCpu, FreeWaitsForNoWorkOnAPoolsMemory) {
+TEST_F(CudaOnCpu, FreeOfPoolMemoryDoesNotWait) {
   float* data;
   EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
   set(data, 1, kCount, 0, s_);
@@ -787,7 +787,7 @@ TEST_F(CudaOnCpu, FreeWaitsForNoWorkOnAPoolsMemory) {
   EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
 }
 
-TEST_F(CudaOnCpu, PoolsKeepAccounts) {
+TEST_F(CudaOnCpu, PoolsTrackTheirMemory) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location = {cudaMemLocationTypeDevice, 0};
@@ -831,7 +831,7 @@ TEST_F(CudaOnCpu, PoolsKeepAccounts) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemPoolDestroy(other));
 }
 
-TEST_F(CudaOnCpu, AHostFunctionRunsInItsTurn) {
+TEST_F(CudaOnCpu, HostFunctionRunsInStreamOrder) {
   struct Seen {
     const float* from;
     float value = -1;
@@ -865,14 +865,14 @@ TEST_F(CudaOnCpu, AHostFunctionRunsInItsTurn) {
   EXPECT_OK(cudaGraphDestroy(outer));
 }
 
-TEST_F(CudaTest, AHostFunctionThatNobodyWaitsForRunsInTheEnd) {
+TEST_F(CudaTest, HostFunctionRunsWithoutAWait) {
   std::promise<void> promise;
   EXPECT_OK(cudaLaunchHostFunc(
       s_, [](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &promise));
   promise.get_future().wait();
 }
 
-TEST_F(CudaOnCpu, EachThreadHasAStream) {
+TEST_F(CudaOnCpu, EachThreadHasItsOwnStream) {
   set(x_, 5, kCount, 0, cudaStreamPerThread);
   std::thread([&] {
     EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
@@ -908,12 +908,12 @@ TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
                "host code touched device memory, in allocation number");
 }
 
-TEST_F(CudaOnCpuDeathTest, ALeakFailsTheProcess) {
+TEST_F(CudaOnCpuDeathTest, LeakFailsTheProcess) {
   // The fixture's streams are left as well.
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "stream: 2 not destroyed");
 }
 
-TEST_F(CudaOnCpuDeathTest, StreamOrderedMemoryThatIsLeftFailsTheProcess) {
+TEST_F(CudaOnCpuDeathTest, LeakedStreamOrderedMemoryFailsTheProcess) {
   EXPECT_EXIT(
       {
         void* data;
@@ -924,7 +924,7 @@ TEST_F(CudaOnCpuDeathTest, StreamOrderedMemoryThatIsLeftFailsTheProcess) {
       ::testing::ExitedWithCode(70), "block of device memory: 1 not destroyed.*12345 bytes");
 }
 
-TEST_F(CudaOnCpuDeathTest, AHostFunctionCannotReadDeviceMemory) {
+TEST_F(CudaOnCpuDeathTest, HostFunctionCannotReadDeviceMemory) {
   EXPECT_DEATH(
       {
         (void)cudaLaunchHostFunc(
@@ -934,7 +934,7 @@ TEST_F(CudaOnCpuDeathTest, AHostFunctionCannotReadDeviceMemory) {
       "host code touched device memory");
 }
 
-TEST_F(CudaOnCpuDeathTest, AFailureThatNobodyAskedForFailsTheProcess) {
+TEST_F(CudaOnCpuDeathTest, UnreportedFailureFailsTheProcess) {
   EXPECT_EXIT(
       {
         set(x_, 2, kCount + 1, 0, s_);

@@ -88,7 +88,7 @@ std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.
 
 class CudaBugInWork : public testing::TestWithParam<Bug> {};
 
-TEST_P(CudaBugInWork, LosesTheDeviceAndIsNamed) {
+TEST_P(CudaBugInWork, LosesTheDeviceAndIsReported) {
   EXPECT_EXIT(
       {
         Program program;
@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(
                         "graph: 1 not destroyed"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST(CudaSeededBugs, WhatIsDestroyedIsNotUsedAgain) {
+TEST(CudaSeededBugs, DestroyedHandlesAreRejected) {
   Program p;
   set(p.x, 2, kCount, 0, p.s);
   EXPECT_OK(cudaStreamSynchronize(p.s));

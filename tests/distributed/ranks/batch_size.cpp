@@ -13,7 +13,7 @@ namespace giro::test {
 namespace {
 
 // The last rank has room for a part of 48 samples, the others for more.
-TEST(BatchSizeOfRanks, IsOneThatFitsEachRank) {
+TEST(BatchSizeOfRanks, FitsEachRank) {
   const auto partitioner = data_parallel(world(), test_device());
   TrainState state = TrainState::create(
       model(), optim::adamw(1e-2),

@@ -25,7 +25,7 @@ nn::Var loss_of(const nn::Var& logits, const Batch& batch) {
 
 // The same bits as a plain loop of as many steps, however often it is restarted from its checkpoints. The norms and
 // metrics are the same with complete states and with shards.
-TEST(CheckpointStreamOfRanks, IsAPlainLoop) {
+TEST(CheckpointStreamOfRanks, MatchesAPlainLoop) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> shown(std::tmpfile(), std::fclose);
   std::vector<std::vector<double>> metrics;
   for (const bool sharded : {false, true}) {
@@ -73,7 +73,7 @@ TEST(CheckpointStreamOfRanks, IsAPlainLoop) {
       }
       EXPECT_EQ(train_loop.step(), steps);
       double nothing = 0;
-      partitioner->agree({&nothing, 1});  // all ranks read what rank 0 saves
+      partitioner->all_reduce_max({&nothing, 1});  // all ranks read what rank 0 saves
     }
   }
   EXPECT_EQ(std::ftell(shown.get()) > 0, world().is_primary());

@@ -79,7 +79,7 @@ def check_kills(program, mpirun, generator, ranks, kills, *options):
                     f"pace={pace}", *options]
 
         job = Job(command("whole"))
-        status = job.end(most_seconds=120)[0]  # other tests run alongside
+        status = job.end(max_seconds=120)[0]  # other tests run alongside
         if status != 0:
             return [f"the exit status of the run that is not killed is {status}\n{job.output}"]
         for kill in range(kills):
@@ -104,7 +104,7 @@ def check_kills(program, mpirun, generator, ranks, kills, *options):
             if left:
                 problems.append(f"kill {kill}: processes are left: {left}")
         job = Job(command("killed"))
-        status = job.end(most_seconds=120)[0]
+        status = job.end(max_seconds=120)[0]
         if status != 0:
             problems.append(f"the exit status of the last run is {status}\n{job.output}")
         elif left_behind(f"{parent}/killed") != left_behind(f"{parent}/whole"):

@@ -106,7 +106,7 @@ void try_one(const Communicator& communicator, const Stream& stream, unsigned se
   }
 }
 
-TEST(Ranks, KnowTheirPlaces) {
+TEST(Ranks, KnowTheirRanks) {
   EXPECT_EQ(world().is_primary(), world().rank() == 0);
   EXPECT_LT(world().rank(), world().size());
   EXPECT_EQ(world().local_size(), world().size());  // the tests run on one machine
@@ -116,13 +116,13 @@ TEST(Ranks, KnowTheirPlaces) {
   expect_error(ErrorCode::invalid_argument, {"World", "one already"}, [] { World second; });
 }
 
-TEST(Ranks, CollectivesDoAsANaiveReference) {
+TEST(Ranks, CollectivesMatchANaiveReference) {
   const Communicator communicator = world().communicator(test_device());
   const Stream stream(test_device());
   for (unsigned seed = 0; seed < 100; ++seed) try_one(communicator, stream, seed);
 }
 
-TEST(Ranks, CollectivesOnTheHostDoSoBesideThoseOfGpus) {
+TEST(Ranks, HostCollectivesMatchBesideGpuCollectives) {
   if (test_device().is_cpu()) return;  // the two would be the same
   const Stream stream(Device::cpu());
   for (unsigned seed = 300; seed < 340; ++seed) try_one(world().host(), stream, seed);
@@ -135,9 +135,9 @@ TEST(Ranks, CollectivesOnTheHostDoSoBesideThoseOfGpus) {
 TEST(Ranks, CollectivesInPieces) {
   if (!test_device().is_cpu()) return;  // NCCL counts with 64 bits
   const Stream stream(Device::cpu());
-  const std::int64_t most = std::exchange(mpi::most_elements_of_a_call, 7);
+  const std::int64_t most = std::exchange(mpi::max_elements_per_call, 7);
   for (unsigned seed = 200; seed < 240; ++seed) try_one(world().host(), stream, seed);
-  mpi::most_elements_of_a_call = most;
+  mpi::max_elements_per_call = most;
 }
 
 // The sum in f32 depends on the order, which must always be the same, and all ranks must get the same bits.
@@ -168,7 +168,7 @@ TEST(Ranks, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
   }
 }
 
-TEST(Ranks, NoneLeavesABarrierBeforeAllHaveCome) {
+TEST(Ranks, BarrierWaitsForAllRanks) {
   const Communicator communicator = world().communicator(test_device());
   const Stream stream(test_device());
   const auto now = [] {

@@ -17,7 +17,7 @@ from job import Job, copy_with_other_build_id
 
 NUMBERS = itertools.count()  # of jobs, so that ranks of different jobs never meet
 # Tests that take long and do not depend on how the ranks have met.
-LONG = "*IsThatOfOneProcess:*GivesTheSameBits*:*MicroBatches*"
+LONG = "*MatchesOneProcess:*GivesTheSameBits*:*MicroBatches*"
 
 
 def torchrun(rank, size, number):
@@ -31,10 +31,10 @@ def slurm(rank, size, number):
 
 
 class Case:
-    def __init__(self, name, arguments, statuses=(0, 0), texts=(), by=torchrun, most_seconds=5, program=None,
+    def __init__(self, name, arguments, statuses=(0, 0), texts=(), by=torchrun, max_seconds=5, program=None,
                  **variables):
         self.name, self.arguments, self.statuses, self.texts, self.by = name, arguments, statuses, texts, by
-        self.most_seconds, self.program, self.variables = most_seconds, program, variables
+        self.max_seconds, self.program, self.variables = max_seconds, program, variables
 
 
 def suite(filter):
@@ -46,8 +46,8 @@ def cases(other_program):
     return [
         Case("alone with a GPU", suite("Ranks.*"), (0,)),
         # Here the hosts make decisions through the GPUs, and wait for them.
-        Case("two ranks", suite(f"*:-{LONG}:*TheHostWaitsForNoStep"), most_seconds=60),
-        Case("four ranks", suite("Ranks.*:MeshOfRanks.*"), (0,) * 4, most_seconds=60),
+        Case("two ranks", suite(f"*:-{LONG}:*HostWaitsForNoStep"), max_seconds=60),
+        Case("four ranks", suite("Ranks.*:MeshOfRanks.*"), (0,) * 4, max_seconds=60),
         Case("Slurm", suite("Ranks.*"), by=slurm),
         Case("a rank throws", ["fault", "throws"], (-6, -6), ["rank 1 has had enough", "NCCL reports"]),
         Case("a rank fails", ["fault", "set_failed"], (1, 3), ["rank 0 of 2 on cuda:0: NCCL reports"]),
@@ -86,7 +86,7 @@ def check(case, program, preload):
     ends = {}
     for rank, job in enumerate(jobs):
         if case.statuses[rank] is not None:
-            ends[rank] = job.end(case.most_seconds)
+            ends[rank] = job.end(case.max_seconds)
     for rank, job in enumerate(jobs):
         if case.statuses[rank] is None:
             job.kill()

@@ -44,7 +44,7 @@ def cases():
 
 
 def check(name, program, mpirun):
-    succeeds, most_seconds, texts = cases()[name]
+    succeeds, max_seconds, texts = cases()[name]
     gpu = ["-x", "GIRO_CUDA_ON_CPU_UUID=7"] if name == "same_gpu" else []
     status, output, seconds, left = run([*mpirun, *gpu, "-n", "3", program, "fault", name], "is there")
     problems = []
@@ -52,8 +52,8 @@ def check(name, program, mpirun):
         problems.append(f"the exit status is {status}")
     if output.count("is there") != 3:
         problems.append("not all ranks have come")
-    if seconds > most_seconds:
-        problems.append(f"it took {seconds:.1f} s, expected at most {most_seconds}")
+    if seconds > max_seconds:
+        problems.append(f"it took {seconds:.1f} s, expected at most {max_seconds}")
     problems += [f"the output does not match {text}" for text in texts if not re.search(text, output)]
     if left:
         problems.append(f"processes are left: {left}")

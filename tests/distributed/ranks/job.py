@@ -64,12 +64,12 @@ class Job:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process), 9)
 
-    def end(self, most_seconds=60):
-        """Returns exit status, seconds and processes left behind. Kills the job after `most_seconds`."""
+    def end(self, max_seconds=60):
+        """Returns exit status, seconds and processes left behind. Kills the job after `max_seconds`."""
         try:
-            status = self.process.wait(max(0.0, self.begin + most_seconds - time.monotonic()))
+            status = self.process.wait(max(0.0, self.begin + max_seconds - time.monotonic()))
         except subprocess.TimeoutExpired:
-            status = f"killed by the test after {most_seconds} s"
+            status = f"killed by the test after {max_seconds} s"
             self.kill()
         seconds = time.monotonic() - self.begin
         deadline = time.monotonic() + 5

@@ -101,13 +101,13 @@ TEST(LayersOfRanks, ConvolutionAndBatchNormAndDropout) {
 }
 
 // Each rank computes the statistics of its own rows. A rank without rows has none, and takes the others'.
-TEST(LayersOfRanks, BatchNormOfEachRanksRows) {
+TEST(LayersOfRanks, BatchNormPerRank) {
   const auto model = with_mask(nn::sequential(nn::dense(6), nn::batch_norm(), nn::relu()));
   const Trained trained = train(model, unevenly(), data_parallel(world(), test_device()));
   for (const float value : trained.leaves) EXPECT_TRUE(std::isfinite(value));
 }
 
-TEST(LayersOfRanks, ATransformerWithDropout) {
+TEST(LayersOfRanks, TransformerWithDropout) {
   const nn::Layer block = nn::transformer_block(
       {.attention = {.heads = 2, .is_causal = true, .dropout = 0.2}, .hidden = 8, .dropout = 0.3});
   const auto model = with_mask([=](nn::Scope& s, const nn::Var& x) {

@@ -13,7 +13,7 @@ namespace giro::test {
 namespace {
 
 // Batches of 12; the last one is smaller, and has no rows for the last ranks. A third of the rows does not count.
-TEST(Metrics, AreThoseOfAllRowsOnAnyNumberOfRanks) {
+TEST(Metrics, CoverAllRowsOnAnyNumberOfRanks) {
   constexpr std::int64_t kRowsHere = 97, kBatch = 12;
   std::vector<float> x;
   std::vector<std::uint8_t> mask;

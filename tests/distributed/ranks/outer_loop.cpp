@@ -36,7 +36,7 @@ class FitStep : public jaxloop::Step {
 };
 
 // The same bits as a plain loop of as many steps, however often it is restarted from its checkpoints.
-TEST(OuterLoopOfRanks, IsAPlainLoop) {
+TEST(OuterLoopOfRanks, MatchesAPlainLoop) {
   for (const bool sharded : {false, true}) {
     const auto partitioner =
         sharded ? zero_data_parallel(world(), test_device()) : data_parallel(world(), test_device());
@@ -44,7 +44,7 @@ TEST(OuterLoopOfRanks, IsAPlainLoop) {
     const std::string dir = partitioner->broadcast(own.path());
     const auto meet = [&] {
       double nothing = 0;
-      partitioner->agree({&nothing, 1});
+      partitioner->all_reduce_max({&nothing, 1});
     };
     const Dataset data = random_rows().shuffle(5).repeat().batch(48).partition(partitioner);
     const Dataset eval_data = random_rows().batch(36).partition(partitioner);

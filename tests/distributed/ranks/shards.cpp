@@ -29,7 +29,7 @@ class ShardsOfRanks : public testing::Test {
 
   void meet() const {
     double nothing = 0;
-    partitioner_->agree({&nothing, 1});
+    partitioner_->all_reduce_max({&nothing, 1});
   }
 
   TrainState make_state(std::shared_ptr<const Partitioner> partitioner) const {
@@ -68,7 +68,7 @@ class ShardsOfRanks : public testing::Test {
   const std::string dir_ = partitioner_->broadcast(own_.path());
 };
 
-TEST_F(ShardsOfRanks, MicroBatchesAndShortOnesMakeTheSameUpdates) {
+TEST_F(ShardsOfRanks, MicroBatchesAndShortBatchesGiveTheSameUpdates) {
   const auto train = [&](const std::shared_ptr<const Partitioner>& partitioner, std::int64_t batch, int parts) {
     Dataset data = random_rows().shuffle(5).batch(batch).partition(partitioner);
     return params_of(loop(make_state(partitioner), data, {{every(1), make_step(parts)}}).state);
@@ -83,7 +83,7 @@ TEST_F(ShardsOfRanks, MicroBatchesAndShortOnesMakeTheSameUpdates) {
 }
 
 // As in docs/distributed.md.
-TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
+TEST_F(ShardsOfRanks, UserDefinedParameterAverage) {
   TrainState state = make_state();
   const Collection& params = state.collection("params");
   const Collection& average = state.add("average", params.specs(), params.options());
@@ -111,7 +111,7 @@ TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
 
 // Saves the best of the due checkpoints by rank 0's values, the newest ones by two callbacks in one directory, and one
 // in on_end.
-TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
+TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllRanks) {
   Dataset data = rows();
   double offset = 0;  // differs between ranks
   auto result = loop(make_state(), data,
@@ -143,7 +143,7 @@ TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
 }
 
 // Each rank reads only its shard, so only one rank notices the damage; all ranks go back to the older checkpoint.
-TEST_F(ShardsOfRanks, AllGoBackToACheckpointThatEachCanRead) {
+TEST_F(ShardsOfRanks, RestoreACheckpointThatEachRankCanRead) {
   constexpr std::int64_t kWidth = 1'300;  // a shard's file has several parts, each with its own checksum
   const auto make = [&](std::uint64_t seed) {
     return TrainState::create(nn::dense(kWidth), optim::adamw(1e-2),
@@ -195,7 +195,7 @@ TEST_F(ShardsOfRanks, AllGoBackToACheckpointThatEachCanRead) {
 }
 
 // A value that is not finite in only one rank's shard keeps all ranks from saving.
-TEST_F(ShardsOfRanks, AStateThatIsNotFiniteAnywhereReplacesNone) {
+TEST_F(ShardsOfRanks, NonFiniteStateOnAnyRankReplacesNoCheckpoint) {
   Dataset data = rows();
   const int last = world().size() - 1;
   Checkpoint save = checkpoint(dir("model"));

@@ -98,7 +98,7 @@ bool same_everywhere(const std::vector<float>& values) {
   return differs == 0;
 }
 
-TEST(TrainingOfRanks, IsThatOfOneProcess) {
+TEST(TrainingOfRanks, MatchesOneProcess) {
   for (const bool resident : {false, true}) {
     for (const std::int64_t bucket_bytes : {1, 1'000, 1 << 20}) {
       SCOPED_TRACE(std::to_string(bucket_bytes) + (resident ? " resident" : " from the host"));
@@ -135,7 +135,7 @@ TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
 }
 
 // A rank's results for its rows, scaled by another factor if the batch is divided, are rounded to 8 bits of mantissa.
-TEST(TrainingOfRanks, IsAlmostThatOfOneProcessInBf16) {
+TEST(TrainingOfRanks, IsCloseToOneProcessInBf16) {
   try {
     expect_supported(Precision::bf16, test_device());
   } catch (const Error& error) {
@@ -154,7 +154,7 @@ TEST(TrainingOfRanks, IsAlmostThatOfOneProcessInBf16) {
   }
 }
 
-TEST(TrainingOfRanks, GivesTheSameBitsAgainAndHoweverTheDeviceRunsAhead) {
+TEST(TrainingOfRanks, GivesTheSameBitsWhenRepeatedAndRunAhead) {
   const TrainingSetup setup{.partitioner = all_ranks(), .resident = true};
   const Trained first = train(setup);
   for (const std::int64_t steps : {0, 1, 5}) {
@@ -180,7 +180,7 @@ std::vector<cudaGraphNode_t> captured(const Stream& stream) {
 
 // The position of the first bucket's all-reduce in a step's graph: it exists before the last nodes of the backward
 // pass, and these do not depend on it.
-TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
+TEST(TrainingOfRanks, AllReduceOverlapsTheBackwardPassInTheGraph) {
   if (test_device().is_cpu() || world().size() == 1)
     GTEST_SKIP() << "nothing runs beside the caller, or nothing is sent";
   TrainState state = make_state(all_ranks(1));
@@ -195,7 +195,7 @@ TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
                              computed = captured(trained.stream());
                              return dy;
                            },
-                       .touches_its_arguments_alone = false});  // so that earlier work is queued by then
+                       .is_pure = false});  // so that earlier work is queued by then
     };
     auto loss = trained.value_and_grad([&](auto& params) {
       auto hidden = nn::dense(batch["x"], note(params["dense0/kernel"]), params["dense0/bias"], Activation::tanh);
@@ -220,7 +220,7 @@ TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
 #endif
 
 // Counts calls of the CUDA runtime, which only the emulated one reports.
-TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
+TEST(TrainingOfRanks, HostWaitsForNoStep) {
   using Calls = unsigned long long (*)(const char*);
   const auto calls = reinterpret_cast<Calls>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_calls"));
   if (calls == nullptr) GTEST_SKIP() << "nobody counts";
@@ -232,9 +232,9 @@ TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
     Dataset data = random_rows().shuffle(5).repeat().batch(48).partition(partitioner).to(test_device());
     giro::Run run(make_state(partitioner), data, {{every(1), make_step()}},
                   {.stop = at(266), .catch_signals = false, .steps_per_execution = 32});
-    EXPECT_EQ(run.advance(at(10)), Advanced::reached);
+    EXPECT_EQ(run.advance(at(10)), StopReason::reached);
     const unsigned long long before = waits();
-    EXPECT_EQ(run.advance(), Advanced::stopped);
+    EXPECT_EQ(run.advance(), StopReason::stopped);
     EXPECT_LE(waits() - before, 16u);  // 8 launches, two of which may be ahead, and the ranks' agreement at the end
   }
 }
@@ -244,7 +244,7 @@ TEST(TrainingOfRanks, MicroBatchesMakeOneUpdate) {
   expect_near(train({.partitioner = all_ranks(), .parts = 4}), train({}));
 }
 
-TEST(TrainingOfRanks, ShardsTrainAsWholes) {
+TEST(TrainingOfRanks, ShardedTrainingMatchesUnsharded) {
   for (const bool resident : {false, true}) {
     TrainingSetup whole{.partitioner = all_ranks(), .resident = resident, .max_norm = 0.5};
     TrainingSetup sharded = whole;
@@ -261,7 +261,7 @@ TEST(TrainingOfRanks, ShardsTrainAsWholes) {
 
 // A rank holds the moments of its part, for every optimizer with moments; they are equal to that part of the whole.
 // Weight decay applies only to its leaves.
-TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
+TEST(TrainingOfRanks, ShardHoldsTheMomentsOfItsPart) {
   const optim::DecayMask kernels = [](const std::string& path) { return path.ends_with("kernel"); };
   for (const optim::Optimizer& optimizer :
        {optim::adamw(1e-2, {.weight_decay = 0.3, .decay_mask = kernels}), optim::sgd(1e-2, {.momentum = 0.9})}) {
@@ -296,7 +296,7 @@ TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
 }
 
 // Shards of an average are gathered for evaluation and for saving.
-TEST(TrainingOfRanks, AnAverageIsWholeOnEachRank) {
+TEST(TrainingOfRanks, ParameterAverageIsWholeOnEachRank) {
   const auto trained = [&](const std::shared_ptr<const Partitioner>& partitioner) {
     Dataset data = random_rows().batch(48).partition(partitioner);
     return loop(TrainState::create(model(), optim::ema(0.5, optim::adamw(1e-2)),
@@ -321,7 +321,7 @@ TEST(TrainingOfRanks, AnAverageIsWholeOnEachRank) {
 }
 
 // Each axis trains by itself: two groups of ranks train two models, or all ranks train one.
-TEST(TrainingOfRanks, AnAxisOfAMeshTrainsByItself) {
+TEST(TrainingOfRanks, MeshAxisTrainsSeparately) {
   const int groups = world().size() % 2 == 0 ? 2 : 1;
   const Mesh mesh(world(), test_device(), {{"data", -1}, {"model", groups}});
   const auto seed = static_cast<std::uint64_t>(mesh.axis("model").rank());
@@ -338,7 +338,7 @@ TEST(TrainingOfRanks, AnAxisOfAMeshTrainsByItself) {
   expect_near(train_with(zero_data_parallel(mesh, "data")), alone);
 }
 
-TEST(TrainingOfRanks, ManagedStepsTrainAlike) {
+TEST(TrainingOfRanks, ManagedStepsTrainTheSame) {
   const auto train_managed = [](const std::shared_ptr<const Partitioner>& partitioner, const std::string& strategy) {
     const auto step = managed::train_step(
         [model = model()](const nn::Params& params, const Batch& batch) {
@@ -369,10 +369,10 @@ TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
     EXPECT_NE(std::string(error.what()).find("already holds a run"), std::string::npos) << error.what();
   }
   double nothing = 0;
-  partitioner->agree({&nothing, 1});  // all ranks must have looked before rank 0's directory is removed
+  partitioner->all_reduce_max({&nothing, 1});  // all ranks must have looked before rank 0's directory is removed
 }
 
-TEST(TrainingOfRanks, AnIntegerIsNoMetric) {
+TEST(TrainingOfRanks, IntegerMetricIsRejected) {
   if (world().size() == 1) return;
   const auto step = jit([](const TrainState& state, const Batch&) {
     return logs().add_metric("updates", nn::Var(state.at("step"), state.stream()));
@@ -406,7 +406,7 @@ TEST(TrainingOfRanks, EvaluationCountsEachSampleOnce) {
   }
 }
 
-TEST(TrainingOfRanks, ReplicasAreComparedToTheBit) {
+TEST(TrainingOfRanks, ReplicasAreComparedBitwise) {
   const auto partitioner = all_ranks();
   Dataset data = random_rows().repeat().batch(48).partition(partitioner);
   auto trained =

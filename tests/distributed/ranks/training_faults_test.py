@@ -21,9 +21,9 @@ TIMEOUT = 2  # seconds that a rank waits for the others, if one hangs
 
 
 class Case:
-    def __init__(self, name, ranks, texts=(), newest=(), succeeds=False, most_seconds=5, before=(), **options):
+    def __init__(self, name, ranks, texts=(), newest=(), succeeds=False, max_seconds=5, before=(), **options):
         self.name, self.ranks, self.texts, self.newest = f"{name}, {ranks} ranks", ranks, texts, newest
-        self.succeeds, self.most_seconds, self.before = succeeds, most_seconds, before
+        self.succeeds, self.max_seconds, self.before = succeeds, max_seconds, before
         self.options = [f"{key}={value}" for key, value in options.items()]
 
 
@@ -47,7 +47,7 @@ def deaths(generator):
             texts = [rf"rank {rank} of {ranks}, (task \d, .*|on_start or on_end): .*, at step {at}: has had enough"]
         # Only mpirun could tell that a rank is missing that exited with 0 before it began.
         most = TIMEOUT + 5 if (kind, place) == ("exit", "init") else 5
-        yield Case(f"{kind} at {place}", ranks, texts, newest, most_seconds=most, **options)
+        yield Case(f"{kind} at {place}", ranks, texts, newest, max_seconds=most, **options)
 
 
 def cases(generator):
@@ -63,9 +63,9 @@ def cases(generator):
         yield Case("the same in on_end", ranks, [f"caught: rank 0 of {ranks}, on_start or on_end: .*, at step 40"], (40,),
                    fault="throw", at="finish", rank=0, caught="yes")
         yield Case("stopped", ranks, [rf"rank \d of {ranks}, task \d, every\(1\): .*, at step 19: {waited}"], (10,),
-                   most_seconds=TIMEOUT + 5, fault="stop", rank=rank, step=19, timeout=TIMEOUT * 1000)
+                   max_seconds=TIMEOUT + 5, fault="stop", rank=rank, step=19, timeout=TIMEOUT * 1000)
         yield Case("one step more", ranks, [rf"rank \d of {ranks}, .*, at step \d+: {wrong}"], (10,),
-                   most_seconds=TIMEOUT + 5, fault="skip", rank=rank, step=19, timeout=TIMEOUT * 1000)
+                   max_seconds=TIMEOUT + 5, fault="skip", rank=rank, step=19, timeout=TIMEOUT * 1000)
         yield Case("slow but alive", ranks, [f"rank {rank} ended after 40 steps"], (40,), True, 20,
                    fault="slow", rank=rank, step=20, timeout=TIMEOUT * 1000)
         yield Case("NaN", ranks, [f"rank {each} ended after 6 steps" for each in range(ranks)], (2,), True,
@@ -100,7 +100,7 @@ def cases(generator):
         yield Case("stopped in its save", ranks,
                    [rf"({waited}|shard\(s\) {other} of {ranks} did not arrive within {TIMEOUT} s)"],
                    # When mpirun ends all ranks, it continues the stopped one, which may then still be in time.
-                   (10, 20), most_seconds=TIMEOUT + 5, fault="stop", at="save", rank=other, step=19, timeout=TIMEOUT * 1000,
+                   (10, 20), max_seconds=TIMEOUT + 5, fault="stop", at="save", rank=other, step=19, timeout=TIMEOUT * 1000,
                    partition="zero")
 
 
@@ -117,8 +117,8 @@ def check(case, program, mpirun):
             problems.append(f"the exit status is {status}")
         if is_told and output.count("astray") != 1:
             problems.append("nothing has gone astray")
-        if seconds > case.most_seconds:
-            problems.append(f"it took {seconds:.1f} s, expected at most {case.most_seconds}")
+        if seconds > case.max_seconds:
+            problems.append(f"it took {seconds:.1f} s, expected at most {case.max_seconds}")
         problems += [f"the output does not match {text}" for text in case.texts if not re.search(text, output)]
         if left:
             problems.append(f"processes are left: {left}")

@@ -213,7 +213,7 @@ class AttentionTest : public GradientTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest, test::kDevices, test::device_name);
 
-TEST_P(AttentionTest, SizesOfAllKinds) {
+TEST_P(AttentionTest, ManySizes) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     check({.b = 2, .t = 7, .s = 7, .h = 2, .k = 2, .d = 8, .dtype = dtype});
     check({.b = 1, .t = 1, .s = 65, .h = 2, .k = 1, .d = 40, .dtype = dtype});
@@ -228,7 +228,7 @@ TEST_P(AttentionTest, SizesOfAllKinds) {
 }
 
 // Several chunks of queries and blocks of keys; on a GPU, with tiles of 64, shorter ones suffice.
-TEST_P(AttentionTest, LongOnes) {
+TEST_P(AttentionTest, LongSequences) {
   if (device().is_cuda()) {
     return check({.b = 1, .t = 130, .s = 140, .h = 2, .k = 1, .d = 24, .is_causal = true, .dropout = 0.25});
   }
@@ -273,7 +273,7 @@ TEST_P(AttentionTest, Dropout) {
   check({.b = 1, .t = 66, .s = 66, .h = 1, .k = 1, .d = 8, .is_causal = true, .dropout = 0.5, .dropout_key = 1});
 }
 
-TEST_P(AttentionTest, DropoutsKeyMayBeAVar) {
+TEST_P(AttentionTest, DropoutKeyMayBeAVar) {
   const Problem p = filled({.b = 1, .t = 4, .s = 6, .h = 1, .k = 1, .d = 8, .dropout = 0.4, .dropout_key = 77});
   const Var query(upload(p.query), stream()), key(upload(p.key), stream()), value(upload(p.value), stream());
   AttentionOptions options = options_of(p);
@@ -282,7 +282,7 @@ TEST_P(AttentionTest, DropoutsKeyMayBeAVar) {
   EXPECT_EQ(read(dot_product_attention(query, key, value, options)), with_number);
 }
 
-TEST_P(AttentionTest, GradientsAreDifferences) {
+TEST_P(AttentionTest, GradientsMatchFiniteDifferences) {
   const auto with = [&](const std::string& name, const AttentionOptions& options) {
     GradientTest::check(name,
                         {random_.uniform({1, 2, 2, 2}), random_.uniform({1, 3, 1, 2}), random_.uniform({1, 3, 1, 2})},
@@ -379,7 +379,7 @@ TEST_P(AttentionTest, Infinities) {
   EXPECT_EQ(run(p)[0][0], p.value.values[3]);
 }
 
-TEST_P(AttentionTest, EmptyOnes) {
+TEST_P(AttentionTest, EmptyInputs) {
   for (const Problem& p : {Problem{.b = 0, .t = 3, .s = 3, .h = 1, .k = 1, .d = 8},
                            Problem{.b = 2, .t = 0, .s = 3, .h = 1, .k = 1, .d = 8},
                            Problem{.b = 2, .t = 3, .s = 0, .h = 1, .k = 1, .d = 8},
@@ -412,7 +412,7 @@ TEST_P(AttentionTest, CannotBeDifferentiatedTwice) {
                [&] { nn::gradients(sum(square(dq)), {q}); });
 }
 
-TEST_P(AttentionTest, RefusesWhatDoesNotFit) {
+TEST_P(AttentionTest, RejectsMismatchedArguments) {
   const auto var = [&](const Shape& shape, DType dtype = DType::f32) { return Var(tensor(shape, dtype), stream()); };
   const Var q = var({2, 3, 4, 8}), k = var({2, 5, 2, 8});
   const auto attend = [](const Var& q, const Var& k, const Var& v, const AttentionOptions& options = {}) {
@@ -444,7 +444,7 @@ TEST_P(AttentionTest, RefusesWhatDoesNotFit) {
   expect_device_error(attend(Var(elsewhere(q.value())), k, k));
 }
 
-TEST(AttentionOnTheCpu, ThreadsAndInstructionSetsAreAllRight) {
+TEST(AttentionOnTheCpu, IsRightWithAllThreadCountsAndInstructionSets) {
   const Stream stream(Device::cpu());
   const auto run = [&](const Shape& queries, const Shape& keys) {
     std::vector<Buffer> memory;

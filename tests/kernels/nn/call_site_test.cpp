@@ -46,7 +46,7 @@ class CallSiteTest : public testing::Test {
   std::vector<std::vector<float>> memory_;
 };
 
-TEST_F(CallSiteTest, AnOpNamesTheLineOfItsCall) {
+TEST_F(CallSiteTest, OpNamesTheLineOfItsCall) {
   const Var a = constant({2, 3}), b = constant({3, 2}), bytes = Var(a.value().reshape({6}), stream_);
   EXPECT_EQ(called_at([&] { dense(a, a, Var()); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { matmul(a, a); }), line(__LINE__));
@@ -60,7 +60,7 @@ TEST_F(CallSiteTest, AnOpNamesTheLineOfItsCall) {
   EXPECT_EQ(called_at([&] { call("mine", {}, {a}, {}); }), line(__LINE__));
 }
 
-TEST_F(CallSiteTest, AnOperatorNamesItsLine) {
+TEST_F(CallSiteTest, OperatorNamesItsLine) {
   const Var a = constant({2, 3}), b = constant({3, 2});
   EXPECT_EQ(called_at([&] { (void)(a + b); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { (void)(2.0 * a - b); }), line(__LINE__));
@@ -72,7 +72,7 @@ TEST_F(CallSiteTest, AnOperatorNamesItsLine) {
 }
 
 // Even after an error, no line of an earlier call is left.
-TEST_F(CallSiteTest, WhatIsNoCallNamesNoLine) {
+TEST_F(CallSiteTest, ErrorsOutsideCallsNameNoLine) {
   const Var a = constant({2, 3}), b = constant({3, 2});
   EXPECT_EQ(called_at([&] { (void)(a + b); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { throw Error(ErrorCode::io, "elsewhere"); }), "nowhere: elsewhere");
@@ -88,7 +88,7 @@ struct Mine {
   std::shared_ptr<const Layer> inner = nullptr;
 };
 
-TEST_F(CallSiteTest, ALayerNamesTheLineThatCallsTheModelOrOneOfTheUsersWithinIt) {
+TEST_F(CallSiteTest, LayerNamesTheCallOfTheModelOrTheUsersLineWithinIt) {
   const Params params({{"dense0/kernel", constant({4, 2})}, {"dense0/bias", constant({2})}}, stream_);
   const Layer model = sequential(flatten(), scale(2), dense(2)), mine = sequential(relu(), Mine());
   EXPECT_EQ(called_at([&] { model(params, constant({2, 5})); }), line(__LINE__));
@@ -97,7 +97,7 @@ TEST_F(CallSiteTest, ALayerNamesTheLineThatCallsTheModelOrOneOfTheUsersWithinIt)
   EXPECT_EQ(called_at([&] { nested(params, constant({2, 5})); }), line(Mine::kInner));
 }
 
-TEST_F(CallSiteTest, TheWayBackNamesTheLineOfTheWayThere) {
+TEST_F(CallSiteTest, BackwardPassNamesTheLineOfTheForwardPass) {
   const Layer model = dense(2);
   TrainState state =
       TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {3, 4}}}, .context = Device::cpu()});
@@ -118,7 +118,7 @@ TEST_F(CallSiteTest, TheWayBackNamesTheLineOfTheWayThere) {
   EXPECT_EQ(called_at([&] { state.value_and_grad(0, of_part); }), line(__LINE__));
 }
 
-TEST_F(CallSiteTest, ANodeKnowsTheLineThatMadeIt) {
+TEST_F(CallSiteTest, NodeKnowsItsLine) {
   const Layer model = dense(2);
   TrainState state =
       TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {3, 4}}}, .context = Device::cpu()});

@@ -87,8 +87,8 @@ class CallTest : public GradientTest {
 
   Tensor ones() { return upload({DType::f32, {3}, {1, 1, 1}}); }
   // Expects an error when the op's vjp returns `terms`.
-  void expect_refused(ErrorCode code, std::initializer_list<std::string> words,
-                      const std::function<Gradients(const Var& dy)>& terms) {
+  void expect_rejected(ErrorCode code, std::initializer_list<std::string> words,
+                       const std::function<Gradients(const Var& dy)>& terms) {
     const Tensor values = ones();
     expect_error(code, words, [&] {
       const Var x = Var::parameter(values, tensor({3}), stream());
@@ -97,7 +97,7 @@ class CallTest : public GradientTest {
   }
 };
 
-TEST_P(CallTest, GradientsByKernelsOfTheirOwn) {
+TEST_P(CallTest, GradientsByUserKernels) {
   const Array x = random_.uniform({5, 17}), w = random_.uniform({5, 17});
   check("x^2 w", {x, w}, [](const Vars& p) { return bend(p[0], p[1]); });
   check("x^2 x", {x}, [](const Vars& p) { return bend(p[0], p[0]); });
@@ -126,7 +126,7 @@ TEST_P(CallTest, GradientsByOps) {
 
 // A vjp may return dy itself, one value for two inputs, or a value that it keeps. The inputs' backward passes overwrite
 // the gradients that they get, but must not see each other's writes.
-TEST_P(CallTest, GradientsThatAreHandedOn) {
+TEST_P(CallTest, GradientsPassedThrough) {
   std::vector<float> y_seen, y;
   std::vector<Var> kept;
   const std::vector<decltype(CallFunctions::vjp)> vjps{[](auto&, auto& dy, auto&) {
@@ -200,7 +200,7 @@ TEST_P(CallTest, RunsAtEachReplay) {
   }
 }
 
-TEST_P(CallTest, RulesTakeItForAnOpLikeAnyOther) {
+TEST_P(CallTest, RulesTreatItLikeAnyOp) {
   const Tensor x = upload({DType::f32, {3}, {1, 2, 3}}), w = upload({DType::f32, {3}, {1, 1, -1}}), y = tensor({3});
   const auto ops = [&](const std::function<void()>& body) {
     std::vector<std::string> names;
@@ -227,7 +227,7 @@ TEST_P(CallTest, RulesTakeItForAnOpLikeAnyOther) {
 
 class CpuCallTest : public CallTest {};
 
-TEST_P(CpuCallTest, AHostFunctionIsCalledOnceForEachRun) {
+TEST_P(CpuCallTest, HostFunctionIsCalledOncePerRun) {
   const Var x(tensor({2}), stream());
   int calls = 0;
   const auto count = [&] {
@@ -262,20 +262,20 @@ TEST_P(CallTest, ErrorsNameTheOp) {
     backward(sum(call("bend", {.shape = {3}}, {p, x}, bend_functions())));
   });
 
-  expect_refused(ErrorCode::invalid_argument, {"'bend'", "1 gradients", "2"}, [](const Var& dy) { return dy; });
-  expect_refused(ErrorCode::invalid_argument, {"'bend'", "3 gradients", "2"}, [](const Var& dy) {
+  expect_rejected(ErrorCode::invalid_argument, {"'bend'", "1 gradients", "2"}, [](const Var& dy) { return dy; });
+  expect_rejected(ErrorCode::invalid_argument, {"'bend'", "3 gradients", "2"}, [](const Var& dy) {
     return std::vector{dy, dy, dy};
   });
-  expect_refused(ErrorCode::invalid_argument, {"'bend'", "none", "input 0", "(3,)"}, [](const Var& dy) {
+  expect_rejected(ErrorCode::invalid_argument, {"'bend'", "none", "input 0", "(3,)"}, [](const Var& dy) {
     return std::vector{Var(), dy};
   });
-  expect_refused(ErrorCode::shape_mismatch, {"'bend'", "input 0", "(3, 1)", "(3,)"}, [](const Var& dy) {
+  expect_rejected(ErrorCode::shape_mismatch, {"'bend'", "input 0", "(3, 1)", "(3,)"}, [](const Var& dy) {
     return std::vector{dy.reshape({3, 1}), Var()};
   });
-  expect_refused(ErrorCode::dtype_mismatch, {"'bend'", "input 0", "f64", "f32"}, [&](const Var&) {
+  expect_rejected(ErrorCode::dtype_mismatch, {"'bend'", "input 0", "f64", "f32"}, [&](const Var&) {
     return std::vector{Var(tensor({3}, DType::f64)), Var()};
   });
-  expect_refused(ErrorCode::device_mismatch, {"'bend'", "input 0", "cpu", "cuda:0"}, [&](const Var&) {
+  expect_rejected(ErrorCode::device_mismatch, {"'bend'", "input 0", "cpu", "cuda:0"}, [&](const Var&) {
     return std::vector{Var(elsewhere(tensor({3}))), Var()};
   });
 }
@@ -283,7 +283,7 @@ TEST_P(CallTest, ErrorsNameTheOp) {
 #if GIRO_WITH_CUDA
 class CudaCallTest : public CallTest {};
 
-TEST_P(CudaCallTest, WhatCudaRefusesIsAnErrorThatNamesTheOp) {
+TEST_P(CudaCallTest, CudaErrorNamesTheOp) {
   const Var x(tensor({3}), stream());
   expect_error(ErrorCode::device, {"'nothing'", "invalid"},
                [&] { call("nothing", {}, {x}, {.cuda = [](auto&, auto&, auto s) { test::launch_nothing(s); }}); });

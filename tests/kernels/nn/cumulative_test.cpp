@@ -34,7 +34,7 @@ class CumulativeVarTest : public GradientTest {
   }
 };
 
-TEST_P(CumulativeVarTest, GoesAlongAnyAxis) {
+TEST_P(CumulativeVarTest, WorksAlongAnyAxis) {
   const Var x = value(DType::f32, {2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   EXPECT_EQ(read(cumulative_sum(x, 0)), (Doubles{1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18}));
   EXPECT_EQ(read(cumulative_sum(x, 1)), (Doubles{1, 2, 4, 6, 9, 12, 7, 8, 16, 18, 27, 30}));
@@ -96,7 +96,7 @@ TEST_P(CumulativeVarTest, GradientsOfGradients) {
   }
 }
 
-TEST_P(CumulativeVarTest, GradientOfAProductWithZeros) {
+TEST_P(CumulativeVarTest, GradientOfProductWithZeros) {
   const std::vector<Doubles> rows{
       {2, 0, 3, 4, 5}, {0, 3, 0, 2, 1}, {1, 2, 3, 4, 0}, {0, 0, 0, 0, 0}, {-2, 3, -1, 2, 5}};
   Array x{DType::f32, {5, 5}, {}};

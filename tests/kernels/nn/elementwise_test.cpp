@@ -19,7 +19,7 @@ using test::kNaN;
 
 class ElementwiseTest : public GradientTest {};
 
-TEST_P(ElementwiseTest, ShapesBroadcastAsNumPysDo) {
+TEST_P(ElementwiseTest, ShapesBroadcastLikeNumPy) {
   const Var column = value(DType::f32, {2, 1}, {10, 20}), row = value(DType::f32, {3}, {1, 2, 3});
   const Var scalar = value(DType::f32, {}, {100}), empty = value(DType::f32, {0, 3}, {});
   EXPECT_EQ((column + row).shape(), (Shape{2, 3}));
@@ -31,7 +31,7 @@ TEST_P(ElementwiseTest, ShapesBroadcastAsNumPysDo) {
   EXPECT_EQ(read(broadcast_to(row, {2, 2, 3})), (Doubles{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}));
 }
 
-TEST_P(ElementwiseTest, DtypesBecomeTheWider) {
+TEST_P(ElementwiseTest, DtypesPromoteToTheWider) {
   const auto one = [&](DType dtype) { return value(dtype, {1}, {1}); };
   const Var byte = one(DType::u8), word = one(DType::i32), half = one(DType::f16), bfloat = one(DType::bf16);
   EXPECT_EQ((byte + word).dtype(), DType::i32);
@@ -50,7 +50,7 @@ TEST_P(ElementwiseTest, DtypesBecomeTheWider) {
   EXPECT_EQ(exp(byte).dtype(), DType::f32);
 }
 
-TEST_P(ElementwiseTest, NumbersStandOnEitherSide) {
+TEST_P(ElementwiseTest, NumbersWorkOnEitherSide) {
   const Var x = value(DType::f32, {3}, {1, 2, -4});
   EXPECT_EQ(read(1 - x), (Doubles{0, -1, 5}));
   EXPECT_EQ(read(2 / x), (Doubles{2, 1, -0.5}));
@@ -62,7 +62,7 @@ TEST_P(ElementwiseTest, NumbersStandOnEitherSide) {
   EXPECT_EQ(read(remainder(value(DType::i64, {2}, {7, -7}), 2)), (Doubles{1, -1}));
 }
 
-TEST_P(ElementwiseTest, NaNAndInfinitiesGoThrough) {
+TEST_P(ElementwiseTest, NaNAndInfinitiesPassThrough) {
   const Var x = value(DType::f32, {5}, {kNaN, kInfinity, -kInfinity, 0, 1});
   const auto same = [](const Doubles& a, const Doubles& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -84,7 +84,7 @@ TEST_P(ElementwiseTest, NaNAndInfinitiesGoThrough) {
 }
 
 // An infinite or NaN gradient does not pass through a relu with a zero or negative input.
-TEST_P(ElementwiseTest, AClosedReluHasNoGradient) {
+TEST_P(ElementwiseTest, ReluOfNegativesHasNoGradient) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Array given{dtype, {4}, {-1, 0, -0.0, 2}};
     const Var x = Var::parameter(upload(given), upload(given), stream());
@@ -94,7 +94,7 @@ TEST_P(ElementwiseTest, AClosedReluHasNoGradient) {
   }
 }
 
-TEST_P(ElementwiseTest, ViewsFindTheirElements) {
+TEST_P(ElementwiseTest, ViewsReadTheirElements) {
   const Var x = value(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(read(transpose(x)), (Doubles{1, 4, 2, 5, 3, 6}));
   EXPECT_EQ(transpose(x).shape(), (Shape{3, 2}));
@@ -103,7 +103,7 @@ TEST_P(ElementwiseTest, ViewsFindTheirElements) {
   EXPECT_EQ(read(flip(x, {0, -1})), (Doubles{6, 5, 4, 3, 2, 1}));
 }
 
-TEST_P(ElementwiseTest, GradientsOfWhatIsBroadcastAreSums) {
+TEST_P(ElementwiseTest, GradientsOfBroadcastsAreSums) {
   const Array matrix = random_.uniform({3, 4}, 0.5, 2), row = random_.uniform({4}, 0.5, 2);
   const Array column = random_.uniform({3, 1}, 0.5, 2), scalar = random_.uniform({}, 0.5, 2);
   check("a + row", {matrix, row}, [](const Vars& p) { return p[0] + p[1]; });
@@ -119,7 +119,7 @@ TEST_P(ElementwiseTest, GradientsOfWhatIsBroadcastAreSums) {
   check("x ^ 2.5", {row}, [](const Vars& p) { return power(p[0], 2.5); });
 }
 
-TEST_P(ElementwiseTest, DerivativesOfPowersHoldAtZero) {
+TEST_P(ElementwiseTest, DerivativesOfPowersAreRightAtZero) {
   const Tensor grad = allocate(DType::f32, {2});
   const Var x = Var::parameter(upload({DType::f32, {2}, {0, 2}}), grad, stream());
   const auto derivatives = [&](double exponent) {
@@ -138,7 +138,7 @@ TEST_P(ElementwiseTest, IntegersAreComparedExactly) {
   EXPECT_EQ(read(Var(big, stream()) == (std::int64_t{1} << 53) + 1), Doubles{0});
 }
 
-TEST_P(ElementwiseTest, WhichOfTwoZerosIsChosen) {
+TEST_P(ElementwiseTest, ChoiceBetweenSignedZeros) {
   const Var zeros = value(DType::f32, {2}, {0.0, -0.0}), turned = value(DType::f32, {2}, {-0.0, 0.0});
   const auto signs = [&](const Var& y) {
     const Doubles values = read(y);
@@ -148,7 +148,7 @@ TEST_P(ElementwiseTest, WhichOfTwoZerosIsChosen) {
   EXPECT_EQ(signs(minimum(zeros, turned)), (std::pair{false, true}));
 }
 
-TEST_P(ElementwiseTest, WhatDoesNotFitIsRefused) {
+TEST_P(ElementwiseTest, RejectsMismatchedArguments) {
   const Var x = value(DType::f32, {2, 3}, Doubles(6)), y = value(DType::f32, {2}, Doubles(2));
   const Var integers = value(DType::i32, {3}, Doubles(3)), bytes = value(DType::u8, {3}, Doubles(3));
   expect_error(ErrorCode::shape_mismatch, {"add", "(2, 3)", "(2,)", "axis 1 from the end is 3 and 2"},

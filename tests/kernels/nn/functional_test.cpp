@@ -31,7 +31,7 @@ TEST_P(FunctionalTest, ElementwiseGradients) {
   check("constant a", {a}, [&](const Vars& p) { return multiply(constant, p[0]); });
 }
 
-TEST_P(FunctionalTest, OperatorsAreTheOps) {
+TEST_P(FunctionalTest, OperatorsEqualTheOps) {
   const Var a(upload({DType::f32, {3}, {1, 2, -3}}), stream()), b(upload({DType::f32, {3}, {0.5, 4, 8}}), stream());
   const auto expect = [&](const std::vector<float>& values, const Var& y) {
     EXPECT_EQ(to_host<float>(y.value(), stream()), values);
@@ -109,7 +109,7 @@ TEST_P(FunctionalTest, ConvolutionsOfGroupsAndDilation) {
   });
 }
 
-TEST_P(FunctionalTest, ATransposedConvolutionSpreadsPixels) {
+TEST_P(FunctionalTest, TransposedConvolutionSpreadsPixels) {
   const Var x = value(DType::f32, {1, 1, 2, 1}, {1, 10}), w = value(DType::f32, {1, 2, 3, 1}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(read(conv2d_transpose(x, w, Var(), {.stride = {1, 2}})), (Doubles{1, 2, 13, 20, 30, 4, 5, 46, 50, 60}));
   EXPECT_EQ(read(conv2d_transpose(x, w, value(DType::f32, {1}, {100}), {.stride = {1, 2}, .pad_before = {1, 1}})),

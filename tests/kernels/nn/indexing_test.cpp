@@ -67,7 +67,7 @@ TEST_P(IndexingTest, EmbeddingsOfAnyShape) {
 }
 
 // If there are several, the first position is reported, whichever thread finds its index first.
-TEST_P(IndexingTest, AnIndexOutOfRangeIsAnErrorOfTheNextWait) {
+TEST_P(IndexingTest, IndexOutOfRangeIsReportedByTheNextWait) {
   const Var table = value(DType::f32, {4, 3}, Doubles(12, 1));
   Doubles many(20'000, 3);
   for (std::size_t i = 700; i < many.size(); ++i) many[i] = static_cast<double>(4 + i % 5);
@@ -96,7 +96,7 @@ TEST_P(IndexingTest, AnIndexOutOfRangeIsAnErrorOfTheNextWait) {
   EXPECT_NO_THROW(stream().synchronize());
 }
 
-TEST_P(IndexingTest, AReplayReportsAnIndexOutOfRange) {
+TEST_P(IndexingTest, ReplayReportsIndexOutOfRange) {
   const Var table = value(DType::f32, {4, 3}, Doubles(12, 1)), at = ids({2, 2}, {0, 1, 2, 3});
   std::optional<Var> rows;
   const Graph graph = rules::record(stream(), [&] { rows = embedding(at, table); });
@@ -109,7 +109,7 @@ TEST_P(IndexingTest, AReplayReportsAnIndexOutOfRange) {
   expect_fault({"embedding: id 4 at position 2 of i32(2, 2), expected at least 0 and below 4"});
 }
 
-TEST_P(IndexingTest, TakesEachElement) {
+TEST_P(IndexingTest, TakesSingleElements) {
   const Var x = value(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(read(take_along_axis(x, ids({2, 2}, {2, 0, 1, 1}), 1)), (Doubles{3, 1, 5, 5}));
   EXPECT_EQ(read(take_along_axis(x, ids({1, 3}, {1, 0, 1}), 0)), (Doubles{4, 2, 6}));
@@ -145,7 +145,7 @@ TEST_P(IndexingTest, GradientsOfGradients) {
 }
 
 // The gradient of a 16-bit table is summed in f32 and rounded once.
-TEST_P(IndexingTest, GradientOfASixteenBitTable) {
+TEST_P(IndexingTest, GradientOfSixteenBitTable) {
   const Tensor grad = allocate(DType::f32, {4, 1});
   const Var table = Var::parameter(upload({DType::bf16, {4, 1}, {1, 2, 3, 4}}), grad, stream());
   backward(cast(sum(embedding(ids({259}, Doubles(259, 2)), table)), DType::f32));
@@ -168,7 +168,7 @@ TEST_P(IndexingTest, AddsByIndex) {
   }
 }
 
-TEST_P(IndexingTest, OneHotAndPlaces) {
+TEST_P(IndexingTest, OneHotAndArange) {
   for (const DType dtype : test::kAllDTypes) {
     EXPECT_EQ(read(one_hot(ids({2, 2}, {1, 0, -1, 3}), 3, dtype)), (Doubles{0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}));
     EXPECT_EQ(one_hot(ids({2}, {1, 0}), 3, dtype).dtype(), dtype);
@@ -181,7 +181,7 @@ TEST_P(IndexingTest, OneHotAndPlaces) {
 
 // Many ids of few rows, as in a padded batch: the same bits every time, with and without rules, and with other ids in a
 // replay.
-TEST_P(IndexingTest, ReplaysTheSameBitsAndOtherIds) {
+TEST_P(IndexingTest, ReplaysTheSameBitsForTheSameAndOtherIds) {
   constexpr std::int64_t kRows = 300, kIds = 700, kWidth = 5;
   const Tensor table = upload(random_.uniform({kRows, kWidth})), indices = allocate(DType::i32, {kIds});
   const Var weights(upload(random_.uniform({kIds, kWidth})), stream());

@@ -43,14 +43,14 @@ class InitializerTest : public ::testing::TestWithParam<Case> {};
 
 // The bounds are five standard deviations of the estimates. The relative sampling error of a variance is at most sqrt(2
 // / n), as for a normal distribution.
-TEST_P(InitializerTest, HasTheVarianceItsNameSays) {
+TEST_P(InitializerTest, HasTheDocumentedVariance) {
   const Case& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
   EXPECT_NEAR(moments.mean, 0, 5 * std::sqrt(c.variance / kCount));
   EXPECT_NEAR(moments.variance, c.variance, 5 * c.variance * std::sqrt(2.0 / kCount));
 }
 
-TEST_P(InitializerTest, IsCutOff) {
+TEST_P(InitializerTest, IsTruncated) {
   const Case& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
   // A normal distribution cut off at two standard deviations keeps 0.7737 of its variance.
@@ -91,7 +91,7 @@ TEST(Initializers, Constants) {
   EXPECT_TRUE(ones()(0, kFans, {}).empty());
 }
 
-TEST(Initializers, NormalIsNotCutOff) {
+TEST(Initializers, NormalIsNotTruncated) {
   const Moments moments(normal(0.5)(kCount, kFans, Rng{1, RngPurpose::initial_value, 0}));
   EXPECT_NEAR(moments.mean, 0, 5 * 0.5 / std::sqrt(kCount));
   EXPECT_NEAR(moments.variance, 0.25, 5 * 0.25 * std::sqrt(2.0 / kCount));
@@ -112,7 +112,7 @@ double within_two(const Rng& rng, std::uint64_t i) {
   }
 }
 
-TEST(Initializers, NormalsAreThoseOfTheFormulaToTheBit) {
+TEST(Initializers, NormalsMatchTheFormulaBitwise) {
   const Rng rng{11, RngPurpose::initial_value, 5};
   const std::int64_t count = test::kSanitized ? 10'000 : 1'000'001;
   std::vector<float> plain, truncated;
@@ -130,7 +130,7 @@ TEST(Initializers, NormalsAreThoseOfTheFormulaToTheBit) {
 }
 
 // Compared as bits, so that -0 differs from 0.
-TEST(Initializers, SmallNormalsAreThoseOfTheFormulaToo) {
+TEST(Initializers, SmallNormalsMatchTheFormula) {
   const Rng rng{12, RngPurpose::initial_value, 5};
   for (const std::int64_t count : {100, 10'000}) {  // by one thread, and by several
     for (const double stddev : {0.0, 1e-45, 1e-39, 2e-38, 1e-300}) {

@@ -54,7 +54,7 @@ TEST(Layers, Fans) {
   EXPECT_EQ(specs[4].fans.out, 256);
 }
 
-TEST(Layers, KindsAreCountedApart) {
+TEST(Layers, KindsAreCountedSeparately) {
   const Layer inner = sequential(dense(4), dense(3));
   EXPECT_EQ(names_of(sequential(dense(6), relu(), inner, dense(2), inner), {1, 5}),
             (Names{"dense0/kernel", "dense0/bias", "sequential0/dense0/kernel", "sequential0/dense0/bias",
@@ -63,7 +63,7 @@ TEST(Layers, KindsAreCountedApart) {
                    "sequential1/dense1/bias"}));
 }
 
-TEST(Layers, BiasCanBeLeftOut) {
+TEST(Layers, BiasCanBeOmitted) {
   EXPECT_EQ(names_of(sequential(dense(6, {.use_bias = false})), {1, 5}), Names{"dense0/kernel"});
   EXPECT_EQ(names_of(sequential(conv(6, {2, 2}, {.use_bias = false})), {1, 5, 5, 2}), Names{"conv0/kernel"});
 }
@@ -113,7 +113,7 @@ struct Residual {
   }
 };
 
-TEST(Layers, AUsersOwnLayer) {
+TEST(Layers, UserDefinedLayer) {
   const Layer model = sequential(Residual(), Residual(), dense(2));
   const auto specs = test::leaves_of(model, {3, 2});
   EXPECT_EQ(specs[0].name, "residual0/mix");
@@ -126,7 +126,7 @@ TEST(Layers, AUsersOwnLayer) {
   EXPECT_EQ(to_host<float>(y.value(), stream), (std::vector<float>{32, 52}));
 }
 
-TEST(Layers, AMissingParameterNamesTheNearest) {
+TEST(Layers, MissingParameterNamesTheNearest) {
   const Stream stream{Device::cpu()};
   const Params params({{"dense0/kernel", Var()}, {"dense0/bias", Var()}}, stream);
   expect_error(ErrorCode::not_found, {"'dense0/kernal'", "'dense0/kernel'"}, [&] { params["dense0/kernal"]; });

@@ -123,7 +123,7 @@ TEST_P(LossesTest, CrossEntropyOfAnyRank) {
 }
 
 // Up to 1,024 classes and beyond; see softmax_cross_entropy_test.cpp for the NaN.
-TEST_P(LossesTest, ALabelOutOfRangeIsAnErrorOfTheNextWait) {
+TEST_P(LossesTest, LabelOutOfRangeIsReportedByTheNextWait) {
   for (const std::int64_t classes : {4, 1100}) {
     const Var x(upload(random_.uniform({2, 3, classes}, -3, 3)), stream());
     for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
@@ -146,7 +146,7 @@ TEST_P(LossesTest, ALabelOutOfRangeIsAnErrorOfTheNextWait) {
 }
 
 // The rule that fuses the losses with their mean keeps the check.
-TEST_P(LossesTest, AReplayOfAMeanReportsALabelOutOfRange) {
+TEST_P(LossesTest, ReplayOfAMeanReportsLabelOutOfRange) {
   for (const std::int64_t classes : {4, 1100}) {
     for (const std::int64_t rows : {8, 200}) {
       const Var x = Var::parameter(upload(random_.uniform({rows, classes}, -3, 3)),

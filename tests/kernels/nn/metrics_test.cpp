@@ -21,7 +21,7 @@ class MetricsVarTest : public GradientTest {
   }
 };
 
-TEST_P(MetricsVarTest, AccuracyOfTheBestOnes) {
+TEST_P(MetricsVarTest, TopKAccuracy) {
   const Var logits = value(DType::f32, {5, 4}, {1, 2, 3, 4, 4, 3, 2, 1, 5, 5, 5, 0, 1, kNaN, 3, 2, 1, 2, 3, 4});
   const Var labels = value(DType::u8, {5}, {1, 1, 2, 2, 9});
   const double hits[] = {0, 2.0 / 5, 4.0 / 5, 4.0 / 5};  // the label 9 is not a class

@@ -181,7 +181,7 @@ class OptimizersTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, OptimizersTest, test::kDevices, test::device_name);
 
-TEST_P(OptimizersTest, FollowTheirFormulas) {
+TEST_P(OptimizersTest, MatchTheirFormulas) {
   constexpr int kSteps = 7;
   for (const Rule& rule : rules()) {
     SCOPED_TRACE(rule.name);
@@ -219,7 +219,7 @@ TEST_P(OptimizersTest, FollowTheirFormulas) {
   }
 }
 
-TEST_P(OptimizersTest, RecordedAndRunWithoutRulesTheyGiveTheSameBits) {
+TEST_P(OptimizersTest, GiveTheSameBitsRecordedAndWithoutRules) {
   for (const Optimizer& optimizer : kinds()) {
     SCOPED_TRACE(optimizer.name);
     TrainState eager = create(optimizer);
@@ -237,7 +237,7 @@ TEST_P(OptimizersTest, RecordedAndRunWithoutRulesTheyGiveTheSameBits) {
   }
 }
 
-TEST_P(OptimizersTest, ResumedAtAnyStepTheyGiveTheSameBits) {
+TEST_P(OptimizersTest, GiveTheSameBitsResumedAtAnyStep) {
   const test::TemporaryDirectory dir;
   for (const Optimizer& optimizer : kinds()) {
     SCOPED_TRACE(optimizer.name);
@@ -254,7 +254,7 @@ TEST_P(OptimizersTest, ResumedAtAnyStepTheyGiveTheSameBits) {
   }
 }
 
-TEST_P(OptimizersTest, AnF16UpdateIsSkippedAsAWhole) {
+TEST_P(OptimizersTest, OverflowingF16UpdateIsSkippedEntirely) {
   if (device().is_cpu()) GTEST_SKIP() << "f16 needs a GPU";
   for (const Optimizer& optimizer : kinds()) {
     SCOPED_TRACE(optimizer.name);
@@ -280,7 +280,7 @@ TEST_P(OptimizersTest, AnF16UpdateIsSkippedAsAWhole) {
   }
 }
 
-TEST_P(OptimizersTest, ByPathTheFirstMatchWins) {
+TEST_P(OptimizersTest, FirstMatchingPathWins) {
   const Optimizer optimizer = by_path({{"dense0/kernel", frozen()}, {"**/bias", sgd(0.5)}, {"**", adamw(0.01)}});
   TrainState state = create(optimizer), sgd_alone = create(sgd(0.5)), adamw_alone = create(adamw(0.01));
   const Leaves before = leaves(state, "params");
@@ -353,7 +353,7 @@ TEST_P(OptimizersTest, AccumulatedGradientsAreTheirMean) {
   }
 }
 
-TEST_P(OptimizersTest, TheAverageOfTheParametersIsEvaluated) {
+TEST_P(OptimizersTest, ParameterAverageIsEvaluated) {
   TrainState state = create(ema(0.5, by_path({{"dense0/bias", frozen()}, {"**", sgd(0.1)}})));
   // The average starts from parameters loaded before the first update.
   fill(state.at("params/dense1/bias"), 2, state.stream());
@@ -379,7 +379,7 @@ TEST_P(OptimizersTest, TheAverageOfTheParametersIsEvaluated) {
   test::expect_error(ErrorCode::not_found, {"ema"}, [&] { create(sgd(0.1)).averaged(); });
 }
 
-TEST_P(OptimizersTest, TheGradientsNormAndTheRatesScale) {
+TEST_P(OptimizersTest, GradientNormAndRateScale) {
   TrainState state = create(sgd(0.5));
   fill(state.collection("grads").flat(), 0, state.stream());
   fill(state.at("grads/dense0/bias"), 2, state.stream());
@@ -395,7 +395,7 @@ TEST_P(OptimizersTest, TheGradientsNormAndTheRatesScale) {
   }
 }
 
-TEST_P(OptimizersTest, GradientsByName) {
+TEST_P(OptimizersTest, NamedGradients) {
   TrainState state = create(by_path({{"dense0/kernel", frozen()}, {"**", sgd(0.5)}}));
   fill(state.collection("grads").flat(), 7, state.stream());
   const auto [result, grads] = state.gradients([](auto& params) {

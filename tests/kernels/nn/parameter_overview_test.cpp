@@ -43,14 +43,14 @@ TEST(ParameterOverview, HasMeansDeviationsAndShards) {
             "Total: 56 -- 224 bytes");
 }
 
-TEST(ParameterOverview, TellsWhichPieceAShardHas) {
+TEST(ParameterOverview, ShowsWhichPieceAShardHas) {
   State state(Device::cpu());
   state.add("opt", {{"mu", DType::f32, {6, 8}}}, {.parts = 2, .part = 1});
   const std::string text = parameter_overview(state, {.prefix = "", .stats = false, .sharding = true});
   EXPECT_NE(text.find("| opt/mu | (16,) | f32   | 16   | [32, 48) of (6, 8) |"), std::string::npos) << text;
 }
 
-TEST(ParameterOverview, GroupsDigitsAndLeavesRowsOut) {
+TEST(ParameterOverview, GroupsDigitsAndOmitsRows) {
   const std::string text = parameter_overview(conv_state(100), {.max_rows = 1});
   EXPECT_NE(text.find("| 2,700 | 1.0  | 0.0 |"), std::string::npos) << text;
   EXPECT_EQ(text.find("conv/bias"), std::string::npos);
@@ -58,7 +58,7 @@ TEST(ParameterOverview, GroupsDigitsAndLeavesRowsOut) {
   EXPECT_NE(text.find("Total: 2,800 -- 11,200 bytes"), std::string::npos) << text;
 }
 
-TEST(ParameterOverview, NamesAPrefixOfNothing) {
+TEST(ParameterOverview, NamesUnknownPrefix) {
   test::expect_error(ErrorCode::not_found, {"parameter_overview", "'weights'"},
                      [] { parameter_overview(conv_state(), {.prefix = "weights"}); });
 }

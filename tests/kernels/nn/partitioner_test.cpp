@@ -32,7 +32,7 @@ nn::Var loss_of(const nn::Params& params, const char* layer) {
 }
 
 // Leaves that the loss does not depend on are reported by finish(), when they are zero.
-TEST(GradientReduction, HearsOfEachGradientOnceItIsWhole) {
+TEST(GradientReduction, IsNotifiedOnceEachGradientIsComplete) {
   Ranked ranked;
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
   Calls calls = ranked.partitioner->calls;
@@ -45,7 +45,7 @@ TEST(GradientReduction, HearsOfEachGradientOnceItIsWhole) {
 }
 
 // With several parts only the last one sends, because the gradients accumulate until then.
-TEST(GradientReduction, BeginsWithTheLastPart) {
+TEST(GradientReduction, StartsWithTheLastPart) {
   Ranked ranked;
   (void)ranked.state.value_and_grad(
       2, [](auto& params, int part) { return loss_of(params, part == 0 ? "dense0" : "dense2"); });
@@ -60,7 +60,7 @@ TEST(GradientReduction, BeginsWithTheLastPart) {
   });
 }
 
-TEST(GradientReduction, AGradientCountsAsItsPartOfTheBatch) {
+TEST(GradientReduction, GradientIsWeightedByItsPartOfTheBatch) {
   Ranked ranked;
   const BatchShare share(1.5, 0, 0);
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });

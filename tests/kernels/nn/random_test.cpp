@@ -68,7 +68,7 @@ class RandomTest : public GradientTest {
 };
 
 // Rng itself is tested against the published known answers (tests/runtime/rng_test.cpp).
-TEST_P(RandomTest, NumbersAreThoseOfRng) {
+TEST_P(RandomTest, MatchRng) {
   for (const std::int64_t seed : {std::int64_t{0}, std::int64_t{42}, std::int64_t{-1}, INT64_MIN}) {
     const Rng draws{static_cast<std::uint64_t>(seed), RngPurpose::draw}, keys{draws.seed, RngPurpose::key};
     const std::vector<float> uniform = read(random_uniform(key(seed), {1003}));
@@ -105,7 +105,7 @@ TEST_P(RandomTest, UniformNumbersFillTheirRange) {
 }
 
 // [1, 2) has half as many floats as there are draws, so the largest draws would round up.
-TEST_P(RandomTest, TheEndIsNotDrawn) {
+TEST_P(RandomTest, UpperBoundIsExclusive) {
   const float next = std::nextafter(1.0f, 2.0f);
   for (const float x : read(random_uniform(key(3), {4096}, 1, static_cast<double>(next)))) EXPECT_EQ(x, 1.0f);
   const float before = std::nextafter(-4.0f, -5.0f);
@@ -126,7 +126,7 @@ TEST_P(RandomTest, NormalNumbersAreNormal) {
   EXPECT_NEAR(product / n, 0, 5 / std::sqrt(n));
 }
 
-TEST_P(RandomTest, BernoulliIsTrueAsOftenAsWanted) {
+TEST_P(RandomTest, BernoulliHasTheGivenProbability) {
   const auto n = static_cast<double>(many());
   const auto share = [](const std::vector<bool>& all) {
     return static_cast<double>(std::count(all.begin(), all.end(), true)) / static_cast<double>(all.size());
@@ -144,7 +144,7 @@ TEST_P(RandomTest, BernoulliIsTrueAsOftenAsWanted) {
   }
 }
 
-TEST_P(RandomTest, KeysGiveStreamsOfTheirOwn) {
+TEST_P(RandomTest, KeysGiveSeparateStreams) {
   std::set<std::vector<float>> streams;
   std::set<std::int64_t> keys{0, 1};
   for (const std::int64_t seed : {0, 1}) {
@@ -161,7 +161,7 @@ TEST_P(RandomTest, KeysGiveStreamsOfTheirOwn) {
   EXPECT_EQ(streams.size(), 8u);
 }
 
-TEST_P(RandomTest, AnElementsNumberFollowsFromItsPlace) {
+TEST_P(RandomTest, NumberDependsOnElementIndex) {
   const std::vector<float> rows = read(random_normal(key(6), {70, 33})), flat = read(random_normal(key(6), {2310})),
                            fewer = read(random_normal(key(6), {2, 3, 33}));
   EXPECT_EQ(flat, rows);
@@ -172,7 +172,7 @@ TEST_P(RandomTest, AnElementsNumberFollowsFromItsPlace) {
   EXPECT_EQ(read(random_uniform(key(6), {})), std::vector<float>{read(random_uniform(key(6), {5})).front()});
 }
 
-TEST_P(RandomTest, SameBitsWhateverTheyAreFusedWith) {
+TEST_P(RandomTest, SameBitsRegardlessOfFusion) {
   const Shape shape{37, 70};
   const Var x(upload(random_.uniform(shape, -2, 2)), stream()), k = key(7);
   const auto body = [&] {
@@ -189,7 +189,7 @@ TEST_P(RandomTest, SameBitsWhateverTheyAreFusedWith) {
   }
 }
 
-TEST_P(RandomTest, DropoutKeepsAShareAndScalesIt) {
+TEST_P(RandomTest, DropoutKeepsAFractionAndScalesIt) {
   const Var x(upload(random_.uniform({100, 30}, 1, 2)), stream());
   const std::vector<float> given = read(x), y = read(dropout(x, 0.25, 9));
   const std::vector<bool> kept = read_booleans(random_bernoulli(key(9), 0.75, {100, 30}));
@@ -222,7 +222,7 @@ TEST_P(RandomTest, DropoutOfEveryFloatingDtype) {
   }
 }
 
-TEST_P(RandomTest, TheGradientDropsWhatWasDropped) {
+TEST_P(RandomTest, GradientDropsTheSameElements) {
   const Tensor grad = allocate(DType::f32, {500});
   const Var x = Var::parameter(upload(random_.uniform({500}, 1, 2)), grad, stream()), k = key(12);
   const Var y = dropout(x, 0.5, k);
@@ -240,7 +240,7 @@ TEST_P(RandomTest, TheGradientDropsWhatWasDropped) {
 }
 
 // The forward pass and the backward pass of a step draw the same numbers, and neither stores a mask.
-TEST_P(RandomTest, ARecordedStepDropsByItsCounter) {
+TEST_P(RandomTest, RecordedStepDropsByItsCounter) {
   const Tensor grad = allocate(DType::f32, {64}), counter = tensor({0}, {});
   const Tensor x = upload(random_.uniform({64}, 1, 2));
   Var y;

@@ -21,7 +21,7 @@ using test::kNaN;
 
 class ReduceTest : public GradientTest {};
 
-TEST_P(ReduceTest, GoesOverAnyAxes) {
+TEST_P(ReduceTest, ReducesAnyAxes) {
   const Var x = value(DType::f32, {2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   EXPECT_EQ(sum(x, {1}).shape(), (Shape{2, 1, 2}));
   EXPECT_EQ(read(sum(x, {1})), (Doubles{9, 12, 27, 30}));
@@ -77,14 +77,14 @@ TEST_P(ReduceTest, NaNAndInfinities) {
   EXPECT_EQ(sums[2], -kInfinity);
 }
 
-TEST_P(ReduceTest, ALogSumOfSixteenBitsIsThatOfF32) {
+TEST_P(ReduceTest, LogSumOfSixteenBitsIsComputedInF32) {
   Array x = random_.uniform({6}, -2, 2);
   for (double& each : x.values) each = test::round_to(DType::bf16, each);
   const float of_f32 = static_cast<float>(read(logsumexp(value(DType::f32, {6}, x.values)))[0]);
   EXPECT_EQ(read(logsumexp(value(DType::bf16, {6}, x.values)))[0], of_f32);
 }
 
-TEST_P(ReduceTest, OfNothing) {
+TEST_P(ReduceTest, EmptyInputs) {
   const Var x = value(DType::f32, {0, 2}, {});
   EXPECT_EQ(read(sum(x, {0})), (Doubles{0, 0}));
   EXPECT_EQ(read(product(x, {0})), (Doubles{1, 1}));
@@ -135,7 +135,7 @@ TEST_P(ReduceTest, SoftmaxAndLayerNormAreExpressions) {
   check("RMSNorm", {x, scale}, [](const Vars& p) { return p[0] * rsqrt(mean(square(p[0]), {-1}) + 1e-5) * p[1]; });
 }
 
-TEST_P(ReduceTest, WhatDoesNotFitIsRefused) {
+TEST_P(ReduceTest, RejectsMismatchedArguments) {
   const Var x = value(DType::f32, {2, 3}, Doubles(6));
   expect_error(ErrorCode::invalid_argument, {"sum", "axis 2", "(2, 3)", "-2 to 1"}, [&] { (void)sum(x, {2}); });
   expect_error(ErrorCode::invalid_argument, {"max", "axis -1", "twice"}, [&] { (void)max(x, {1, -1}); });

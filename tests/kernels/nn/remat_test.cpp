@@ -87,7 +87,7 @@ TEST_P(RematTest, GradientsHaveTheSameBits) {
   EXPECT_EQ(gradients(plain, x, [&](const Params& p, const Var& h) { return nested(p, h); }), wanted);
 }
 
-TEST_P(RematTest, ValuesFromOutsideGetTheirGradients) {
+TEST_P(RematTest, CapturedValuesGetTheirGradients) {
   const Layer layer = sequential(dense(12), dense(12));
   const Tensor x = images({5, 12});
   // The second part uses its argument and a value of the first part, and a parameter is used inside and outside.
@@ -104,7 +104,7 @@ TEST_P(RematTest, ValuesFromOutsideGetTheirGradients) {
   EXPECT_EQ(gradients(layer, x, model(true)), gradients(layer, x, model(false)));
 }
 
-TEST_P(RematTest, AParameterOfTheFunctionsOwnGetsItsGradient) {
+TEST_P(RematTest, ParameterOfTheFunctionGetsItsGradient) {
   const Tensor x = images({3}), dx = images({3}), w = images({3}), dw = images({3});
   const Var in = Var::parameter(x, dx, stream());
   backward(sum(remat([&](const Var& h) { return h * Var::parameter(w, dw, stream()); }, in)));
@@ -112,7 +112,7 @@ TEST_P(RematTest, AParameterOfTheFunctionsOwnGetsItsGradient) {
   EXPECT_EQ(to_host<float>(dx, stream()), to_host<float>(w, stream()));
 }
 
-TEST_P(RematTest, WhatComputesNothingNewIsItsArgument) {
+TEST_P(RematTest, IdentityFunctionReturnsItsArgument) {
   const Tensor x = images({2, 12});
   const Var constant(x, stream());
   EXPECT_EQ(remat([](const Var& h) { return h; }, constant).value().raw(), x.raw());
@@ -148,7 +148,7 @@ TEST_P(RematTest, ParametersOfTheStateGetTheirGradients) {
   }
 }
 
-TEST_P(RematTest, AFunctionThatReachesOtherParametersTheSecondTimeIsAnError) {
+TEST_P(RematTest, RecomputationWithOtherParametersIsAnError) {
   const Layer layer = dense(12);
   const Tensor x = images({5, 12});
   const Leaves first = leaves_of(layer, x.shape()), second = leaves_of(layer, x.shape());
@@ -166,7 +166,7 @@ TEST_P(RematTest, AFunctionThatReachesOtherParametersTheSecondTimeIsAnError) {
   error_of([&](const Var&) { return params["bias"]; });
 }
 
-TEST_P(RematTest, ARecordedStepNeedsLessMemory) {
+TEST_P(RematTest, RecordedStepNeedsLessMemory) {
   const test::ArenaSetting arena("1");
   const Tensor x = images({64, 12});
   const auto memory = [&](const Layer& part) {
@@ -176,7 +176,7 @@ TEST_P(RematTest, ARecordedStepNeedsLessMemory) {
         Graph::record(stream(), [&] { backward(mean(square(model(leaves.params(stream()), Var(x, stream()))))); });
     graph.replay(stream());
     const auto found = gradients(leaves);
-    return std::pair(graph.program().least_memory(), found);
+    return std::pair(graph.program().min_memory(), found);
   };
   const auto [kept, wanted] = memory(block());
   const auto [again, found] = memory(remat(block()));
@@ -184,7 +184,7 @@ TEST_P(RematTest, ARecordedStepNeedsLessMemory) {
   EXPECT_LT(static_cast<double>(again), 0.5 * static_cast<double>(kept));
 }
 
-TEST_P(RematTest, ALayerKeepsItsNames) {
+TEST_P(RematTest, LayerKeepsItsNames) {
   const auto plain = test::leaves_of(sequential(dense(3), dense(2)), {4, 5}, stream());
   const auto marked = test::leaves_of(sequential(remat(dense(3)), remat(dense(2))), {4, 5}, stream());
   ASSERT_EQ(marked.size(), plain.size());

@@ -66,7 +66,7 @@ class ScopeTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ScopeTest, test::kDevices, test::device_name);
 
-TEST(Scope, AModelIsCalledOnceWithoutMemoryForItsLeaves) {
+TEST(Scope, ModelIsTracedOnceWithoutMemoryForItsLeaves) {
   // A petabyte of parameters: nothing is allocated or computed.
   const std::vector<DeclaredLeaf> leaves = test::leaves_of(dense(1 << 20), {1 << 10, 1 << 28});
   EXPECT_EQ(leaves[0].shape, Shape({1 << 28, 1 << 20}));
@@ -92,7 +92,7 @@ TEST(Scope, CallsNumberTheirLayers) {
                    "params/dense1/kernel"}));
 }
 
-TEST_P(ScopeTest, AFunctionOfSeveralInputsIsAModel) {
+TEST_P(ScopeTest, FunctionOfSeveralInputsIsAModel) {
   const auto of_two = [](Scope s, const Var& ids, const Var& x) {
     return where(ids == 1, x, 0) * s.param("w", {3}, ones());
   };
@@ -117,7 +117,7 @@ TEST_P(ScopeTest, AFunctionOfSeveralInputsIsAModel) {
                   floats(state, mean(of_batch(state.params(), batch).first))[0]);
 }
 
-TEST_P(ScopeTest, AVariableIsWrittenInTrainingAlone) {
+TEST_P(ScopeTest, VariableIsWrittenOnlyInTraining) {
   const Layer model = sequential(Watch(), dense(1));
   TrainState state = create(model);
   EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 1);
@@ -146,7 +146,7 @@ TEST_P(ScopeTest, AVariableIsWrittenInTrainingAlone) {
 }
 
 // The gradient is computed with the variable's value at the time of the loss, not with the new one.
-TEST_P(ScopeTest, TheBackwardPassSeesTheValueOfBefore) {
+TEST_P(ScopeTest, BackwardPassSeesTheOldValue) {
   const auto model = [](Scope s, const Var& x) {
     const Variable carry = s.variable("carry", "h", {3}, ones());
     const Var y = carry.value() * s.param("w", {3}, ones()) * x;
@@ -164,7 +164,7 @@ TEST_P(ScopeTest, TheBackwardPassSeesTheValueOfBefore) {
 }
 
 // Variables are stored one after the other, so a row of one that is set to another is copied first.
-TEST_P(ScopeTest, AVariableIsSetToARowOfAnother) {
+TEST_P(ScopeTest, VariableIsSetToARowOfAnother) {
   const auto model = [](Scope s, const Var& x) {
     const Variable all = s.variable("carry", "all", {3, 2}, zeros()),
                    last = s.variable("carry", "last", {1, 2}, zeros());
@@ -185,7 +185,7 @@ TEST_P(ScopeTest, AVariableIsSetToARowOfAnother) {
   }
 }
 
-TEST_P(ScopeTest, KeysDifferByStepSeedPurposeAndPlace) {
+TEST_P(ScopeTest, KeysDifferByStepSeedPurposeAndNode) {
   const Layer noise("noise", [](Scope& s, const Var& x) {
     return x * s.param("w", {}, ones()) + random_normal(s.key("noise"), x.shape()) +
            100 * random_normal(s.key("noise"), x.shape()) + 10000 * random_normal(s.key("other"), x.shape());
@@ -239,7 +239,7 @@ TEST_P(ScopeTest, GradientsOfOneStepDrawOtherNumbers) {
   }
 }
 
-TEST_P(ScopeTest, ACollectionBeginsAnew) {
+TEST_P(ScopeTest, CollectionStartsOver) {
   const Layer model = sequential(lstm(4, {.carry = true}), Watch(), dense(1));
   TrainState state = create(model, {{"x", DType::f32, {2, 3, 5}}}, 3);
   const Var x = on_device(state, {2, 3, 5}, std::vector<float>(30, 0.5f));
@@ -277,7 +277,7 @@ TEST_P(ScopeTest, ACollectionBeginsAnew) {
 }
 
 // A rank draws its rows of the numbers that a single rank would draw for the whole batch.
-TEST_P(ScopeTest, RanksDrawTheirRows) {
+TEST_P(ScopeTest, RanksDrawTheirOwnRows) {
   const Var x = constant(HostArray(std::vector<float>(24, 1), {6, 4}), stream());
   const Key key(17);
   const std::vector<float> whole = to_host<float>(dropout(x, 0.5, key).value(), stream());
@@ -288,7 +288,7 @@ TEST_P(ScopeTest, RanksDrawTheirRows) {
   EXPECT_EQ(part, std::vector<float>(whole.begin() + 8, whole.begin() + 20));
 }
 
-TEST_P(ScopeTest, UnderRematTheSecondRunDrawsTheSameAndWritesNothing) {
+TEST_P(ScopeTest, RematSecondRunDrawsTheSameAndWritesNothing) {
   const Layer part = Layer("part", [](Scope& s, const Var& x) {
     const Var h = gelu(dense(3)(s, x));
     return Watch()(s, dense(3)(s, h * (random_uniform(s.key("scale"), h.shape()) + 0.5)));
@@ -310,7 +310,7 @@ TEST_P(ScopeTest, UnderRematTheSecondRunDrawsTheSameAndWritesNothing) {
   EXPECT_EQ(train(sequential(remat(part), remat(part), dense(1))), train(sequential(part, part, dense(1))));
 }
 
-TEST(Scope, OtherNamesAndTheSameAgain) {
+TEST(Scope, NamesCanBeChosenAndReused) {
   const auto named = [](const char* name) {
     return Layer(name, [](Scope& s, const Var& x) { return x * s.param("w", {}, ones()); });
   };
@@ -366,7 +366,7 @@ TEST_P(ScopeTest, VariablesMayBeSwapped) {
   EXPECT_EQ(to_host<float>(state.collection("v").leaves()[0].value, state.stream())[0], 1);
 }
 
-TEST(Scope, BadRequests) {
+TEST(Scope, InvalidRequests) {
   test::expect_error(ErrorCode::not_found, {"'stat'", "'stats'"}, [] {
     TrainState::create(
         sequential(Watch()), optim::sgd(0.1),

@@ -40,7 +40,7 @@ class SliceTest : public GradientTest {
   }
 };
 
-TEST_P(SliceTest, TakesWhatNumPyTakes) {
+TEST_P(SliceTest, AcceptsNumPySlices) {
   const Var x = counted({6}), y = counted({2, 3, 2});
   EXPECT_EQ(read(slice(x, {.begin = 1, .end = 4})), (Doubles{1, 2, 3}));
   EXPECT_EQ(read(slice(x, {.begin = -2})), (Doubles{4, 5}));
@@ -58,7 +58,7 @@ TEST_P(SliceTest, TakesWhatNumPyTakes) {
   EXPECT_EQ(slice(x, {}).value().raw(), x.value().raw()) << "all of it is itself";
 }
 
-TEST_P(SliceTest, SplitsAndPutsTogether) {
+TEST_P(SliceTest, SplitsAndConcatenates) {
   const Var x = counted({2, 6});
   const std::vector<Var> thirds = split(x, 3, 1), uneven = split(x, {1, 0, 3, 2}, -1), rows = split(x, 2);
   ASSERT_EQ(thirds.size(), 3u);
@@ -119,7 +119,7 @@ TEST_P(SliceTest, EveryDtype) {
   EXPECT_EQ(concatenate({counted({2}, DType::i32), counted({3}, DType::bf16)}).dtype(), DType::bf16);
 }
 
-TEST_P(SliceTest, GradientsAreThoseOfTheirElements) {
+TEST_P(SliceTest, GradientsGoToTheirElements) {
   const Array x = random_.uniform({4, 6}), row = random_.uniform({6}), other = random_.uniform({4, 3});
   check("two halves", {x}, [](const Vars& p) {
     const std::vector<Var> half = split(p[0], 2, 1);
@@ -182,7 +182,7 @@ std::pair<Var, Var> lstm(const Var& z, const Var& c) {
   return {sigmoid(gate[3]) * tanh(next), next};
 }
 
-TEST_P(SliceTest, AnLstmCellIsOneKernelEachWay) {
+TEST_P(SliceTest, LstmCellIsOneKernelPerPass) {
   constexpr std::int64_t kBatch = 3, kSize = 16;
   const Array z = random_.uniform({kBatch, 4 * kSize}), c = random_.uniform({kBatch, kSize});
   const Var given_z(upload(z), stream()), given_c(upload(c), stream());
@@ -215,7 +215,7 @@ TEST_P(SliceTest, AnLstmCellIsOneKernelEachWay) {
   EXPECT_EQ(read(gradients[1]), read(unfused[1]));
 }
 
-TEST_P(SliceTest, WhatComputesPartsWritesThemInPlace) {
+TEST_P(SliceTest, PartsAreComputedInPlace) {
   const Var a(upload(random_.uniform({4, 8})), stream()), b(upload(random_.uniform({4, 8})), stream());
   Var kept;
   EXPECT_EQ(ops([&] { kept = concatenate({exp(a), a * b, tanh(b)}, 1); }).size(), 1u);
@@ -257,7 +257,7 @@ TEST_P(SliceTest, ContiguousPartsAreNotCopied) {
 }
 
 // A result may take the memory of a value only if no part of that value is read out of order.
-TEST_P(SliceTest, NothingIsWrittenOverBeforeItsPartsAreRead) {
+TEST_P(SliceTest, PartsAreReadBeforeBeingOverwritten) {
   const Var a(upload(random_.uniform({4, 8})), stream()), b(upload(random_.uniform({8, 8})), stream());
   for (const int row : {0, 1, 3}) {
     const auto f = [&] {
@@ -291,7 +291,7 @@ TEST_P(SliceTest, EmptyAndUnalignedRows) {
   EXPECT_EQ(read(kept), (Doubles{0, 1, 2, 6, 7, 8, 12, 13, 14}));
 }
 
-TEST_P(SliceTest, WhatIsNotThereIsRefused) {
+TEST_P(SliceTest, RejectsOutOfRangeSlices) {
   const Var x = counted({2, 6}), y = counted({3});
   expect_error(ErrorCode::invalid_argument, {"slice", "axis 2", "(2, 6)"}, [&] { (void)slice(x, {.axis = 2}); });
   expect_error(ErrorCode::invalid_argument, {"slice", "begin 7", "-6 to 6", "axis 1 of (2, 6)"},

@@ -19,7 +19,7 @@ using test::kNaN;
 
 class SortVarTest : public GradientTest {};
 
-TEST_P(SortVarTest, GoesAlongAnyAxis) {
+TEST_P(SortVarTest, WorksAlongAnyAxis) {
   const Var x = value(DType::f32, {2, 3, 2}, {6, 1, 4, 3, 5, 2, 0, 9, 0, 8, -1, 7});
   EXPECT_EQ(read(sort(x)), (Doubles{1, 6, 3, 4, 2, 5, 0, 9, 0, 8, -1, 7}));
   EXPECT_EQ(read(sort(x, 1)), (Doubles{4, 1, 5, 2, 6, 3, -1, 7, 0, 8, 0, 9}));
@@ -41,7 +41,7 @@ TEST_P(SortVarTest, DtypesAndNaN) {
   EXPECT_EQ(read(top_k(x, 3).indices), (Doubles{1, 3, 0}));
 }
 
-TEST_P(SortVarTest, TheLargestOnes) {
+TEST_P(SortVarTest, TopK) {
   const Var x = value(DType::f32, {2, 5}, {3, 7, 7, 1, 5, -2, -1, -3, -1, -9});
   const TopK top = top_k(x, 3);
   EXPECT_EQ(read(top.values), (Doubles{7, 7, 5, -1, -1, -2}));

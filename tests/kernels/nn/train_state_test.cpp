@@ -169,7 +169,7 @@ TEST_P(TrainStateTest, GradientsOfTheModels) {
 class ReferenceClassifierTest : public TrainStateTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, ReferenceClassifierTest, testing::Values(Device::Kind::cpu), test::device_name);
 
-TEST_P(ReferenceClassifierTest, AgreesWithFiniteDifferences) {
+TEST_P(ReferenceClassifierTest, MatchesFiniteDifferences) {
   check_reference(create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)), test::ReferenceClassifier::linear(),
                   4);
   check_reference(create(test::cnn_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)), test::ReferenceClassifier::cnn(), 4);
@@ -240,7 +240,7 @@ TEST_P(TrainStateTest, UnusedParametersGetZeros) {
   EXPECT_EQ(values(state, "grads/dense2/kernel"), std::vector<float>(9, 0));
 }
 
-TEST_P(TrainStateTest, ASharedParameterGetsBothGradients) {
+TEST_P(TrainStateTest, SharedParameterGetsBothGradients) {
   const nn::Layer model = nn::sequential(nn::dense(3));
   TrainState state = create(model, {2, 3}, optim::sgd(0.1));
   state.value_and_grad(
@@ -267,14 +267,14 @@ TEST_P(TrainStateTest, ErrorsOfTheLoss) {
                [&] { state.value_and_grad([&](auto& params) { return sum(params["dense0/weight"]); }); });
 }
 
-TEST_P(TrainStateTest, ParamsNoteNoGradient) {
+TEST_P(TrainStateTest, ParamsRecordNoGradient) {
   const TrainState state = create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1));
   const test::Images images(kBatch, 4);
   const DeviceImages batch(images, 0, kBatch, state.stream());
   EXPECT_FALSE(loss_of(state.model(), state.params(), batch).requires_grad());
 }
 
-TEST_P(TrainStateTest, ValueAndGradReturnsWhatTheFunctionDoes) {
+TEST_P(TrainStateTest, ValueAndGradReturnsTheFunctionsResult) {
   TrainState state = create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1));
   const auto [loss, what] = state.value_and_grad([&](auto& params) {
     return std::pair{sum(params["dense0/bias"]), std::string("besides")};
@@ -293,7 +293,7 @@ TEST_P(TrainStateTest, ApplyGradientsCountsSteps) {
   }
 }
 
-TEST_P(TrainStateTest, DecayMaskSparesParameters) {
+TEST_P(TrainStateTest, DecayMaskExcludesParameters) {
   const auto mask = [](const std::string& path) { return path.ends_with("/kernel"); };
   const nn::Layer model = nn::sequential(nn::dense(3, {.bias_init = nn::ones()}));
   TrainState state = create(model, {2, 5}, optim::adamw(0.5, {.weight_decay = 0.5, .decay_mask = mask}));

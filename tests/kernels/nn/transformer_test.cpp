@@ -87,7 +87,7 @@ TEST_P(TransformerTest, DecodesTokenByToken) {
   expect_decodes({.heads = 4, .kv_heads = 2, .rope_base = 10'000, .use_bias = false}, false);
 }
 
-TEST_P(TransformerTest, EarlierTokensDoNotSeeLaterOnes) {
+TEST_P(TransformerTest, EarlierTokensDoNotSeeLaterTokens) {
   const Layer layer = model({.heads = 2, .is_causal = true});
   TrainState state = create(layer, 1, kLength);
   const Var all = ids(state, 1, kLength);
@@ -112,7 +112,7 @@ TEST_P(TransformerTest, RotaryProductsDependOnTheDistance) {
   EXPECT_GT(std::abs(product(2, 5) - product(2, 6)), 1e-3);
 }
 
-TEST_P(TransformerTest, ItsGradientsReachEveryLeaf) {
+TEST_P(TransformerTest, GradientsReachEveryLeaf) {
   const Layer layer = model({.heads = 4, .kv_heads = 2, .is_causal = true, .dropout = 0.2, .rope_base = 100});
   TrainState state = create(layer, 2, 5);
   const Var x = ids(state, 2, 5);
@@ -137,7 +137,7 @@ TEST(Transformer, Names) {
                                              "dense1/kernel", "dense1/bias"}));
 }
 
-TEST(Transformer, BadInput) {
+TEST(Transformer, RejectsBadInput) {
   const auto leaves = [](const Layer& layer, const Shape& input) { test::leaves_of(layer, input); };
   using test::expect_error;
   expect_error(ErrorCode::invalid_argument, {"layer 'attention0'", "3 heads", "8 features"}, [&] {

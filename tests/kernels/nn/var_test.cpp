@@ -42,7 +42,7 @@ class VarTest : public test::OpTest {
   std::vector<Tensor> grads_;
 };
 
-TEST_P(VarTest, CopiesNameTheSameValue) {
+TEST_P(VarTest, CopiesReferToTheSameValue) {
   const Var x = parameter({3});
   const Var copy = x;
   backward(sum(copy));
@@ -51,7 +51,7 @@ TEST_P(VarTest, CopiesNameTheSameValue) {
 }
 
 // A gradient is reported as soon as it is complete, even if its parameter is used several times.
-TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
+TEST_P(VarTest, NotifiesOnceEachGradientIsComplete) {
   const Var first = parameter({3}), second = parameter({3}), twice = parameter({3});
   const Var y = multiply(multiply(multiply(first, twice), second), twice);
   std::vector<std::pair<std::size_t, std::vector<float>>> told;
@@ -100,15 +100,15 @@ TEST_P(VarTest, GradientsOfSixteenBitParametersAreF32) {
   }
 }
 
-TEST_P(VarTest, Tf32IsPassedOnFromInputs) {
+TEST_P(VarTest, Tf32PropagatesFromInputs) {
   const Var marked = parameter({2}), plain = parameter({2});
-  marked.set_math(Math::tf32);
-  EXPECT_EQ((marked * 2).reshape({1, 2}).math(), Math::tf32);
-  EXPECT_EQ((plain + marked).math(), Math::tf32);
-  EXPECT_EQ((plain * plain).math(), Math::f32);
+  marked.set_math_mode(MathMode::tf32);
+  EXPECT_EQ((marked * 2).reshape({1, 2}).math(), MathMode::tf32);
+  EXPECT_EQ((plain + marked).math(), MathMode::tf32);
+  EXPECT_EQ((plain * plain).math(), MathMode::f32);
 }
 
-TEST_P(VarTest, ConstantsWantNoGradient) {
+TEST_P(VarTest, ConstantsRequireNoGradient) {
   const Tensor ones = parameter({2}).value();
   const Var loose(ones), placed(ones, stream());
   EXPECT_FALSE(loose.has_stream());
@@ -137,7 +137,7 @@ TEST_P(VarTest, ReshapeKeepsTheMemoryAlive) {
 }
 
 // x^3 has the derivatives 3 x^2, 6 x and 6. The square of the first is differentiated as a loss.
-TEST_P(VarTest, AGradientIsAValueThatCanBeDifferentiated) {
+TEST_P(VarTest, GradientCanBeDifferentiatedAgain) {
   const Var x = parameter({2});
   from_host(x.value(), std::vector<float>{2, -3}, stream());
   const auto sum_of_gradient = [&](const Var& y) { return sum(gradients(y, {x}).front()); };
@@ -151,7 +151,7 @@ TEST_P(VarTest, AGradientIsAValueThatCanBeDifferentiated) {
   expect_error(ErrorCode::invalid_argument, {"already differentiated"}, [&] { (void)gradients(y, {x}); });
 }
 
-TEST_P(VarTest, TheGradientByAnIntermediateValueIsGivenToo) {
+TEST_P(VarTest, ReturnsGradientsOfIntermediateValues) {
   const Var x = parameter({3}), other = parameter({2});
   const Var inner = scale(x, 4), y = sum(multiply(inner, inner));
   const std::vector<Var> found = gradients(y, {inner, other});
@@ -163,7 +163,7 @@ TEST_P(VarTest, TheGradientByAnIntermediateValueIsGivenToo) {
   });
 }
 
-TEST_P(VarTest, GradientsByValuesOfWhichOneDependsOnTheOther) {
+TEST_P(VarTest, GradientsOfDependentValues) {
   const Var x = parameter({2});
   from_host(x.value(), std::vector<float>{1, 2}, stream());
   const Var h = 3 * x, y = sum(square(h) + x);
@@ -175,7 +175,7 @@ TEST_P(VarTest, GradientsByValuesOfWhichOneDependsOnTheOther) {
   expect_error(ErrorCode::invalid_argument, {"already differentiated"}, [&] { (void)gradients(y, {x}); });
 }
 
-TEST_P(VarTest, WhatAGradientGivesIsChecked) {
+TEST_P(VarTest, ResultsOfGradientFunctionsAreChecked) {
   const Var x = parameter({3}), y = parameter({2});
   const auto with = [&](const Gradient& gradient) {
     return [&, gradient] {
@@ -192,7 +192,7 @@ TEST_P(VarTest, WhatAGradientGivesIsChecked) {
                }));
 }
 
-TEST_P(VarTest, WhatHasNoSecondDerivativeSaysSo) {
+TEST_P(VarTest, MissingSecondDerivativeIsReported) {
   const Var x = parameter({1, 2, 2, 1});
   expect_error(ErrorCode::unsupported, {"max_pool", "cannot be differentiated again"},
                [&] { backward(sum(square(gradients(sum(max_pool(x, {})), {x}).front()))); });
@@ -215,7 +215,7 @@ TEST_P(VarTest, BackwardErrors) {
   expect_error(ErrorCode::invalid_argument, {"no parameter"}, [&] { backward(Var(tensor({}), stream())); });
 }
 
-TEST_P(VarTest, AComputationIsDifferentiatedOnce) {
+TEST_P(VarTest, ComputationIsDifferentiatedOnce) {
   const Var x = parameter({3});
   const Var hidden = tanh(x), loss = sum(hidden);
   backward(loss);
@@ -225,12 +225,12 @@ TEST_P(VarTest, AComputationIsDifferentiatedOnce) {
   EXPECT_EQ(grad(0), first);
 }
 
-TEST_P(VarTest, AParameterCanBeTheLoss) {
+TEST_P(VarTest, ParameterCanBeTheLoss) {
   backward(parameter({}));
   EXPECT_EQ(grad(0), std::vector{1.0f});
 }
 
-TEST_P(VarTest, ValuesOfTwoStreamsDoNotMix) {
+TEST_P(VarTest, ValuesOfTwoStreamsCannotBeMixed) {
   const Stream other(device());
   const Var here(tensor({2}), stream()), there(tensor({2}), other);
   expect_error(ErrorCode::invalid_argument, {"two streams"}, [&] { add(here, there); });
@@ -238,7 +238,7 @@ TEST_P(VarTest, ValuesOfTwoStreamsDoNotMix) {
 }
 
 // The host would read values that are not computed yet, or stale ones from the time of recording.
-TEST_P(VarTest, TheHostCannotReadWhatIsBeingRecorded) {
+TEST_P(VarTest, HostCannotReadValuesWhileRecording) {
   const Tensor memory = parameter({4}).value();
   std::optional<Var> kept;
   const auto body = [&] {
@@ -270,7 +270,7 @@ TEST_P(VarTest, TheHostCannotReadWhatIsBeingRecorded) {
   }
 }
 
-TEST_P(VarTest, DepthIsNoLimit) {
+TEST_P(VarTest, DeepGraphsAreDifferentiated) {
   Var y = parameter({1});
   for (int i = 0; i < 5'000; ++i) y = scale(y, i % 2 == 0 ? 2.0 : 0.5);
   backward(sum(y));
@@ -278,7 +278,7 @@ TEST_P(VarTest, DepthIsNoLimit) {
 }
 
 // This is how loss scaling for f16 works, with a factor on the device.
-TEST_P(VarTest, TheSeedOfTheWayBackMayBeScaled) {
+TEST_P(VarTest, BackwardSeedMayBeScaled) {
   const Tensor scale = tensor({}), x = tensor({3}), dx = tensor({3});
   from_host<float>(scale, {8}, stream());
   from_host<float>(x, {1, 2, 3}, stream());

@@ -55,7 +55,7 @@ std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
 }
 
 // f32 functions in one chain give the same bits as one by one, also for special numbers.
-TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
+TEST(ChainTest, ChainedFunctionsGiveTheSameBits) {
   namespace functions = pointwise::functions;
   const ScalarFunction* const all[] = {
       &functions::negate,   &functions::abs,     &functions::square, &functions::sqrt,       &functions::relu,

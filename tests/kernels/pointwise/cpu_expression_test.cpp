@@ -219,7 +219,7 @@ Builder random_expression(Random& random) {
   return b;
 }
 
-TEST(CpuExpressionTest, RandomOnesAreExact) {
+TEST(CpuExpressionTest, RandomExpressionsAreExact) {
   for (int seed = 0; seed < cases(600); ++seed) {
     Random random(static_cast<unsigned>(seed));
     const Builder b = random_expression(random);
@@ -281,7 +281,7 @@ TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
 }
 
 // Along rows, a chain adds up its results while they are in registers.
-TEST(CpuExpressionTest, SumsOfWhatIsComputedAreInTheSameOrder) {
+TEST(CpuExpressionTest, SumsOfComputedValuesUseTheSameOrder) {
   for (const std::int64_t n : {100, 128, 129, 300, 1000, 1024, 1025, 5000, 100000}) {
     const std::int64_t rows = 20;
     const auto x = numbers(DType::f32, rows * n, 4), squares = std::make_shared<Memory>(DType::f32, rows * n);
@@ -376,7 +376,7 @@ TEST(CpuExpressionTest, SeveralPassesOverARow) {
   }
 }
 
-TEST(CpuExpressionTest, AnOutputMayTakeAnInputsMemory) {
+TEST(CpuExpressionTest, OutputMayReuseInputMemory) {
   for (const std::int64_t n : {7, 300, 5000, 70000}) {
     const auto x = numbers(DType::f32, 4 * n, 3);
     const Shape shape{4, n};
@@ -426,7 +426,7 @@ TEST(CpuExpressionTest, NothingToReduce) {
   expect_error(ErrorCode::invalid_argument, {"argmax"}, [&] { run(place); });
 }
 
-TEST(CpuExpressionTest, Refuses) {
+TEST(CpuExpressionTest, RejectsInvalidExpressions) {
   const Stream stream(Device::cpu());
   Builder wrong(Shape{4}, 0);
   const auto bytes = std::make_shared<Memory>(DType::u8, 4);

@@ -101,7 +101,7 @@ TEST_F(CudaExpressionTest, LongRows) { check(test::long_cases()); }
 
 // Casts to 16 bits and back must match runtime/float16.h to the bit. A GPU turns a signalling NaN of f16 into a quiet
 // one when it reads it.
-TEST_F(CudaExpressionTest, RoundsAsTheHostDoes) {
+TEST_F(CudaExpressionTest, RoundsLikeTheHost) {
   if (!stream_) return;
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 0x10000; high += 7) {
@@ -143,7 +143,7 @@ TEST_F(CudaExpressionTest, RoundsAsTheHostDoes) {
 
 // A row's sum has the same bits however the row is laid out, whichever threads and blocks share it, and whether its
 // terms are read or computed.
-TEST_F(CudaExpressionTest, SumsToTheBit) {
+TEST_F(CudaExpressionTest, SumsAreBitwiseEqual) {
   if (!stream_) return;
   for (const std::int64_t length : {300, 3'000, 20'000, 33'000}) {
     constexpr std::int64_t kRows = 2;

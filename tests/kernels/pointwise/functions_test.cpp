@@ -104,7 +104,7 @@ class FunctionsTest : public GradientTest {
 
 // Tests several functions in one kernel, because on a GPU one kernel per function would take long. Not all at once,
 // because the emulation takes long to compile a long kernel.
-TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
+TEST_P(FunctionsTest, EachIsRightInEveryDtype) {
   for (const DType dtype : test::kAllDTypes) {
     SCOPED_TRACE(name_of(dtype));
     const Shape shape{kCount};
@@ -186,7 +186,7 @@ TEST_P(FunctionsTest, EachHasItsGradient) {
 }
 
 // The gradients of 16-bit values lose precision only by being stored, even where a square would overflow.
-TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
+TEST_P(FunctionsTest, SixteenBitSlopesAreComputedInF32) {
   using Op = Var (*)(const Operand&);
   for (const auto& each : {std::pair<const char*, Op>{"gelu", &gelu}, {"gelu_erf", &gelu_erf}, {"silu", &silu}}) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -210,7 +210,7 @@ TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
 }
 
 // Checks the f64 code of the table, the reference in other tests, against independent formulas.
-TEST(FunctionsReference, TheCodeIsTheMathematics) {
+TEST(FunctionsReference, CodeMatchesTheMathematics) {
   using F = double (*)(double, double);
   const std::map<std::string, F> references{
       {"tanh", [](double a, double) { return std::tanh(a); }},

@@ -123,7 +123,7 @@ TEST_P(FusionTest, NormsAndSoftmaxAreOneKernel) {
   EXPECT_EQ(count({x, scale}, [](const Vars& in) { return sum(in[0] * in[1], {0}); }), 1u);
 }
 
-TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
+TEST_P(FusionTest, IncompatibleExpressionsAreNotFused) {
   const Array x = random_.uniform({6, 40}, -2, 2);
   const auto count = [&](const std::function<std::vector<Var>(const Vars&)>& f) { return ops({x}, f).size(); };
   EXPECT_EQ(count([](const Vars& in) { return std::vector{sum(sum(square(in[0]), {0}), {1})}; }), 2u)
@@ -151,7 +151,7 @@ TEST_P(FusionTest, SubnormalNumbersGiveTheSameBits) {
 }
 
 // One value per row, in f32, in 16 bits, and padded: present only for some rows.
-TEST_P(FusionTest, SumsOverRowsOfValuesThatColumnsShare) {
+TEST_P(FusionTest, SumsOverRowsOfValuesSharedByColumns) {
   const Array x = random_.uniform({70, 48}, -2, 2), row = random_.uniform({70, 1}, 1, 2),
               half = random_.uniform({70, 1}, 1, 2, DType::bf16), part = random_.uniform({66, 1}, 1, 2);
   const Body body = [](const Vars& in) {
@@ -164,7 +164,7 @@ TEST_P(FusionTest, SumsOverRowsOfValuesThatColumnsShare) {
 }
 
 // With so many elements, threads or blocks share a row, and also write its elements.
-TEST_P(FusionTest, ALossAndItsGradientOfManyElements) {
+TEST_P(FusionTest, LossAndGradientOfManyElements) {
   const Array y = random_.uniform({300, 200}, -2, 2);
   const Body body = [](const Vars& in) {
     const Var error = in[0] - 0.25, size = abs(error);

@@ -41,7 +41,7 @@ class GeneratedSourceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     try {
-      nvrtc_ = &cuda::Nvrtc::of_process();
+      nvrtc_ = &cuda::Nvrtc::instance();
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
@@ -107,7 +107,7 @@ TEST_F(GeneratedSourceTest, IsSharedBetweenAddressesAndBatchSizes) {
   EXPECT_NE(source_of(sum(10)).kernels[0].blocks, source_of(sum(3000)).kernels[0].blocks);
 }
 
-TEST_F(GeneratedSourceTest, SaysWhatDoesNotCompile) {
+TEST_F(GeneratedSourceTest, ReportsCompileErrors) {
   if (nvrtc_ == nullptr) return;
   const test::TestFunction broken{{"broken", 1, "a +", {}, {}}, {}};
   ExpressionCase c("broken", {10});

@@ -160,7 +160,7 @@ TEST_P(KernelCountTest, Losses) {
 
 // The product for the cell's four gates comes before. One kernel stores the values for the next step and for the next
 // layer.
-TEST_P(KernelCountTest, AnLstmCellIsOneEachWay) {
+TEST_P(KernelCountTest, LstmCellIsOneKernelPerPass) {
   Var kept;
   const Kernels cell =
       within_a_model({random_.uniform({6, 160}, -2, 2), random_.uniform({6, 40})}, [&](const Vars& in) {
@@ -174,7 +174,7 @@ TEST_P(KernelCountTest, AnLstmCellIsOneEachWay) {
   EXPECT_EQ(cell.backward, 1u) << cell.text;
 }
 
-TEST_P(KernelCountTest, AnActivationBetweenProductsIsOne) {
+TEST_P(KernelCountTest, ActivationBetweenProductsIsOneKernel) {
   const Array x = random_.uniform({6, 8}), w1 = random_.uniform({8, 16}), b1 = random_.uniform({16}),
               w2 = random_.uniform({16, 3}), b2 = random_.uniform({3});
   const Vars in = parameters({x, w1, b1, w2, b2});
@@ -184,7 +184,7 @@ TEST_P(KernelCountTest, AnActivationBetweenProductsIsOne) {
   EXPECT_EQ(number_of(program, "dense"), 2u) << program.text();
 }
 
-TEST_P(KernelCountTest, ReshapingIsNoBorder) {
+TEST_P(KernelCountTest, FusionCrossesReshapes) {
   const Vars in = parameters({random_.uniform({4, 6, 40}), random_.uniform({40})});
   const auto norm = [](const Var& x) { return x * rsqrt(mean(square(x), {-1}) + 1e-5); };
   Var y;
@@ -198,7 +198,7 @@ TEST_P(KernelCountTest, ReshapingIsNoBorder) {
 }
 
 // The sum's kernel would store it again for every row of x.
-TEST_P(KernelCountTest, AColumnsValueThatIsKeptStaysOutsideOfASumOverAll) {
+TEST_P(KernelCountTest, KeptColumnValueIsNotFusedIntoAFullSum) {
   const Vars in = parameters({random_.uniform({2, 33}), random_.uniform({33})});
   Var column, y;
   const Program kept = recorded([&] {
@@ -210,7 +210,7 @@ TEST_P(KernelCountTest, AColumnsValueThatIsKeptStaysOutsideOfASumOverAll) {
   EXPECT_EQ(dropped.nodes().size(), 1u) << dropped.text();
 }
 
-TEST_P(KernelCountTest, SumsOfOneSpaceAreOne) {
+TEST_P(KernelCountTest, SumsOverOneSpaceAreOneKernel) {
   const Vars in = parameters({random_.uniform({6, 40}), random_.uniform({6, 40})});
   Vars sums;
   const Program rows = recorded([&] {

@@ -210,18 +210,18 @@ TEST(PointwiseMathTest, OfTwo) {
 
 // Integers wrap around, and dividing them by zero gives zero.
 TEST(PointwiseMathTest, Integers) {
-  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
-  constexpr std::int64_t kLeast64 = std::numeric_limits<std::int64_t>::min();
-  EXPECT_EQ(p::math::plus<std::int32_t>(kLeast, -1), std::numeric_limits<std::int32_t>::max());
-  EXPECT_EQ(p::math::minus<std::int64_t>(kLeast64, 1), std::numeric_limits<std::int64_t>::max());
+  constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(p::math::plus<std::int32_t>(kMin, -1), std::numeric_limits<std::int32_t>::max());
+  EXPECT_EQ(p::math::minus<std::int64_t>(kMin64, 1), std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(p::math::times<std::int32_t>(65536, 65537), 65536);
   EXPECT_EQ(p::math::times<std::uint8_t>(16, 17), 16);
-  EXPECT_EQ(p::math::negative(kLeast), kLeast);
-  EXPECT_EQ(p::math::abs(kLeast64), kLeast64);
-  EXPECT_EQ(p::math::quotient(kLeast, -1), kLeast);
+  EXPECT_EQ(p::math::negative(kMin), kMin);
+  EXPECT_EQ(p::math::abs(kMin64), kMin64);
+  EXPECT_EQ(p::math::quotient(kMin, -1), kMin);
   EXPECT_EQ(p::math::quotient(-7, 2), -3);
   EXPECT_EQ(p::math::quotient(5, 0), 0);
-  EXPECT_EQ(p::math::remainder(kLeast, -1), 0);
+  EXPECT_EQ(p::math::remainder(kMin, -1), 0);
   EXPECT_EQ(p::math::remainder(-7, 2), -1);
   EXPECT_EQ(p::math::remainder<std::uint8_t>(5, 0), 0);
   EXPECT_TRUE(std::isnan(p::math::maximum(HUGE_VALF, std::nanf(""))));

@@ -30,7 +30,7 @@ class RandomProgram {
   };
 
   // If allowed, some seeds have infinities, NaN and subnormal numbers among the inputs.
-  explicit RandomProgram(unsigned seed, bool may_be_special = false, std::size_t most_ops = 60) {
+  explicit RandomProgram(unsigned seed, bool may_be_special = false, std::size_t max_ops = 60) {
     std::mt19937 random(seed);
     const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     const std::vector<std::vector<Shape>> families{{{3, 5}, {5}, {3, 1}, {4, 3, 5}, {1}}, {{2, 33}, {33}, {2, 1}}};
@@ -46,7 +46,7 @@ class RandomProgram {
       }
       inputs.push_back(std::move(input));
     }
-    length_ = 2 + pick(most_ops - 1);
+    length_ = 2 + pick(max_ops - 1);
     order = pick(3);
     seed_ = static_cast<unsigned>(random());
   }

@@ -41,7 +41,7 @@ class ShareMemoryTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ShareMemoryTest, test::kDevices, test::device_name);
 
-TEST_P(ShareMemoryTest, AnOutputLiesWhereAnInputIsUsedUp) {
+TEST_P(ShareMemoryTest, OutputReusesMemoryOfALastReadInput) {
   const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0);
   EXPECT_EQ(memory_of([&] {
               const Tensor a = temporary({kCount}), b = temporary({kCount}), c = temporary({kCount});
@@ -54,7 +54,7 @@ TEST_P(ShareMemoryTest, AnOutputLiesWhereAnInputIsUsedUp) {
   EXPECT_EQ(replayed(out), std::vector<float>(kCount, 72));
 }
 
-TEST_P(ShareMemoryTest, WhatIsReadAgainStays) {
+TEST_P(ShareMemoryTest, ValueReadAgainIsKept) {
   const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0);
   EXPECT_EQ(memory_of([&] {
               const Tensor a = temporary({kCount}), b = temporary({kCount});
@@ -67,7 +67,7 @@ TEST_P(ShareMemoryTest, WhatIsReadAgainStays) {
 }
 
 // Every element of the output needs several elements of the input.
-TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
+TEST_P(ShareMemoryTest, BroadcastInputIsNotOverwritten) {
   const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0), rows = leaf({1}, 2);
   EXPECT_EQ(memory_of([&] {
               const Tensor a = temporary({}), b = temporary({1, kCount}), c = temporary({1, kCount});
@@ -81,7 +81,7 @@ TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
 }
 
 // An array is written in two halves, which must stay next to each other.
-TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
+TEST_P(ShareMemoryTest, PartOfAValueIsNotMoved) {
   const Tensor x = leaf({kCount}, 3), out = leaf({2 * kCount}, 0);
   memory_of([&] {
     const Tensor whole = temporary({2 * kCount}), a = temporary({kCount});
@@ -96,7 +96,7 @@ TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
 }
 
 // One op computes tanh(a), which later ops read, and writes both halves of an array: tanh(a), and a itself.
-TEST_P(ShareMemoryTest, WhatIsCopiedElsewhereIsNotWrittenOver) {
+TEST_P(ShareMemoryTest, CopiedValueIsNotOverwritten) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({kCount}, 0.5), out = leaf({2 * kCount}, 0), squared = leaf({1}, 0);
   graph_.emplace(rules::record(stream(), [&] {

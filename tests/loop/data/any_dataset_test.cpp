@@ -52,7 +52,7 @@ TEST(AnyDataset, CallsAFunctionOncePerPass) {
   EXPECT_EQ(calls, 4);
 }
 
-TEST(AnyDataset, ABatchThatFailedIsMadeAgain) {
+TEST(AnyDataset, FailedBatchIsRetried) {
   int made = 0;
   const AnyDataset<std::string> dataset(std::views::iota(0, 2) | std::views::transform([&](int i) {
                                           if (++made == 2) throw std::runtime_error("the cable is out");
@@ -65,7 +65,7 @@ TEST(AnyDataset, ABatchThatFailedIsMadeAgain) {
   EXPECT_EQ(*it, "1");
 }
 
-TEST(AnyDataset, RefusesWhatIsNotThere) {
+TEST(AnyDataset, RejectsEmptyDataset) {
   const AnyDataset<int> none;
   const std::initializer_list<std::string> empty{"AnyDataset: it is empty"};
   test::expect_error(ErrorCode::invalid_argument, empty, [&] { (void)none.begin(); });

@@ -51,14 +51,14 @@ TEST_F(CifarTest, ChannelsAreTheLastAxis) {
   EXPECT_EQ(std::vector<int>(label, label + 2), (std::vector{3, 9}));
 }
 
-TEST_F(CifarTest, AllFilesOfTheTrainingSplitInTheirOrder) {
+TEST_F(CifarTest, ReadsTrainingFilesInOrder) {
   for (int i = 1; i <= 5; ++i) write("data_batch_" + std::to_string(i) + ".bin", record(i, 0, 0, 0));
   const Dataset train = load("train");
   const auto* const label = train.rows()[1].second.data<std::uint8_t>();
   EXPECT_EQ(std::vector<int>(label, label + train.num_rows()), (std::vector{1, 2, 3, 4, 5}));
 }
 
-TEST_F(CifarTest, RefusesWhatIsNoCifar) {
+TEST_F(CifarTest, RejectsOtherFiles) {
   expect_error(ErrorCode::invalid_argument, {"'valid'", "train or test"}, [&] { load("valid"); });
   expect_error(ErrorCode::not_found, {path("test_batch.bin")}, [&] { load("test"); });
   write("test_batch.bin", "");

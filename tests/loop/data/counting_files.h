@@ -14,7 +14,7 @@ namespace giro::test {
 // The machine's file system, which counts the readers that are open.
 class CountingFiles final : public FaultyFileSystem {
  public:
-  std::atomic<int> open_now = 0, most_open = 0, opened = 0;
+  std::atomic<int> open_now = 0, max_open = 0, opened = 0;
 
   std::unique_ptr<Reader> open(const std::string& path) override {
     return std::make_unique<Counted>(*this, posix_file_system()->open(path));
@@ -26,7 +26,7 @@ class CountingFiles final : public FaultyFileSystem {
     Counted(CountingFiles& owner, std::unique_ptr<Reader> file) : owner_(owner), file_(std::move(file)) {
       ++owner_.opened;
       const int now = ++owner_.open_now;
-      for (int most = owner_.most_open; most < now && !owner_.most_open.compare_exchange_weak(most, now);) {
+      for (int most = owner_.max_open; most < now && !owner_.max_open.compare_exchange_weak(most, now);) {
       }
     }
     ~Counted() override { --owner_.open_now; }

@@ -64,7 +64,7 @@ TEST_F(CsvTest, NumbersAsTheyAreWritten) {
 }
 
 // As read by strtod, and so by pandas. A number that is too large is refused.
-TEST_F(CsvTest, WhatIsTooSmallIsZero) {
+TEST_F(CsvTest, UnderflowBecomesZero) {
   const std::string zeros(400, '0'), digits = "1" + zeros;
   for (const std::string& tiny :
        {std::string("1e-400"), std::string("12345.6e-99999"), std::string("1E-99999999999999999999"),
@@ -79,7 +79,7 @@ TEST_F(CsvTest, WhatIsTooSmallIsZero) {
   }
 }
 
-TEST_F(CsvTest, LinesEndAsTheyEndAnywhere) {
+TEST_F(CsvTest, AcceptsAnyLineEnding) {
   for (const char* content :
        {"a,b\n1,2\n3,4\n", "a,b\n1,2\n3,4", "a,b\r\n1,2\r\n3,4\r\n",
         "\xef\xbb\xbf"
@@ -92,7 +92,7 @@ TEST_F(CsvTest, LinesEndAsTheyEndAnywhere) {
   EXPECT_EQ(column("a,b\n1,\n2,", "a"), (Floats{1, 2}));
 }
 
-TEST_F(CsvTest, SeveralFilesAreOneIfTheirHeadersAgree) {
+TEST_F(CsvTest, JoinsFilesWithEqualHeaders) {
   const std::string a = file("a.csv", "a,b\n1,2\n"), b = file("b.csv", "a,b\r\n3,4"), c = file("c.csv", "b,a\n1,2\n");
   EXPECT_EQ(values(csv({a, b, a}, {.features = {{"x", {"a"}}}}), "x"), (Floats{1, 3, 1}));
   expect_error(kCorrupt, {c, "line 1", a}, [&] { csv({a, c}, {.features = {{"x", {"a"}}}}); });
@@ -124,7 +124,7 @@ TEST_F(CsvTest, ErrorsNameTheLineAndTheColumn) {
   });
 }
 
-TEST_F(CsvTest, RefusesWrongOptions) {
+TEST_F(CsvTest, RejectsInvalidOptions) {
   const std::string path = file("t.csv", "a,b\n1,2\n");
   expect_error(kInvalid, {"no path"}, [] { csv({}, {.features = {{"x", {"a"}}}}); });
   expect_error(kInvalid, {"no features"}, [&] { csv(path, {.features = {}}); });
@@ -134,7 +134,7 @@ TEST_F(CsvTest, RefusesWrongOptions) {
   }
 }
 
-TEST_F(CsvTest, DamagedFilesAreErrorsOrSound) {
+TEST_F(CsvTest, DamagedFilesAreRejectedOrReadSafely) {
   const std::vector<std::string> files{"a,b\n1,2\n3,4\n", "a,b,c\r\n1,2,\"x\"\"\ny\"\r\n", "b,a\n1e5,\"-2\"\n"};
   test::Mutator mutated(6);
   test::expect_damage_is_found([&] { return mutated(files[mutated.below(files.size())], files); },

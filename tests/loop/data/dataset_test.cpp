@@ -84,7 +84,7 @@ Ids iota(std::int32_t size) {
   return ids;
 }
 
-TEST(RowOrder, EachEpochIsAPermutationOfItsOwn) {
+TEST(RowOrder, EachEpochHasItsOwnPermutation) {
   for (const std::int64_t size : {1, 2, 3, 7, 8, 9, 31, 32, 33, 101, 60'000}) {
     const RowOrder order{size, 5, true};
     std::set<std::vector<std::int64_t>> epochs;
@@ -99,7 +99,7 @@ TEST(RowOrder, EachEpochIsAPermutationOfItsOwn) {
   }
 }
 
-TEST(Dataset, InOrderTheLastBatchHoldsTheRest) {
+TEST(Dataset, LastBatchHoldsTheRemainder) {
   const Dataset dataset = numbered(10).batch(4);
   EXPECT_EQ(all_batches(dataset), (std::vector<Ids>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}}));
   EXPECT_EQ(dataset.num_batches(), 3);
@@ -107,7 +107,7 @@ TEST(Dataset, InOrderTheLastBatchHoldsTheRest) {
   EXPECT_EQ(all_batches(dataset), all_batches(dataset)) << "every begin starts over";
 }
 
-TEST(Dataset, TheRemainderCanBeDropped) {
+TEST(Dataset, RemainderCanBeDropped) {
   const Dataset dataset = numbered(10).batch(4, /*drop_remainder=*/true);
   EXPECT_EQ(all_batches(dataset), (std::vector<Ids>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
   EXPECT_EQ(dataset.num_batches(), 2);
@@ -123,7 +123,7 @@ TEST(Dataset, RepeatedBatchesStraddleEpochs) {
   EXPECT_EQ(first_batches(forever, 4), (std::vector<Ids>{{0, 1, 2}, {3, 4, 0}, {1, 2, 3}, {4, 0, 1}}));
 }
 
-TEST(Dataset, AShuffledEpochHoldsEveryRowOnce) {
+TEST(Dataset, ShuffledEpochHoldsEveryRowOnce) {
   for (const std::int32_t size : {1, 2, 3, 10, 97, 256}) {
     Ids ids = joined(all_batches(numbered(size).shuffle(3).batch(std::min<std::int64_t>(size, 4))));
     std::sort(ids.begin(), ids.end());
@@ -140,7 +140,7 @@ TEST(Dataset, OrderIsAFunctionOfSeedAndEpoch) {
   EXPECT_NE(first[0], iota(50));
 }
 
-TEST(Dataset, SkippingIsIteratingPast) {
+TEST(Dataset, SkippingEqualsIterating) {
   for (const Dataset& dataset : {numbered(10).shuffle(4).repeat(3).batch(4), numbered(10).shuffle(4).repeat().batch(4),
                                  numbered(10).repeat(3).batch(4, true)}) {
     const auto all = first_batches(dataset, 20);
@@ -152,7 +152,7 @@ TEST(Dataset, SkippingIsIteratingPast) {
   }
 }
 
-TEST(Dataset, SkipsAddUpAndGoFarAtOnce) {
+TEST(Dataset, SkipsAddUpInConstantTime) {
   const Dataset dataset = numbered(10).shuffle(4).repeat().batch(4);
   EXPECT_EQ(first_batches(dataset.skip(2).skip(3), 3), first_batches(dataset.skip(5), 3));
   EXPECT_EQ(first_batches(dataset.skip(1'000'000'000'000'000), 2).size(), 2u);
@@ -166,7 +166,7 @@ TEST(Dataset, UnbatchedRowsComeOneByOne) {
   EXPECT_EQ(numbered(3).num_batches(), 3);
 }
 
-TEST(Dataset, SpecIsThatOfAFullBatch) {
+TEST(Dataset, SpecDescribesAFullBatch) {
   const BatchSpec spec = numbered(10).batch(4).skip(2).spec();
   ASSERT_EQ(spec.size(), 2u);
   EXPECT_EQ(spec[0].name, "image");
@@ -177,7 +177,7 @@ TEST(Dataset, SpecIsThatOfAFullBatch) {
   EXPECT_EQ(numbered(10).spec()[1].shape, Shape({1}));
 }
 
-TEST(Dataset, BatchesKeepTheirRowsWhenTheIteratorMovesOn) {
+TEST(Dataset, BatchesKeepTheirRowsWhenTheIteratorAdvances) {
   std::vector<Batch> batches;
   {
     const Dataset dataset = numbered(100).batch(3);
@@ -192,7 +192,7 @@ TEST(Dataset, BatchesKeepTheirRowsWhenTheIteratorMovesOn) {
   EXPECT_EQ(ids, iota(100));
 }
 
-TEST(Dataset, MemoryOfBatchesThatAreGoneIsUsedAgain) {
+TEST(Dataset, MemoryOfReleasedBatchesIsReused) {
   std::set<const void*> addresses;
   for (const Batch& batch : numbered(1000).batch(1)) addresses.insert(batch["image"].value().raw());
   EXPECT_EQ(addresses.size(), 2u) << "the current one's and the next one's";
@@ -234,7 +234,7 @@ TEST(Dataset, MapsCompose) {
   expect_error(ErrorCode::not_found, {"image", "id"}, [&] { batches[0]["image"]; });
 }
 
-TEST(Prefetch, ChangesNothingOfWhatIsSeen) {
+TEST(Prefetch, DoesNotChangeTheBatches) {
   const Dataset dataset = numbered(97).shuffle(1).repeat(3).batch(5);
   const auto expected = all_batches(dataset);
   for (const std::size_t depth : {0U, 1U, 2U, 7U, 1000U}) {
@@ -251,7 +251,7 @@ TEST(Prefetch, BatchesOutliveTheIterator) {
   for (std::size_t i = 0; i < batches.size(); ++i) EXPECT_EQ(ids_of(batches[i])[0], 4 * static_cast<int>(i));
 }
 
-TEST(Prefetch, RunsAheadByItsDepthAndNoFurther) {
+TEST(Prefetch, RunsAheadByAtMostItsDepth) {
   std::atomic<int> made = 0;
   const Dataset dataset = numbered(100).batch(1).prefetch(4).map([&](const Batch& batch) {
     ++made;
@@ -264,7 +264,7 @@ TEST(Prefetch, RunsAheadByItsDepthAndNoFurther) {
   EXPECT_EQ(made, 5);
 }
 
-TEST(Prefetch, AnIteratorCanGoEarly) {
+TEST(Prefetch, IteratorCanBeDestroyedEarly) {
   const Dataset endless = numbered(10).repeat().batch(2).prefetch(3);
   for (int i = 0; i < 200; ++i) {
     auto it = endless.begin();
@@ -277,7 +277,7 @@ TEST(Prefetch, AnIteratorCanGoEarly) {
   EXPECT_EQ(ids_of(*moved), (Ids{2, 3}));
 }
 
-TEST(Dataset, WhatMapThrowsComesAtItsBatch) {
+TEST(Dataset, MapErrorIsThrownAtItsBatch) {
   for (const std::size_t depth : {0U, 1U, 3U}) {
     const Dataset dataset = numbered(10).batch(2).prefetch(depth).map([](const Batch& batch) -> Batch {
       if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
@@ -296,7 +296,7 @@ TEST(Dataset, WhatMapThrowsComesAtItsBatch) {
 }
 
 // ++ looks for another batch. If there is none, the last one stays readable.
-TEST(Dataset, TheLastBatchStaysReadableAtTheEnd) {
+TEST(Dataset, LastBatchStaysReadableAtTheEnd) {
   for (const Dataset& dataset :
        {numbered(10).batch(4), numbered(10).batch(4).prefetch(1), numbered(10).batch(4).prefetch(7)}) {
     auto it = dataset.begin();
@@ -312,7 +312,7 @@ TEST(Dataset, TheLastBatchStaysReadableAtTheEnd) {
   }
 }
 
-TEST(Dataset, ABatchStaysReadableWhenTheNextCannotBeMade) {
+TEST(Dataset, BatchStaysReadableWhenTheNextFails) {
   for (const std::size_t depth : {0U, 1U, 3U}) {
     const Dataset dataset = numbered(10).batch(2).prefetch(depth).map([](const Batch& batch) -> Batch {
       if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
@@ -349,7 +349,7 @@ TEST(Dataset, OfVectors) {
             DType::boolean);
 }
 
-TEST(Dataset, OfVectorsThatDoNotBelongTogether) {
+TEST(Dataset, RejectsVectorsOfDifferentLengths) {
   const std::vector<float> six(6), four(4);
   expect_error(ErrorCode::shape_mismatch, {"HostArray", "6 values", "expected 8", "(4, 2)"}, [&] {
     Dataset({{"x", {six, {4, 2}}}, {"y", four}});
@@ -362,7 +362,7 @@ TEST(Dataset, OfVectorsThatDoNotBelongTogether) {
   expect_error(ErrorCode::invalid_argument, {"Dataset", "none"}, [] { Dataset(Dataset::Arrays{}); });
 }
 
-TEST(Dataset, RowsAreThereOnTheHost) {
+TEST(Dataset, RowsAreReadableOnTheHost) {
   const Dataset dataset = numbered(5).shuffle(2).batch(2);
   for (const Dataset& one : {dataset, dataset.to(Device::cpu())}) {
     const Batch::Features& rows = one.rows();
@@ -387,7 +387,7 @@ TEST(Dataset, IndicesOfABatchsRows) {
   }
 }
 
-TEST(Dataset, IndicesOfABatchThatIsNotThere) {
+TEST(Dataset, IndicesRejectBatchOutOfRange) {
   const Dataset dataset = numbered(10).batch(4);
   EXPECT_EQ(dataset.indices(2), (std::vector<std::int64_t>{8, 9}));
   expect_error(ErrorCode::invalid_argument, {"indices", "batch 3", "below 3"}, [&] { dataset.indices(3); });
@@ -398,7 +398,7 @@ TEST(Dataset, IndicesOfABatchThatIsNotThere) {
   expect_error(ErrorCode::invalid_argument, {"indices"}, [&] { endless.indices(std::int64_t{1} << 62); });
 }
 
-TEST(Dataset, RefusesWhatDoesNotFit) {
+TEST(Dataset, RejectsInvalidArguments) {
   const Dataset dataset = numbered(10);
   const ErrorCode invalid = ErrorCode::invalid_argument;
   expect_error(invalid, {"0", "10 rows"}, [&] { dataset.batch(0); });
@@ -421,7 +421,7 @@ TEST(Dataset, RefusesWhatDoesNotFit) {
   expect_error(invalid, {"map", "cpu"}, [&] { dataset.batch(2).to(Device::cpu()).map(doubled); });
 }
 
-TEST(Dataset, RefusesRowsThatDoNotBelongTogether) {
+TEST(Dataset, RejectsRowsOfDifferentCounts) {
   std::vector<float> values(12);
   const auto tensor = [&](const Shape& shape, Device device = Device::cpu()) {
     return Tensor(values.data(), DType::f32, shape, device);
@@ -439,7 +439,7 @@ TEST(Dataset, RefusesRowsThatDoNotBelongTogether) {
   });
 }
 
-TEST(Dataset, RowsMayHoldNothing) {
+TEST(Dataset, RowsMayBeEmpty) {
   const Dataset dataset({{"x", Tensor(nullptr, DType::f32, {3, 0}, Device::cpu())}});
   std::int64_t rows = 0;
   for (const Batch& batch : dataset.batch(2)) rows += batch.size();
@@ -455,7 +455,7 @@ TEST(Batch, SizeIsTheLargestFirstAxis) {
   EXPECT_EQ(Batch({{"none", tensor({0, 2})}}).size(), 0);
 }
 
-TEST(Batch, AMissingFeatureNamesTheNearest) {
+TEST(Batch, MissingFeatureNamesTheNearest) {
   const Dataset dataset = numbered(4).batch(2);
   expect_error(ErrorCode::not_found, {"'imgae'", "did you mean 'image'"}, [&] { (*dataset.begin())["imgae"]; });
   expect_error(ErrorCode::not_found, {"'x'"}, [] { Batch()["x"]; });
@@ -478,12 +478,12 @@ std::vector<Ids> gathered(const Dataset& dataset, std::size_t count) {
     if (result.size() == count) break;
     Position position;
     position.set(batch.position());
-    result.push_back(ids_of(batch.residence()->gather(batch.size(), position.ring, stream)));
+    result.push_back(ids_of(batch.resident_rows()->gather(batch.size(), position.ring, stream)));
   }
   return result;
 }
 
-TEST(Residence, GathersWhatTheHostWouldHave) {
+TEST(ResidentRows, GathersTheSameRowsAsTheHost) {
   for (const Dataset& dataset : {numbered(97).batch(10), numbered(97).shuffle(6).batch(10),
                                  numbered(97).shuffle(6).repeat().batch(10), numbered(5).repeat(3).batch(4, true)}) {
     const Dataset resident = dataset.to(Device::cpu());
@@ -494,7 +494,7 @@ TEST(Residence, GathersWhatTheHostWouldHave) {
   }
 }
 
-TEST(Residence, GathersTheRowsThatTheDatasetSays) {
+TEST(ResidentRows, GathersTheRowsOfTheDataset) {
   const Dataset resident = numbered(97).shuffle(6).repeat().batch(10).skip(3).to(Device::cpu());
   const std::vector<Ids> batches = gathered(resident, 20);
   for (std::size_t k = 0; k < batches.size(); ++k) {
@@ -502,12 +502,12 @@ TEST(Residence, GathersTheRowsThatTheDatasetSays) {
   }
 }
 
-TEST(Residence, ADeviceThatIsNotThereIsNamedWithTheCall) {
+TEST(ResidentRows, MissingDeviceIsNamed) {
   expect_error(ErrorCode::device, {"to: the rows cannot be copied to cuda:99"},
                [] { numbered(4).batch(2).to(Device::cuda(99)); });
 }
 
-TEST(Residence, BatchesOnlySayWhereTheirRowsStand) {
+TEST(ResidentRows, BatchesHoldOnlyPositions) {
   const Dataset resident = numbered(10).batch(4).to(Device::cpu());
   EXPECT_EQ(resident.spec()[0].shape, Shape({4, 2, 3}));
   const Batch last = *resident.skip(2).begin();
@@ -515,19 +515,19 @@ TEST(Residence, BatchesOnlySayWhereTheirRowsStand) {
   EXPECT_EQ(last.size(), 2);
   EXPECT_TRUE(last.features().empty());
   EXPECT_EQ(last.spec()[1].shape, Shape({2}));
-  EXPECT_EQ(last.residence(), (*resident.begin()).residence()) << "one copy of the rows";
+  EXPECT_EQ(last.resident_rows(), (*resident.begin()).resident_rows()) << "one copy of the rows";
   expect_error(ErrorCode::unsupported, {"image", "cpu"}, [&] { last["image"]; });
   expect_error(ErrorCode::not_found, {"imag", "did you mean 'image'"}, [&] { last["imag"]; });
 }
 
-TEST(Residence, ARecordedGatherGoesWhereItIsTold) {
+TEST(ResidentRows, RecordedGatherUsesCurrentPositions) {
   const Dataset dataset = numbered(10).shuffle(8).repeat().batch(4);
   const auto expected = first_batches(dataset, 12);
-  const auto residence = (*dataset.to(Device::cpu()).begin()).residence();
+  const auto resident_rows = (*dataset.to(Device::cpu()).begin()).resident_rows();
   const Stream stream(Device::cpu());
   Batch batch;
   Position position;
-  const Graph graph = Graph::record(stream, [&] { batch = residence->gather(4, position.ring, stream); });
+  const Graph graph = Graph::record(stream, [&] { batch = resident_rows->gather(4, position.ring, stream); });
   for (const std::size_t step : {0, 1, 2, 3, 9, 10, 5, 6, 6, 0, 1}) {
     position.set(static_cast<std::int64_t>(4 * step));
     graph.replay(stream);
@@ -535,27 +535,27 @@ TEST(Residence, ARecordedGatherGoesWhereItIsTold) {
   }
 }
 
-TEST(Residence, ServesAnyNumberOfStreams) {
+TEST(ResidentRows, ServesAnyNumberOfStreams) {
   const Dataset dataset = numbered(20).shuffle(8).batch(4);
   const auto expected = all_batches(dataset);
-  const auto residence = (*dataset.to(Device::cpu()).begin()).residence();
+  const auto resident_rows = (*dataset.to(Device::cpu()).begin()).resident_rows();
   const Stream streams[] = {Stream(Device::cpu()), Stream(Device::cpu())};
   Position positions[2];
   for (std::size_t step = 0; step < 5; ++step) {
     positions[step % 2].set(static_cast<std::int64_t>(4 * step));
-    EXPECT_EQ(ids_of(residence->gather(4, positions[step % 2].ring, streams[step % 2])), expected[step]);
+    EXPECT_EQ(ids_of(resident_rows->gather(4, positions[step % 2].ring, streams[step % 2])), expected[step]);
   }
 }
 
-TEST(Residence, RefusesRowsThatAreNotAsManyAsItsOrder) {
+TEST(ResidentRows, RejectsRowCountThatDiffersFromOrder) {
   std::vector<float> values(3);
   const Tensor rows(values.data(), DType::f32, {3}, Device::cpu());
   expect_error(ErrorCode::shape_mismatch, {"'x'", "4 rows"}, [&] {
-    Residence({{"x", rows}}, RowOrder{4}, Device::cpu());
+    ResidentRows({{"x", rows}}, RowOrder{4}, Device::cpu());
   });
 }
 
-TEST(Dataset, TellsOtherRowsOfTheSameNumber) {
+TEST(Dataset, DistinguishesDatasetsOfEqualSize) {
   const auto saved = [](const Dataset& dataset) {
     Archive archive;
     dataset.persist(archive);

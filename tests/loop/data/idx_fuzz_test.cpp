@@ -26,7 +26,7 @@ std::vector<std::string> valid_files() {
           idx(0x08, {3, 10, 10}, text), idx(0x0D, {0, 4}, "")};
 }
 
-TEST(IdxFuzzTest, DamagedFilesAreErrorsOrSound) {
+TEST(IdxFuzzTest, DamagedFilesAreRejectedOrReadSafely) {
   const std::vector<std::string> plain = valid_files();
   std::vector<std::string> packed;
   for (const std::string& file : plain) packed.push_back(gzip(file));
@@ -49,7 +49,7 @@ TEST(IdxFuzzTest, DamagedFilesAreErrorsOrSound) {
       });
 }
 
-TEST(IdxFuzzTest, AFileThatIsNotPackedTakesItsSizeOnce) {
+TEST(IdxFuzzTest, UncompressedFileTakesItsSizeOnce) {
   constexpr std::uint32_t kSize = 80 << 20;
   test::OneFile file(idx(0x08, {kSize}, std::string(kSize, 'x')));
   const test::AddressSpaceLimit limit(file.content.size() + (std::size_t{64} << 20));

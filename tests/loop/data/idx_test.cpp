@@ -53,7 +53,7 @@ class IdxTest : public testing::Test {
   fs::path dir_;
 };
 
-TEST_F(IdxTest, ReadsEveryTypeItHasAWordFor) {
+TEST_F(IdxTest, ReadsEverySupportedType) {
   const IdxFile u8 = read_idx(write("u8", idx(0x08, {2, 3}, {"\x00\x01\x02\xfd\xfe\xff", 6})));
   EXPECT_EQ(u8.values.shape(), Shape({2, 3}));
   EXPECT_EQ(values<std::uint8_t>(u8), (std::vector<std::uint8_t>{0, 1, 2, 253, 254, 255}));
@@ -86,14 +86,14 @@ TEST_F(IdxTest, ShapesFromScalarToSixAxes) {
   });
 }
 
-TEST_F(IdxTest, TellsGzipByTheContents) {
+TEST_F(IdxTest, DetectsGzipByContent) {
   const std::string text = idx(0x08, {3}, "abc");
   const std::vector<std::uint8_t> expected = {'a', 'b', 'c'};
   EXPECT_EQ(values<std::uint8_t>(read_idx(write("packed", gzip(text)))), expected);
   EXPECT_EQ(values<std::uint8_t>(read_idx(write("plain.gz", text))), expected);
 }
 
-TEST_F(IdxTest, TakesTheGzippedFileWhereThereIsNoOther) {
+TEST_F(IdxTest, FallsBackToTheGzippedFile) {
   write("a.gz", gzip(idx(0x08, {1}, "z")));
   const IdxFile packed = read_idx(path("a"));
   EXPECT_EQ(values<std::uint8_t>(packed), std::vector<std::uint8_t>{'z'});
@@ -102,7 +102,7 @@ TEST_F(IdxTest, TakesTheGzippedFileWhereThereIsNoOther) {
   EXPECT_EQ(values<std::uint8_t>(read_idx(path("a"))), std::vector<std::uint8_t>{'p'});
 }
 
-TEST_F(IdxTest, ReadsLargeFilesAndWhatInflatesToMuchMore) {
+TEST_F(IdxTest, ReadsLargeAndHighlyCompressedFiles) {
   constexpr std::uint32_t kSize = 3'000'017;
   std::string elements(kSize, '\0');
   std::uint32_t random = 1;
@@ -135,7 +135,7 @@ TEST_F(IdxTest, TruncatedAnywhereIsAnError) {
   }
 }
 
-TEST_F(IdxTest, AFlippedBitOfGzipIsAnErrorOrHarmless) {
+TEST_F(IdxTest, FlippedBitOfGzipIsAnErrorOrHarmless) {
   const std::string text = idx(0x08, {2, 8}, "0123456789abcdef"), packed = gzip(text);
   for (std::size_t bit = 0; bit < 8 * packed.size(); ++bit) {
     std::string damaged = packed;
@@ -161,7 +161,7 @@ TEST_F(IdxTest, TrailingBytesAreAnError) {
   expect_corrupt(gzip(text) + std::string(512, '\0'));
 }
 
-TEST_F(IdxTest, SizesAreNotTakenOnTrust) {
+TEST_F(IdxTest, SizesAreValidated) {
   const std::vector<std::vector<std::uint32_t>> hostile = {
       {4},
       {0xffffffff},
@@ -184,7 +184,7 @@ TEST_F(IdxTest, SizesAreNotTakenOnTrust) {
   });
 }
 
-TEST_F(IdxTest, RefusesWhatIsNotIdx) {
+TEST_F(IdxTest, RejectsOtherFormats) {
   expect_error(ErrorCode::corrupt_data, {path("text"), "not an IDX file"},
                [&] { read_idx(write("text", "hello, world")); });
   expect_error(ErrorCode::corrupt_data, {"element type 0x0a"}, [&] { read_idx(write("type", idx(0x0A, {1}, "x"))); });
@@ -193,7 +193,7 @@ TEST_F(IdxTest, RefusesWhatIsNotIdx) {
   expect_error(ErrorCode::corrupt_data, {path("nothing")}, [&] { read_idx(write("nothing", "")); });
 }
 
-TEST_F(IdxTest, RefusesWhatIsNotAFile) {
+TEST_F(IdxTest, RejectsNonFiles) {
   expect_error(ErrorCode::not_found, {path("none"), ".gz"}, [&] { read_idx(path("none")); });
   fs::create_directory(dir_ / "folder");
   expect_error(ErrorCode::io, {path("folder"), "not a regular file"}, [&] { read_idx(path("folder")); });
@@ -256,17 +256,17 @@ TEST_F(MnistTest, ReadsBothSplits) {
   EXPECT_EQ((*test.begin())["label"].data<std::uint8_t>()[0], 7);
 }
 
-TEST_F(MnistTest, RefusesAnUnknownSplit) {
+TEST_F(MnistTest, RejectsUnknownSplit) {
   expect_error(ErrorCode::invalid_argument, {"'valid'", "train", "test"}, [&] { load("valid"); });
 }
 
-TEST_F(MnistTest, NamesTheFileThatIsMissing) {
+TEST_F(MnistTest, NamesTheMissingFile) {
   fs::remove(dir_ / "train-labels-idx1-ubyte.gz");
   expect_error(ErrorCode::not_found, {path("train-labels-idx1-ubyte")}, [&] { load("train"); });
   expect_error(ErrorCode::not_found, {"/nowhere/train-images-idx3-ubyte"}, [] { mnist("train", {.dir = "/nowhere"}); });
 }
 
-TEST_F(MnistTest, AFileThatCannotBeReadIsAnError) {
+TEST_F(MnistTest, UnreadableFileIsAnError) {
   const auto healthy = std::make_shared<test::FaultyFileSystem>();
   mnist("train", {.dir = dir_.string(), .files = healthy});
   EXPECT_EQ(healthy->calls, (std::vector<std::string>{"read train-images-idx3-ubyte", "read train-labels-idx1-ubyte",
@@ -278,24 +278,24 @@ TEST_F(MnistTest, AFileThatCannotBeReadIsAnError) {
   }
 }
 
-TEST_F(MnistTest, RefusesAWrongMagic) {
+TEST_F(MnistTest, RejectsWrongMagic) {
   write("train-images-idx3-ubyte", idx(0x08, {3}, "abc"));
   expect_corrupt({path("train-images-idx3-ubyte"), "00000801", "00000803"});
   write("train-images-idx3-ubyte", idx(0x0C, {1, 1, 1}, "abcd"));
   expect_corrupt({path("train-images-idx3-ubyte"), "00000c03", "00000803"});
 }
 
-TEST_F(MnistTest, RefusesCountsThatDiffer) {
+TEST_F(MnistTest, RejectsDifferentCounts) {
   write("train-labels-idx1-ubyte.gz", gzip(idx(0x08, {2}, {"\x00\x01", 2})));
   expect_corrupt({path("train-labels-idx1-ubyte.gz"), "2 labels", "3 images", path("train-images-idx3-ubyte")});
 }
 
-TEST_F(MnistTest, RefusesALabelOutOfRange) {
+TEST_F(MnistTest, RejectsLabelOutOfRange) {
   write("train-labels-idx1-ubyte.gz", gzip(idx(0x08, {3}, {"\x00\x0a\x05", 3})));
   expect_corrupt({path("train-labels-idx1-ubyte.gz"), "label 10", "sample 1", "below 10"});
 }
 
-TEST_F(MnistTest, RefusesEmptyData) {
+TEST_F(MnistTest, RejectsEmptyData) {
   write("train-images-idx3-ubyte", idx(0x08, {3, 0, 5}, ""));
   expect_corrupt({path("train-images-idx3-ubyte"), "(3, 0, 5)"});
 }

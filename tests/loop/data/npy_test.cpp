@@ -57,7 +57,7 @@ class NpyTest : public testing::Test {
   test::TemporaryDirectory folder_;
 };
 
-TEST_F(NpyTest, ADatasetOfFilesIsThatOfTheirArrays) {
+TEST_F(NpyTest, DatasetOfFilesEqualsDatasetOfArrays) {
   const std::string x = file("x.npy", npy_of(kFloats, floats(0, 6)));
   const std::string more =
       file("more.npy", npy_of("{'shape': (2, 2), 'fortran_order': False, 'descr': '<f4'}", floats(6, 4)));
@@ -84,7 +84,7 @@ TEST_F(NpyTest, ADatasetOfFilesIsThatOfTheirArrays) {
   EXPECT_EQ(batches, 4);
 }
 
-TEST_F(NpyTest, EveryDtypeThatBothHave) {
+TEST_F(NpyTest, EveryCommonDtype) {
   for (const auto& [name, dtype] : {std::pair{"|b1", DType::boolean},
                                     {"|u1", DType::u8},
                                     {"<u1", DType::u8},
@@ -100,7 +100,7 @@ TEST_F(NpyTest, EveryDtypeThatBothHave) {
   }
 }
 
-TEST_F(NpyTest, WhatAHistoryWritesIsRead) {
+TEST_F(NpyTest, ReadsFilesWrittenByHistory) {
   History history;
   for (int i = 0; i < 3; ++i) {
     history.commit(Elapsed{.steps = i}, logs().add_metric("loss", 0.5 * i));
@@ -124,7 +124,7 @@ TEST_F(NpyTest, LaterVersionsHaveALongerHeader) {
                [&] { data::npy(file("a.npy", one.substr(0, 6) + '\4' + one.substr(7))); });
 }
 
-TEST_F(NpyTest, WhatIsNoSuchFileIsNamed) {
+TEST_F(NpyTest, NamesInvalidFiles) {
   const std::string good = npy_of(kFloats, floats(0, 6));
   const auto refuses = [&](ErrorCode code, std::initializer_list<std::string> parts, const std::string& content) {
     const std::string path = file("bad.npy", content);
@@ -173,7 +173,7 @@ TEST_F(NpyTest, EachHeaderIsReadOnce) {
   EXPECT_EQ(files->opened, 2);
 }
 
-TEST_F(NpyTest, RowsThatNothingCounts) {
+TEST_F(NpyTest, RejectsTooManyRows) {
   const std::string x =
       file("x.npy", npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 0), }", ""));
   const std::string y = file("y.npy", npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0), }", ""));
@@ -182,7 +182,7 @@ TEST_F(NpyTest, RowsThatNothingCounts) {
   });
 }
 
-TEST_F(NpyTest, AFileThatHasBecomeShorterIsAnErrorOfItsBatch) {
+TEST_F(NpyTest, TruncatedFileIsAnErrorAtItsBatch) {
   const std::string x = file("x.npy", npy_of(kFloats, floats(0, 6)));
   const Dataset rows = Dataset({{"x", data::npy(x)}}).batch(1);
   std::filesystem::resize_file(x, std::filesystem::file_size(x) - 1);
@@ -191,7 +191,7 @@ TEST_F(NpyTest, AFileThatHasBecomeShorterIsAnErrorOfItsBatch) {
   expect_error(kCorrupt, {x, "was longer"}, [&] { ++it; });
 }
 
-TEST_F(NpyTest, DamagedFilesAreErrorsOrSound) {
+TEST_F(NpyTest, DamagedFilesAreRejectedOrReadSafely) {
   std::vector<std::string> files{npy_of(kFloats, floats(0, 6)),
                                  npy_of("{'shape': (4,), 'fortran_order': True, 'descr': '|u1', }", "abcd"),
                                  detail::npy_header(DType::i64, {0, 2, 3})};

@@ -33,7 +33,7 @@ Dataset part(const Dataset& dataset, int rank, int ranks) {
   return dataset.partition(std::make_shared<FakePartitioner>(rank, ranks));
 }
 
-TEST(Partition, PartsOfABatchAreTheBatch) {
+TEST(Partition, PartsFormTheBatch) {
   std::mt19937 random(0);
   for (int round = 0; round < 200; ++round) {
     const int ranks = 1 << random() % 4;
@@ -85,7 +85,7 @@ TEST(Partition, NumbersOfJaxloop) {
   EXPECT_EQ(data.indices(0).front(), 3 * 512);
 }
 
-TEST(Partition, SaysWhatIsWrong) {
+TEST(Partition, ReportsErrors) {
   using test::expect_error;
   const Dataset data = dataset_of_ids(100).batch(10);
   expect_error(ErrorCode::invalid_argument, {"batch of 10", "4 ranks", "'id'", "(10,)"}, [&] { part(data, 0, 4); });
@@ -94,7 +94,7 @@ TEST(Partition, SaysWhatIsWrong) {
   EXPECT_EQ(data.partition(nullptr).spec().front().shape, Shape({10}));
 }
 
-TEST(BatchSlice, IsAPartOfTheRows) {
+TEST(BatchSlice, HoldsAPartOfTheRows) {
   const Ids ids{1, 2, 3, 4, 5, 6};
   const Dataset data({{"id", ids}});
   const Dataset batches = data.batch(6);

@@ -56,7 +56,7 @@ TEST_F(SampleTest, DrawsInProportionToTheWeights) {
   }
 }
 
-TEST_F(SampleTest, ADrawIsAFunctionOfSeedEpochAndPosition) {
+TEST_F(SampleTest, DrawIsAFunctionOfSeedEpochAndPosition) {
   std::vector<double> weights;
   for (int row = 0; row < 50; ++row) weights.push_back(1 + row % 7);
   const auto dataset = [&](std::uint64_t seed) { return rows(50).sample(weights, seed).repeat(4).batch(20); };
@@ -89,7 +89,7 @@ TEST_F(SampleTest, OneRowWithAWeightIsAlwaysDrawn) {
   }
 }
 
-TEST_F(SampleTest, AResumedRunHasTheSameWeights) {
+TEST_F(SampleTest, ResumedRunMustHaveTheSameWeights) {
   const auto read = [](const Dataset& saved, const Dataset& other) {
     Archive archive;
     saved.persist(archive);
@@ -106,7 +106,7 @@ TEST_F(SampleTest, AResumedRunHasTheSameWeights) {
   expect_error(kInvalid, {"expected none"}, [&] { read(plain, sampled); });
 }
 
-TEST_F(SampleTest, RefusesWrongWeights) {
+TEST_F(SampleTest, RejectsInvalidWeights) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_error(kInvalid, {"2 weights", "3 rows"}, [&] { rows(3).sample({1, 2}, 0); });
   expect_error(kInvalid, {"row 1 is -1"}, [&] { rows(3).sample({1, -1, 1}, 0); });

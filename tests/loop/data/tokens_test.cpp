@@ -100,7 +100,7 @@ TEST_F(TokensTest, NeighbouringWindowsShareAToken) {
   }
 }
 
-TEST_F(TokensTest, TheStrideIsFromWindowToWindow) {
+TEST_F(TokensTest, StrideIsBetweenWindowStarts) {
   const std::string path = file("ids", counting(0, 10));
   EXPECT_EQ(windows_of(tokens({path}, {.context = 7, .stride = 1})),
             (std::vector<Ids>{{0, 1, 2, 3, 4, 5, 6, 7}, {1, 2, 3, 4, 5, 6, 7, 8}, {2, 3, 4, 5, 6, 7, 8, 9}}));
@@ -108,14 +108,14 @@ TEST_F(TokensTest, TheStrideIsFromWindowToWindow) {
   EXPECT_EQ(windows_of(tokens({path}, {.context = 9, .stride = 1'000})).size(), 1u);
 }
 
-TEST_F(TokensTest, NoWindowIsOfTwoFiles) {
+TEST_F(TokensTest, NoWindowSpansTwoFiles) {
   const std::vector<std::string> paths{file("a", counting(0, 6)), file("none", ""), file("short", counting(50, 2)),
                                        file("b", counting(100, 5)), file("c", counting(200, 3))};
   EXPECT_EQ(windows_of(tokens(paths, {.context = 2})),
             (std::vector<Ids>{{0, 1, 2}, {2, 3, 4}, {100, 101, 102}, {102, 103, 104}, {200, 201, 202}}));
 }
 
-TEST_F(TokensTest, PartsOfAFileShareNoToken) {
+TEST_F(TokensTest, FilePartsShareNoToken) {
   for (const std::int64_t count : {7, 20, 99, 100, 101, 1'000}) {
     const std::string path = file("ids", counting(0, count));
     for (const double at : {0.3, 0.5, 0.95}) {
@@ -138,7 +138,7 @@ TEST_F(TokensTest, PartsOfAFileShareNoToken) {
   }
 }
 
-TEST_F(TokensTest, ShuffledPrefetchedAndPartitionedTheWindowsAreTheSame) {
+TEST_F(TokensTest, WindowsAreTheSameShuffledPrefetchedAndPartitioned) {
   const std::vector<std::string> paths{file("a", counting(0, 100)), file("b", counting(1'000, 61))};
   const Dataset dataset = tokens(paths, {.context = 4});
   const std::vector<Ids> in_order = windows_of(dataset);
@@ -165,7 +165,7 @@ TEST_F(TokensTest, ShuffledPrefetchedAndPartitionedTheWindowsAreTheSame) {
   EXPECT_EQ(together, drawn);
 }
 
-TEST_F(TokensTest, ARunGoesOnAtItsPlaceInTheSameTokens) {
+TEST_F(TokensTest, ResumedRunContinuesInTheSameTokens) {
   const std::string path = file("ids", counting(0, 100));
   const auto dataset = [&](std::uint64_t seed = 1) {
     return tokens({path}, {.context = 4}).shuffle(seed).repeat().batch(5).prefetch(2);
@@ -193,7 +193,7 @@ TEST_F(TokensTest, ARunGoesOnAtItsPlaceInTheSameTokens) {
   expect_error(kInvalid, {"num_rows: found 23, expected 24"}, [&] { read(dataset()); });
 }
 
-TEST_F(TokensTest, AFewFilesAreOpenOfAnyNumber) {
+TEST_F(TokensTest, LimitsOpenFiles) {
   const auto files = std::make_shared<test::CountingFiles>();
   std::vector<std::string> paths;
   for (int i = 0; i < 200; ++i) paths.push_back(file("ids" + std::to_string(i), counting(10 * i, 7)));
@@ -206,20 +206,20 @@ TEST_F(TokensTest, AFewFilesAreOpenOfAnyNumber) {
     const std::int32_t first = i / 2 * 10 + i % 2 * 3;
     EXPECT_EQ(all[static_cast<std::size_t>(i)], (Ids{first, first + 1, first + 2, first + 3}));
   }
-  EXPECT_LE(files->most_open, 64 + 1) << "and one that is being opened";
+  EXPECT_LE(files->max_open, 64 + 1) << "and one that is being opened";
 
   files->opened = 0;
   windows_of(tokens({paths[0], paths[1]}, {.context = 3, .files = files}).repeat(10).batch(2));
   EXPECT_EQ(files->opened, 2 + 2) << "once for its size, and once for all of its rows";
 }
 
-TEST_F(TokensTest, AnotherFileSystemsFiles) {
+TEST_F(TokensTest, FilesOfAnotherFileSystem) {
   const auto files = std::make_shared<test::OneFile>(std::string("giro "), "text");
   EXPECT_EQ(windows_of(tokens({"text"}, {.context = 4, .bytes_per_token = 1, .files = files})),
             (std::vector<Ids>{{'g', 'i', 'r', 'o', ' '}}));
 }
 
-TEST_F(TokensTest, RefusesWrongOptions) {
+TEST_F(TokensTest, RejectsInvalidOptions) {
   const std::string path = file("ids", counting(0, 10));
   expect_error(kInvalid, {"tokens", "no path"}, [] { tokens({}); });
   for (const int width : {0, 3, 8, -1}) {
@@ -240,7 +240,7 @@ TEST_F(TokensTest, RefusesWrongOptions) {
   }
 }
 
-TEST_F(TokensTest, RefusesFilesWithoutAWindow) {
+TEST_F(TokensTest, RejectsFilesShorterThanAWindow) {
   const std::string path = file("ids", counting(0, 10)), empty = file("none", "");
   EXPECT_EQ(tokens({path}, {.context = 9}).num_rows(), 1);
   expect_error(kInvalid, {path, "fewer than 11 tokens"}, [&] { tokens({path}, {.context = 10}); });
@@ -251,7 +251,7 @@ TEST_F(TokensTest, RefusesFilesWithoutAWindow) {
                [&] { tokens({path}, {.context = std::numeric_limits<std::int64_t>::max()}); });
 }
 
-TEST_F(TokensTest, RefusesFilesThatAreNotOfTokens) {
+TEST_F(TokensTest, RejectsFilesThatAreNotTokens) {
   const std::string good = file("good", counting(0, 10));
   for (const int width : {2, 4}) {
     const std::string odd = file("odd", counting(0, 10, width) + "x");
@@ -263,7 +263,7 @@ TEST_F(TokensTest, RefusesFilesThatAreNotOfTokens) {
   expect_error(ErrorCode::not_found, {folder_ / "nowhere"}, [&] { tokens({good, folder_ / "nowhere"}); });
 }
 
-TEST_F(TokensTest, AnIdBeyondTheVocabularyIsNamedWithItsPosition) {
+TEST_F(TokensTest, IdBeyondTheVocabularyIsReportedWithItsPosition) {
   const std::string good = file("good", counting(0, 9)), bad = file("bad", counting(0, 6) + counting(50, 1));
   const Dataset dataset = tokens({good, bad}, {.context = 2, .vocabulary = 50}).batch(2);
   auto it = dataset.begin();
@@ -282,7 +282,7 @@ TEST_F(TokensTest, AnIdBeyondTheVocabularyIsNamedWithItsPosition) {
   }
 }
 
-TEST_F(TokensTest, AFileThatHasBecomeShorterIsNamedWithItsEnd) {
+TEST_F(TokensTest, TruncatedFileIsReportedWithItsEnd) {
   const std::string path = file("ids", counting(0, 100));
   const Dataset dataset = tokens({path}, {.context = 9}).batch(1);
   std::filesystem::resize_file(path, 2 * 15 + 1);
@@ -295,7 +295,7 @@ TEST_F(TokensTest, AFileThatHasBecomeShorterIsNamedWithItsEnd) {
   });
 }
 
-TEST_F(TokensTest, WhatStaysOnDiskHasNoRowsInMemory) {
+TEST_F(TokensTest, DatasetOnDiskHasNoRowsInMemory) {
   const Dataset dataset = tokens({file("ids", counting(0, 100))}, {.context = 9});
   expect_error(ErrorCode::unsupported, {"'tokens'", "not in memory"}, [&] { dataset.rows(); });
   expect_error(ErrorCode::unsupported, {"cannot be copied to cpu", "'tokens'", "not in memory"},
@@ -348,7 +348,7 @@ class Powers final : public RowSource {
   std::int64_t count_, wrong_;
 };
 
-TEST(RowSource, OfOnesOwnIsAFeatureBesideAnother) {
+TEST(RowSource, UserDefinedSourceWorksBesideOtherFeatures) {
   const auto powers = [](std::int64_t count, std::int64_t wrong = -1) {
     return std::make_shared<const Powers>(count, wrong);
   };

@@ -52,7 +52,7 @@ TEST(Aggregation, ByName) {
   EXPECT_EQ(run.of("losses.b", "sum"), 27);
 }
 
-TEST(Aggregation, ACallable) {
+TEST(Aggregation, Callable) {
   const Fixture run;
   const auto range = [](std::span<const double> values) { return values[1] - values[0]; };
   EXPECT_EQ(run.of("a", range), 3);
@@ -69,7 +69,7 @@ TEST(Aggregation, ByCollection) {
   EXPECT_EQ(run.of("b", {{"metrics", "sum"}}), 17);
 }
 
-TEST(Aggregation, StepsWithoutARecordWeighNothing) {
+TEST(Aggregation, StepsWithoutARecordHaveNoWeight) {
   Fixture run;
   run.elapsed.count(100);
   run.elapsed.count(100);
@@ -93,7 +93,7 @@ TEST(Aggregation, TwoLoopsInOneHistory) {
   EXPECT_DOUBLE_EQ(run.of("a", "mean"), (30 * 1 + 30 * 4 + 10 * 2 + 20 * 5 + 10 * 6) / 100.0);
 }
 
-TEST(Aggregation, OfArraysTheLast) {
+TEST(Aggregation, KeepsLastArrays) {
   const auto array = [](float value) {
     const auto memory = std::make_shared<std::vector<float>>(2, value);
     return HostArray(Tensor(memory->data(), DType::f32, {2}, Device::cpu()), memory);
@@ -126,7 +126,7 @@ TEST(Aggregation, Errors) {
 }
 
 // The records of a history made by hand have no samples.
-TEST(Aggregation, RecordsThatAllWeighNothingWeighTheSame) {
+TEST(Aggregation, ZeroWeightsCountEqually) {
   History history;
   for (const int value : {1, 2, 6}) history.commit({}, logs().add_metric("a", value));
   EXPECT_EQ(aggregate(history, "mean").entry_value("a"), 3);
@@ -135,7 +135,7 @@ TEST(Aggregation, RecordsThatAllWeighNothingWeighTheSame) {
   EXPECT_EQ(aggregate(history, "mean").entry_value("a"), 5);
 }
 
-TEST(Aggregation, WeighsAMetricByItsCounts) {
+TEST(Aggregation, WeightsMetricsByTheirCounts) {
   Fixture run;
   const auto counted = [](double value, double count) {
     return logs().add_metric("c", value).add_entry("counts", "metrics/c", count);
@@ -169,7 +169,7 @@ TEST(Aggregation, PoolsStandardDeviationsByTheirMeans) {
   EXPECT_TRUE(std::isnan(run.of("d", "mean")));
 }
 
-TEST(Aggregation, LeavesAProgramsOwnCountsAlone) {
+TEST(Aggregation, KeepsUserEntriesNamedCounts) {
   Fixture run;
   run.step(1, logs().add_entry("counts", "cats", 3).add_entry("means", "no/such", 4));
   EXPECT_EQ(run.of("counts.cats", "last"), 3);

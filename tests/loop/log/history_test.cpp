@@ -79,7 +79,7 @@ TEST(History, CollectsRecordsThatHaveAllKeys) {
   EXPECT_EQ(h.collect("late", "even", "third")[0], Values{});
 }
 
-TEST(History, TheOrderOfEntriesMayChange) {
+TEST(History, OrderOfEntriesMayChange) {
   History h;
   h.commit(elapsed_of(0), logs().add_metric("a", 1).add_metric("b", 2));
   h.commit(elapsed_of(1), logs().add_metric("b", 4).add_metric("c", 5).add_metric("a", 3));
@@ -169,7 +169,7 @@ TEST(History, RecordsInOrder) {
   expect_error(ErrorCode::invalid_argument, {"history has no records"}, [] { History().back(); });
 }
 
-TEST(History, AColumnByItself) {
+TEST(History, SingleColumn) {
   History h;
   for (int i = 0; i < 3; ++i) h.commit(elapsed_of(i), i == 1 ? logs() : logs().add_metric("a.b", i));
   const Values a = h.column("a.b");
@@ -202,7 +202,7 @@ TEST(History, CopiesAndMovesContinue) {
   EXPECT_EQ(copy.collect("a")[0], (Values{1, 3}));
 }
 
-TEST(History, ARecordThatFailsLeavesNoTrace) {
+TEST(History, FailedRecordLeavesNoTrace) {
   History h;
   h.commit(elapsed_of(0), logs().add_metric("a", 1));
   expect_error(ErrorCode::invalid_argument, {"'elapsed.steps'"},
@@ -243,7 +243,7 @@ TEST(History, CollectsWhatWasCommitted) {
   }
 }
 
-TEST(History, AMillionStepsOfFourEntriesTakeLessThan64Megabytes) {
+TEST(History, MillionStepsOfFourEntriesTakeLessThan64Megabytes) {
   const Logs step = logs().add_loss("a", 1).add_metric("b", 2).add_metric("c", 3).add_stateful_metric("d", 4);
   const Logs gap = logs().add_loss("a", 1);
   const std::size_t before = heap_bytes();
@@ -260,7 +260,7 @@ TEST(History, AMillionStepsOfFourEntriesTakeLessThan64Megabytes) {
   EXPECT_EQ(h.collect("d")[0].size(), 999'000u);
 }
 
-TEST(History, ANameInTwoCollectionsIsAmbiguous) {
+TEST(History, NameInTwoCollectionsIsAmbiguous) {
   History h;
   h.commit(elapsed_of(0), logs().add_loss("loss", 1, /*add_metric=*/true).add_metric("steps", 7));
   expect_error(ErrorCode::invalid_argument, {"'loss'", "'losses.loss'", "'metrics.loss'"}, [&] { h.collect("loss"); });
@@ -272,7 +272,7 @@ TEST(History, ANameInTwoCollectionsIsAmbiguous) {
   EXPECT_EQ(h.collect("metrics.steps", "elapsed.steps"), (std::array{Values{7}, Values{0}}));
 }
 
-TEST(History, AnUnknownKeyNamesTheNearest) {
+TEST(History, UnknownKeyNamesTheNearest) {
   History h;
   expect_error(ErrorCode::not_found, {"'loss'", "no records"}, [&] { h.collect("loss"); });
   h.commit(elapsed_of(0), logs().add_metric("loss", 1).add_metric("accuracy", 1));
@@ -299,7 +299,7 @@ class HistoryFiles : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(HistoryFiles, CsvOneLineARecord) {
+TEST_F(HistoryFiles, CsvHasOneLinePerRecord) {
   History h;
   h.commit(elapsed_of(0), logs().add_metric("a", 1));
   h.commit(elapsed_of(1), logs().add_metric("b", 2));
@@ -311,7 +311,7 @@ TEST_F(HistoryFiles, CsvOneLineARecord) {
                           {"3", "30", "3", "0.5", "2.25"}}));
 }
 
-TEST_F(HistoryFiles, CsvNamesFollowFromTheEntryAlone) {
+TEST_F(HistoryFiles, CsvNamesDependOnlyOnTheEntry) {
   History h;
   h.commit(elapsed_of(0), logs().add_loss("loss", 1, true).add_metric("steps", 2).add_metric("a.b", 3));
   h.write_csv(path());
@@ -346,7 +346,7 @@ TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
 }
 
 // A history restored from a checkpoint therefore has the same bits.
-TEST_F(HistoryFiles, KeepsNoSignOfANaN) {
+TEST_F(HistoryFiles, DropsTheSignOfNaN) {
   History h;
   h.commit(elapsed_of(0), logs().add_metric("a", -std::numeric_limits<double>::quiet_NaN()));
   const double kept = h.collect("a")[0][0], plain = std::numeric_limits<double>::quiet_NaN();
@@ -360,7 +360,7 @@ TEST_F(HistoryFiles, CsvReplacesTheFile) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
 }
 
-TEST_F(HistoryFiles, TheirDirectoryIsMade) {
+TEST_F(HistoryFiles, CreatesTheDirectory) {
   History h;
   h.commit({}, logs().add_metric("a", 1));
   h.write_csv(directory_ / "a/b/h.csv");
@@ -441,7 +441,7 @@ TEST_F(HistoryFiles, NpyFormat1) {
 }
 
 // Longer than one write.
-TEST_F(HistoryFiles, LongFilesAreWhole) {
+TEST_F(HistoryFiles, LongFilesAreComplete) {
   History h;
   for (int i = 0; i < 20'000; ++i) h.commit(elapsed_of(i), logs().add_metric("a", i / 3.0));
   h.write_csv(path());
@@ -461,7 +461,7 @@ TEST_F(HistoryFiles, LongFilesAreWhole) {
 }
 
 // A history in a checkpoint may be damaged; it is then rejected as corrupt data.
-TEST(History, RefusesDamagedRecords) {
+TEST(History, RejectsDamagedRecords) {
   const auto read = [](const std::string& columns, const std::string& layouts, const std::string& line) {
     Archive archive = Archive::read(R"({"columns":[)" + columns + R"(],"layouts":)" + layouts + R"(,"records":1})", {},
                                     nullptr, {{"records", {0, 1, line + "\n"}}});

@@ -56,7 +56,7 @@ TEST_P(LogRingTest, RowsArriveInOrder) {
   }
 }
 
-TEST_P(LogRingTest, ARowIsReadyOnceItIsWritten) {
+TEST_P(LogRingTest, RowIsReadyOnceWritten) {
   const auto ring = make_ring();
   const auto row = ring->expect_logs();
   EXPECT_FALSE(row.ready());
@@ -80,7 +80,7 @@ TEST_P(LogRingTest, RecordedRows) {
   for (std::size_t i = 0; i < rows.size(); ++i) expect_row(rows[i], static_cast<std::int64_t>(i));
 }
 
-TEST_P(LogRingTest, RowsOutliveTheirPlaceInTheRing) {
+TEST_P(LogRingTest, RowsOutliveTheirSlotInTheRing) {
   const auto ring = make_ring();
   const std::int64_t count = 2 * LogRing::kCapacity + 100;
   std::vector<Logs> rows;
@@ -92,7 +92,7 @@ TEST_P(LogRingTest, RowsOutliveTheirPlaceInTheRing) {
   for (std::int64_t i = 0; i < count; ++i) expect_row(rows[static_cast<std::size_t>(i)], i);
 }
 
-TEST_P(LogRingTest, RowsLetGoOfLeaveTheOthersAlone) {
+TEST_P(LogRingTest, ReleasedRowsDoNotAffectOthers) {
   const auto ring = make_ring();
   std::vector<std::pair<std::int64_t, Logs>> kept;
   for (std::int64_t i = 0; i < 3 * LogRing::kCapacity; ++i) {
@@ -104,7 +104,7 @@ TEST_P(LogRingTest, RowsLetGoOfLeaveTheOthersAlone) {
   for (const auto& [i, row] : kept) expect_row(row, i);
 }
 
-TEST_P(LogRingTest, TheHostStaysWithinARoundOfTheDevice) {
+TEST_P(LogRingTest, HostStaysWithinOneRoundOfTheDevice) {
   const auto ring = make_ring();
   set(0);
   Event event(stream());
@@ -128,7 +128,7 @@ TEST_P(LogRingTest, RowsKeepTheRing) {
 }
 
 // The other way to use a ring: rows are read in order into reused memory, and released.
-TEST_P(LogRingTest, RowsThatAreReadInOrder) {
+TEST_P(LogRingTest, RowsReadInOrder) {
   const auto ring = make_ring(5);
   Logs found;
   for (std::int64_t i = 0; i < 2 * LogRing::kCapacity; ++i) {
@@ -147,7 +147,7 @@ TEST_P(LogRingTest, RowsThatAreReadInOrder) {
   EXPECT_EQ(ring->published(), 5 + 2 * LogRing::kCapacity);
 }
 
-TEST_P(LogRingTest, ThereIsNoRoomWhereNothingIsLetGoOf) {
+TEST_P(LogRingTest, HasNoRoomUntilRowsAreReleased) {
   const auto ring = make_ring();
   for (std::int64_t i = 0; i < ring->capacity(); ++i) {
     EXPECT_TRUE(ring->has_room());

@@ -94,7 +94,7 @@ TEST(Logs, UpdatesMergesAndReturnsItself) {
   EXPECT_EQ(l.entry_value("b"), 2);
 }
 
-TEST(Logs, ACopyIsItsOwn) {
+TEST(Logs, CopyIsIndependent) {
   const Logs original = logs().add_metric("a", 1);
   Logs copy = original;
   copy.add_metric("b", 2).add_metric("a", 3);
@@ -116,7 +116,7 @@ TEST(Logs, EntriesAreARange) {
   EXPECT_EQ(logs().entries().size(), 0u);
 }
 
-TEST(Logs, OfASchema) {
+TEST(Logs, FromASchema) {
   const Logs like = logs().add_metric("a", 1).add_loss("b", 2);
   const Logs l(like.schema(), {3, 4});
   EXPECT_EQ(l.entry_value("metrics.a"), 3);
@@ -174,7 +174,7 @@ TEST(LogSchema, BranchesAreFoundAgain) {
   }
 }
 
-TEST(LogSchema, NamesThatNobodyHasAreFreed) {
+TEST(LogSchema, UnusedNamesAreFreed) {
   std::mt19937 random(1);
   std::vector<std::string> names;
   for (int i = 0; i < 20; ++i) names.push_back("an entry with a long name " + std::to_string(i));
@@ -252,13 +252,13 @@ TEST(LogSchema, ThreadsShareIt) {
   for (const auto& schema : made) EXPECT_EQ(schema, made[0]);
 }
 
-TEST(Logs, ALossCanBeAMetricToo) {
+TEST(Logs, LossCanAlsoBeAMetric) {
   const Logs l = logs().add_loss("loss", 1, /*add_metric=*/true);
   EXPECT_EQ(l.entry_value("losses.loss"), 1);
   EXPECT_EQ(l.entry_value("metrics.loss"), 1);
 }
 
-TEST(Logs, TheLastWriteWinsInPlace) {
+TEST(Logs, LastWriteWinsInPlace) {
   const Logs l = logs().add_metric("a", 1).add_metric("b", 2).add_metric("a", 3);
   ASSERT_EQ(l.entries().size(), 2u);
   EXPECT_EQ(l.entries()[0].name, "a");
@@ -297,7 +297,7 @@ TEST(LogValue, HostNumbers) {
   EXPECT_EQ(value.scalar(), nullptr);
 }
 
-TEST(LogValue, AnIntegerIsExactOrRefused) {
+TEST(LogValue, IntegerIsExactOrRejected) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 53;
   for (const std::int64_t exact : {kLimit, -kLimit, kLimit + 2, std::numeric_limits<std::int64_t>::min()}) {
     EXPECT_EQ(static_cast<std::int64_t>(logs().add_metric("n", exact).entry_value("n")), exact);

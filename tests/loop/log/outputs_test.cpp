@@ -35,7 +35,7 @@ std::vector<T> values_of(const HostArray& array) {
 class OutputsTest : public test::OpTest {};
 
 // Values on the device are copied, because the next step overwrites them.
-TEST_P(OutputsTest, KeepValuesOnADevice) {
+TEST_P(OutputsTest, KeepsDeviceValues) {
   const Tensor source = tensor({2});
   Outputs outputs;
   for (int i = 0; i < 3; ++i) {
@@ -48,7 +48,7 @@ TEST_P(OutputsTest, KeepValuesOnADevice) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, OutputsTest, test::kDevices, test::device_name);
 
-TEST(Outputs, KeepTheCollectionOutputs) {
+TEST(Outputs, KeepsOnlyTheOutputsCollection) {
   Outputs outputs;
   outputs.commit(at_step(0), logs().add_metric("loss", 1));
   EXPECT_EQ(outputs.size(), 0u);
@@ -97,7 +97,7 @@ TEST(Outputs, Concatenate) {
   EXPECT_EQ(values_of<double>(n), (std::vector<double>{1, 2}));
 }
 
-TEST(Outputs, ConcatenateWantsEqualRows) {
+TEST(Outputs, ConcatenateNeedsEqualRows) {
   Outputs outputs;
   outputs.commit(at_step(10), logs().add_output("y", array_of({2, 3})).add_output("n", 1));
   outputs.commit(at_step(20), logs().add_output("y", array_of({2, 4})).add_output("n", array_of({1})));
@@ -107,7 +107,7 @@ TEST(Outputs, ConcatenateWantsEqualRows) {
                [&] { outputs.concatenate("n"); });
 }
 
-TEST(Outputs, TheHistoryTakesTheirNumbersAlone) {
+TEST(Outputs, HistoryKeepsOnlyNumbers) {
   History h;
   h.commit(at_step(0), logs().add_output("y", array_of({2})).add_metric("a", 1).add_output("n", 2));
   h.commit(at_step(1), logs().add_output("y", 3).add_metric("a", 4));

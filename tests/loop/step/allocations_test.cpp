@@ -49,14 +49,14 @@ std::int64_t allocations_of(const std::vector<Task<State, Batch>>& tasks) {
   State state(Device::cpu());
   state.add("count", {{"", DType::i64, {}}});
   giro::Run run(std::move(state), dataset, tasks, {.steps_per_execution = 32});
-  EXPECT_EQ(run.advance(at(kFirst)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(kFirst)), StopReason::reached);
   const std::int64_t before = allocations;
-  EXPECT_EQ(run.advance(at(kFirst + kSteps)), Advanced::reached);
+  EXPECT_EQ(run.advance(at(kFirst + kSteps)), StopReason::reached);
   return allocations - before;
 }
 
 // The history allocates one block per 64 values of a column, and has eight columns here. Nothing else allocates.
-TEST(Allocations, AStepThatLogsFourScalarsAllocatesNothing) {
+TEST(Allocations, StepThatLogsFourScalarsAllocatesNothing) {
   const auto step = jit([](State& state, const Batch&, const Broadcasts&) {
     increment(state.at("count"), 1, state.stream());
     const nn::Var count(state.at("count"), state.stream());
@@ -69,7 +69,7 @@ TEST(Allocations, AStepThatLogsFourScalarsAllocatesNothing) {
   EXPECT_EQ(observed, kFirst + kSteps);
 }
 
-TEST(Allocations, AStepThatLogsNothingAllocatesNothing) {
+TEST(Allocations, StepThatLogsNothingAllocatesNothing) {
   const auto step = jit([](State& state, const Batch&) {
     increment(state.at("count"), 1, state.stream());
     return Logs();

@@ -76,7 +76,7 @@ class DeviceQueueTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceQueueTest, test::kDevices, test::device_name);
 
-TEST_P(DeviceQueueTest, CallsRunInTheirOrder) {
+TEST_P(DeviceQueueTest, CallsRunInOrder) {
   for (const std::string calls : {"", "A", "AB", "AAB", "ABC", "BACCAB"}) {
     for (const int times : {1, 2, 3, 7}) {
       const std::string all = repeated(calls, times);
@@ -89,7 +89,7 @@ TEST_P(DeviceQueueTest, CallsRunInTheirOrder) {
   }
 }
 
-TEST_P(DeviceQueueTest, WhatRepeatsIsOneLaunch) {
+TEST_P(DeviceQueueTest, RepeatedSequenceIsOneLaunch) {
   const auto launches = [&](const std::string& calls) {
     detail::DeviceQueue queue(100);
     (void)run(queue, calls, '-');
@@ -110,7 +110,7 @@ TEST_P(DeviceQueueTest, EnoughStepsAreLaunched) {
 }
 
 // The queue holds back only as many calls as the rings have room for.
-TEST_P(DeviceQueueTest, AFullRingIsLaunched) {
+TEST_P(DeviceQueueTest, FullRingIsLaunched) {
   detail::DeviceQueue queue(1'000'000);
   const auto calls = static_cast<std::size_t>(recordings_[0]->max_held());
   EXPECT_EQ(run(queue, std::string(3 * calls, 'A'), '-'), static_cast<double>(3 * calls));

@@ -84,7 +84,7 @@ class FailuresTest : public test::OpTest {
                              y.template data<float>()[i] = 2 * std::abs(in[0].template data<float>()[i]);
                          },
                      .vjp = [](auto&, auto& dy, auto&) { return dy; },
-                     .touches_its_arguments_alone = is_alone_});
+                     .is_pure = is_alone_});
   }
   std::vector<double> losses_of_loop(bool own) const {
     const Dataset data = rows().to(device());
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, FailuresTest, test::kDevices, test::device_nam
 
 #define EXPECT_SAYS(message, words) EXPECT_NE(message.find(words), std::string::npos) << message
 
-TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
+TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndTheBytesNeeded) {
   if (test::kSanitized) GTEST_SKIP() << "AddressSanitizer ends a process that asks for so much";
   TrainState state = make_state();
   constexpr std::int64_t kMuch = std::int64_t{1} << 60;
@@ -129,7 +129,7 @@ TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
 }
 
 // The error comes with the step's logs, and the next steps run as usual.
-TEST_P(FailuresTest, AnIdOutsideOfATableIsAnErrorThatNamesTheCall) {
+TEST_P(FailuresTest, IdOutOfRangeIsAnErrorThatNamesTheCall) {
   const nn::Layer model = nn::embedding(7, 4);
   std::vector<std::int32_t> ids(4 * 6, 2);
   ids[6 + 5] = -1, ids[6 + 2] = 7, ids[3 * 6] = 9;
@@ -168,7 +168,7 @@ TEST_P(FailuresTest, AnIdOutsideOfATableIsAnErrorThatNamesTheCall) {
   expect_faults(eager(body), name_of_line(__LINE__));
 }
 
-TEST_P(FailuresTest, OpByOpTheBitsAreTheSame) {
+TEST_P(FailuresTest, OpByOpGivesTheSameBits) {
   for (const auto& [own, alone] : {std::pair{false, false}, {true, false}, {true, true}}) {
     is_alone_ = alone;
     const std::vector<double> expected = losses_of_loop(own);
@@ -180,7 +180,7 @@ TEST_P(FailuresTest, OpByOpTheBitsAreTheSame) {
   }
 }
 
-TEST(FailuresOfFunctionsTest, OpByOpTheErrorNamesTheCall) {
+TEST(FailuresOfFunctionsTest, OpByOpErrorNamesTheCall) {
   const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
   State state(Device::cpu());
   state.add("x", {{"", DType::f32, {1}}});
@@ -227,20 +227,20 @@ class DeviceErrorsTest : public FailuresTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceErrorsTest, testing::Values(Device::Kind::cuda), test::device_name);
 
-TEST_P(DeviceErrorsTest, AnErrorThatComesLaterNamesTheStepAndHowToFindTheOp) {
+TEST_P(DeviceErrorsTest, LateErrorNamesTheStepAndHowToFindTheOp) {
   EXPECT_EXIT(say_message_of([&] { call_faulty_step(); }), testing::ExitedWithCode(0),
               "cudaErrorIllegalAddress.*; the step of .*failures_test.cpp:[0-9]+ had completed 0 of 1 calls; "
               "with GIRO_BLOCKING=1 ");
 }
 
-TEST_P(DeviceErrorsTest, OpByOpTheErrorNamesTheOp) {
+TEST_P(DeviceErrorsTest, OpByOpErrorNamesTheOp) {
   const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
   EXPECT_EXIT(say_message_of([&] { call_faulty_step(); }), testing::ExitedWithCode(0),
               "cudaErrorIllegalAddress.*; op [0-9]+ of [0-9]+ in call 1 of the step of .*failures_test.cpp:[0-9]+: "
               "scale.*-> .* f32 .4,.");
 }
 
-TEST_P(DeviceErrorsTest, ALoopTellsItToo) {
+TEST_P(DeviceErrorsTest, LoopReportsItToo) {
   EXPECT_EXIT(say_message_of([&] {
                 const Dataset data = rows().to(device());
                 (void)loop(make_state(), data, {{every(1), faulty_step()}}, {.stop = at(20)});

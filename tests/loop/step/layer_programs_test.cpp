@@ -72,7 +72,7 @@ class LayerProgramsTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, LayerProgramsTest, test::kDevices, test::device_name);
 
-TEST_P(LayerProgramsTest, BatchNormAndReluTakeTwoEachWay) {
+TEST_P(LayerProgramsTest, BatchNormAndReluTakeTwoKernelsPerPass) {
   const test::ArenaSetting arena("1");
   const auto model = [](bool with) {
     const nn::ConvOptions plain{.use_bias = false};
@@ -82,7 +82,7 @@ TEST_P(LayerProgramsTest, BatchNormAndReluTakeTwoEachWay) {
   expect_nodes(model(true), model(false), {4, 6, 6, 3}, 4);
 }
 
-TEST_P(LayerProgramsTest, LayerNormTakesOneEachWay) {
+TEST_P(LayerProgramsTest, LayerNormTakesOneKernelPerPass) {
   const test::ArenaSetting arena("1");
   const auto model = [](bool with) {
     return with ? nn::sequential(nn::dense(64), nn::layer_norm(), nn::dense(64))
@@ -91,7 +91,7 @@ TEST_P(LayerProgramsTest, LayerNormTakesOneEachWay) {
   expect_nodes(model(true), model(false), {32, 64}, 3);
 }
 
-TEST_P(LayerProgramsTest, ABlockOfATransformerTakes22) {
+TEST_P(LayerProgramsTest, TransformerBlockTakes22Kernels) {
   const test::ArenaSetting arena("1");
   const auto model = [](int blocks) {
     const nn::Layer block =
@@ -103,7 +103,7 @@ TEST_P(LayerProgramsTest, ABlockOfATransformerTakes22) {
   expect_nodes(model(2), model(1), {2, 5, 16}, 22);
 }
 
-TEST_P(LayerProgramsTest, AnLstmTakesTwoAStepEachWay) {
+TEST_P(LayerProgramsTest, LstmTakesTwoKernelsPerStepAndPass) {
   const test::ArenaSetting arena("1");
   const auto [short_one, text] = nodes_of(nn::lstm(16), {4, 16, 8});
   const auto [long_one, other] = nodes_of(nn::lstm(16), {4, 32, 8});
@@ -111,7 +111,7 @@ TEST_P(LayerProgramsTest, AnLstmTakesTwoAStepEachWay) {
 }
 
 // Dropout, BatchNorm, LayerNorm and a recurrent layer in a step that is recorded, without rules, eager, or under remat.
-TEST_P(LayerProgramsTest, TheSameBitsHoweverTheStepRuns) {
+TEST_P(LayerProgramsTest, GivesTheSameBitsInEveryMode) {
   const auto train = [&](bool recorded, bool under_remat, const char* rules) {
     const test::RewriteSetting setting(rules);
     const auto part = [&](nn::Layer layer) { return under_remat ? nn::remat(std::move(layer)) : layer; };
@@ -134,7 +134,7 @@ TEST_P(LayerProgramsTest, TheSameBitsHoweverTheStepRuns) {
   EXPECT_TRUE(train(false, false, "0") == wanted);
 }
 
-TEST_P(LayerProgramsTest, ResumedAfterAnyStepTheyGiveTheSameBits) {
+TEST_P(LayerProgramsTest, GivesTheSameBitsResumedAfterAnyStep) {
   constexpr int kSteps = 7;
   const Shape input{4, 3, 5};
   const nn::Layer model =

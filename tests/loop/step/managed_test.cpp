@@ -71,7 +71,7 @@ class Managed : public ::testing::Test {
   const nn::Layer model = test::linear_model();
 };
 
-TEST_F(Managed, TheLossIsTheSumOfTheLosses) {
+TEST_F(Managed, LossIsTheSumOfTheLosses) {
   const Trained expected = by_hand();
   ASSERT_EQ(expected.loss.size(), static_cast<std::size_t>(kSteps));
   for (const char* strategy : {"eager", "jit", "jit_donate"}) {
@@ -87,7 +87,7 @@ TEST_F(Managed, TheLossIsTheSumOfTheLosses) {
                })) == expected);
 }
 
-TEST_F(Managed, TheStateInPlaceOfItsParams) {
+TEST_F(Managed, StateInPlaceOfItsParams) {
   const Trained expected = by_hand();
   EXPECT_TRUE(train(managed::train_step([this](TrainState& state, const Batch& batch) {
                 return losses(state.params(), model, batch);
@@ -98,7 +98,7 @@ TEST_F(Managed, TheStateInPlaceOfItsParams) {
               })) == expected);
 }
 
-TEST_F(Managed, StrategiesRecordOrNot) {
+TEST_F(Managed, StrategiesChooseWhetherToRecord) {
   for (const auto& [name, calls_expected] : std::vector<std::pair<std::string, int>>{{"eager", 6}, {"jit", 1}}) {
     int calls = 0;
     train(managed::train_step(
@@ -125,7 +125,7 @@ TEST_F(Managed, BroadcastsAndStatics) {
   EXPECT_EQ(two.collect("loss")[0].front(), 2 * one.collect("loss")[0].front());
 }
 
-TEST_F(Managed, AStepDoesNotTrain) {
+TEST_F(Managed, EvaluationStepDoesNotTrain) {
   const auto test_step = managed::step([this](const nn::Params& params, const Batch& batch) {
     EXPECT_FALSE(params["dense0/bias"].requires_grad());
     return logs().add_metric("loss", mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])));
@@ -155,7 +155,7 @@ TEST_F(Managed, StatefulMetrics) {
   EXPECT_EQ(result.history.collect("stateful_metrics.seen")[0], (Values{5, 10, 15, 5, 10, 15, 5}));
 }
 
-TEST_F(Managed, StrategiesOfTheProgramsOwn) {
+TEST_F(Managed, UserDefinedStrategies) {
   managed::register_strategy("frozen", {.handle_grads =
                                             [](TrainState& state) {
                                               const Tensor grads = state.collection("grads").bytes();

@@ -93,7 +93,7 @@ TEST_P(MetricsTest, AccuracyIsThreeQuartersOrMaskedOneHalf) {
   }
 }
 
-TEST_P(MetricsTest, TheEvaluationOfATrainLoopGoesByWhatCounts) {
+TEST_P(MetricsTest, TrainLoopEvaluationWeightsByCounts) {
   const auto test = jit([](const State&, const Batch& batch) {
     return logs().add_metric("accuracy", accuracy(batch["logits"], batch["label"], batch["mask"]));
   });
@@ -105,7 +105,7 @@ TEST_P(MetricsTest, TheEvaluationOfATrainLoopGoesByWhatCounts) {
 }
 
 // "LastValue [1,2]+[3,4]: reduce 2.5, merge 3.5"
-TEST_P(MetricsTest, TheLastValueOf12And34IsMergedTo3AndAHalf) {
+TEST_P(MetricsTest, LastValueOf12And34IsMergedTo3AndAHalf) {
   const auto step = jit([](const State&, const Batch& batch) {
     return logs().add_stateful_metric("value", average(batch["x"])).add_metric("average", average(batch["x"]));
   });
@@ -117,7 +117,7 @@ TEST_P(MetricsTest, TheLastValueOf12And34IsMergedTo3AndAHalf) {
   EXPECT_EQ(aggregate(result.history, "mean").entry_value("average"), 2.5);
 }
 
-TEST_P(MetricsTest, TheLastValueOf12And34IsReducedTo2AndAHalf) {
+TEST_P(MetricsTest, LastValueOf12And34IsReducedTo2AndAHalf) {
   const auto step = jit(
       [](const TrainState&, const Batch& batch) { return logs().add_stateful_metric("value", average(batch["x"])); });
   TrainState one = state_of_two({7, 2 * 3.5 * 3.5, 2});  // the sums of [3, 4]
@@ -128,7 +128,7 @@ TEST_P(MetricsTest, TheLastValueOf12And34IsReducedTo2AndAHalf) {
   EXPECT_EQ(logs.entry_value("counts.stateful_metrics/value"), 4);
 }
 
-TEST_P(MetricsTest, ThePopulationsDeviationIsThatOfAllElementsTogether) {
+TEST_P(MetricsTest, DeviationCoversAllElementsTogether) {
   // The mask leaves 1, 3, then 5, 9, then nothing: mean 4.5, mean of squares 29.
   const Dataset data({{"x", {std::vector<float>{1, 3, 100, 5, 9, NAN, 7, 7, 7}}},
                       {"mask", std::vector<std::uint8_t>{1, 1, 0, 1, 1, 0, 0, 0, 0}}});
@@ -166,7 +166,7 @@ TEST_P(MetricsTest, ReducesADeviationOverRanks) {
   EXPECT_EQ(other.entry_value("counts.metrics/average"), 2);
 }
 
-TEST_P(MetricsTest, APerplexityIsThatOfAllLossesTogether) {
+TEST_P(MetricsTest, PerplexityCoversAllLossesTogether) {
   // The mask leaves 1, 3, then 5, then nothing: mean 3.
   const Dataset data(
       {{"x", {std::vector<float>{1, 3, 5, NAN, 7, 7}}}, {"mask", std::vector<std::uint8_t>{1, 1, 1, 0, 0, 0}}});
@@ -196,7 +196,7 @@ TEST_P(MetricsTest, ReducesAPerplexityOverRanks) {
   EXPECT_EQ(logs.entry_value("counts.metrics/perplexity"), 4);
 }
 
-TEST_P(MetricsTest, CountsElementsOfWhatHasMoreAxesAndTakesAnyDtype) {
+TEST_P(MetricsTest, CountsElementsOfAnyRankAndDtype) {
   const Dataset data(
       {{"x", {std::vector<std::int32_t>{1, 2, 3, 4, 5, 6}, {3, 2}}}, {"mask", std::vector<std::int64_t>{1, 0, 5}}});
   const auto step = eager([](const State&, const Batch& batch) {
@@ -208,7 +208,7 @@ TEST_P(MetricsTest, CountsElementsOfWhatHasMoreAxesAndTakesAnyDtype) {
   EXPECT_EQ(logs.entry_value("counts.metrics/average"), 4);
 }
 
-TEST_P(MetricsTest, RefusesAMaskThatDoesNotFit) {
+TEST_P(MetricsTest, RejectsMismatchedMask) {
   const auto step = jit([](const State&, const Batch& batch) {
     return logs().add_metric("average", average(batch["x"], batch["mask"]));
   });

@@ -95,7 +95,7 @@ class OwnKernelsTest : public test::OpTest {
   }
 };
 
-TEST_P(OwnKernelsTest, AnOpOfOnesOwnTrainsAlikeRecordedAndEager) {
+TEST_P(OwnKernelsTest, UserOpTrainsTheSameRecordedAndEager) {
   const auto body = [model = model()](TrainState& state, const Batch& batch) {
     const nn::Var loss =
         state.value_and_grad([&](auto& params) { return mean(twice_abs(model(params, batch["x"]) - batch["y"])); });
@@ -119,7 +119,7 @@ TEST_P(OwnKernelsTest, AnOpOfOnesOwnTrainsAlikeRecordedAndEager) {
 }
 
 // The raw ops and layers with the same names would not compile with these arguments, or would fail.
-TEST_P(OwnKernelsTest, FeaturesOfABatchAreValues) {
+TEST_P(OwnKernelsTest, BatchFeaturesAreValues) {
   const auto body = [model = model()](const TrainState& state, const Batch& batch, const Broadcasts& broadcasts) {
     const nn::Var squared = mean(square(model(state.params(), batch["x"]) - batch["y"]));
     return logs().add_metrics({{"mean", mean(batch["x"])},
@@ -152,7 +152,7 @@ TEST_P(OwnKernelsTest, FeaturesOfABatchAreValues) {
 
 class CpuOwnKernelsTest : public OwnKernelsTest {};
 
-TEST_P(CpuOwnKernelsTest, AHostFunctionRunsInEachStep) {
+TEST_P(CpuOwnKernelsTest, HostFunctionRunsInEachStep) {
   const Dataset data = dataset().repeat().batch(5).to(device());
   for (const std::int64_t steps_per_execution : {1, 7}) {
     std::vector<float> seen, expected;
@@ -171,7 +171,7 @@ TEST_P(CpuOwnKernelsTest, AHostFunctionRunsInEachStep) {
   }
 }
 
-TEST_P(CpuOwnKernelsTest, HostCodeThatReadsAValueOfARecordedStepIsAnError) {
+TEST_P(CpuOwnKernelsTest, ReadingARecordedValueOnTheHostIsAnError) {
   TrainState state = create();
   const Batch batch = *dataset().batch(5).begin();
   float seen = 0;

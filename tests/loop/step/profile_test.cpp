@@ -57,7 +57,7 @@ class ProfileTest : public test::OpTest {
                             {.cuda = copy_on_cuda,
                              .cpu = copy_on_cpu,
                              .vjp = [](auto&, auto& dy, auto&) { return dy; },
-                             .touches_its_arguments_alone = is_alone_});
+                             .is_pure = is_alone_});
         }
         return mean(softmax_cross_entropy(logits, batch["label"]));
       });
@@ -106,7 +106,7 @@ class ProfileTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, test::kDevices, test::device_name);
 
-TEST_P(ProfileTest, TellsWhatEachOpTakesBesideItsFloor) {
+TEST_P(ProfileTest, ReportsTimeAndFloorOfEachOp) {
   (void)run(/*resident=*/true, /*own=*/false, /*profiled=*/true);
   ASSERT_TRUE(program_.times());
   const auto& [speed, replay] = *program_.times();
@@ -127,7 +127,7 @@ TEST_P(ProfileTest, TellsWhatEachOpTakesBesideItsFloor) {
   EXPECT_EQ(device_speed(Stream(device())).flops, speed.flops);
 }
 
-TEST_P(ProfileTest, WorkThatIsNoOpIsToldAsSuch) {
+TEST_P(ProfileTest, MarksWorkThatIsNotAnOp) {
   (void)run(/*resident=*/true, /*own=*/true, /*profiled=*/true);
   int others = 0;
   for (const Program::Node& node : program_.nodes()) {
@@ -138,7 +138,7 @@ TEST_P(ProfileTest, WorkThatIsNoOpIsToldAsSuch) {
   EXPECT_NE(program_.text().find("not measured"), std::string::npos) << program_.text();
 }
 
-TEST_P(ProfileTest, AUsersOpIsMeasuredLikeAnyOther) {
+TEST_P(ProfileTest, UserOpIsMeasuredLikeAnyOther) {
   is_alone_ = true;
   const std::vector<double> expected = run(/*resident=*/true, /*own=*/true, /*profiled=*/false);
   EXPECT_EQ(run(/*resident=*/true, /*own=*/true, /*profiled=*/true), expected);
@@ -150,12 +150,12 @@ TEST_P(ProfileTest, AUsersOpIsMeasuredLikeAnyOther) {
   EXPECT_TRUE(is_there);
 }
 
-TEST_P(ProfileTest, ARunGoesOnWithTheSameBits) {
+TEST_P(ProfileTest, RunContinuesWithTheSameBits) {
   EXPECT_EQ(run(/*resident=*/true, /*own=*/true, true), run(true, true, false));
   EXPECT_EQ(run(/*resident=*/false, /*own=*/false, true), run(false, false, false));
 }
 
-TEST_P(ProfileTest, WithoutTimesThereAreNone) {
+TEST_P(ProfileTest, ProgramWithoutProfileHasNoTimes) {
   TrainState state = make_state();
   const Program program = make_step(false).program(state, *rows_->begin());
   EXPECT_FALSE(program.times());
@@ -165,14 +165,14 @@ TEST_P(ProfileTest, WithoutTimesThereAreNone) {
   EXPECT_NE(program.name().find("profile_test.cpp:"), std::string::npos) << program.name();
 }
 
-TEST_P(ProfileTest, NothingIsMeasuredWithinARecording) {
+TEST_P(ProfileTest, MeasuresNothingWithinARecording) {
   const Stream stream(device());
   test::expect_error(ErrorCode::invalid_argument, {"device_speed"},
                      [&] { Graph::record(stream, [&] { device_speed(stream); }); });
 }
 
 // Ids that an op writes over its own input are beyond the table once it has run several times.
-TEST_P(ProfileTest, WhatAnOpReadsByItselfIsNoError) {
+TEST_P(ProfileTest, IgnoresIndexErrorsOfRepeatedOps) {
   TrainState state = make_state();
   const auto step = jit([](TrainState& s, const Batch& batch) {
     const nn::Var ids = nn::argsort(batch["x"]) + 1;

@@ -51,7 +51,7 @@ TEST_P(ProgramSizeTest, OfTheCnns) {
   EXPECT_EQ(program.nodes().size(), device().is_cuda() ? 18u : 21u);
   EXPECT_LE(step->graph().num_nodes(), device().is_cuda() ? 22u : 30u);
   EXPECT_LE(step->graph().longest_path(), device().is_cuda() ? 18u : 30u);
-  EXPECT_LE(static_cast<double>(step->graph().arena_bytes()), 1.25 * static_cast<double>(program.least_memory()));
+  EXPECT_LE(static_cast<double>(step->graph().arena_bytes()), 1.25 * static_cast<double>(program.min_memory()));
 }
 
 }  // namespace

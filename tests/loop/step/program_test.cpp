@@ -68,7 +68,7 @@ class ProgramTest : public test::OpTest {
   mutable std::string text_, dot_;
 };
 
-TEST_P(ProgramTest, AStepIsItsOps) {
+TEST_P(ProgramTest, ListsTheOpsOfAStep) {
   const Program program = linear();
   Names wanted{"gather_batch", "dense", "mean_cross_entropy", "dense_backward"};
   if (device().is_cuda()) {
@@ -118,7 +118,7 @@ TEST_P(ProgramTest, IsText) {
   EXPECT_NE(dot_.find("\"params/kernel\" -> op1"), std::string::npos) << dot_;
 }
 
-TEST(ProgramTextTest, FitsInATerminal) {
+TEST(ProgramTextTest, FitsATerminal) {
   const Device cpu = Device::cpu();
   std::vector<float> memory(64);
   std::vector<Leaf> leaves;
@@ -147,7 +147,7 @@ TEST(ProgramTextTest, FitsInATerminal) {
 }
 
 // A reshape takes no work, forward or backward.
-TEST_P(ProgramTest, ReshapesCostNothing) {
+TEST_P(ProgramTest, ReshapesAreFree) {
   const nn::Layer model = nn::sequential(nn::dense(4), nn::flatten(), nn::dense(kClasses));
   TrainState state = TrainState::create(model, optim::sgd(0.1),
                                         {.inputs = {{"x", DType::f32, {kRows, kInputs}}}, .context = device()});
@@ -163,7 +163,7 @@ TEST_P(ProgramTest, ReshapesCostNothing) {
 }
 
 // Work that an op queues is part of the op; work that giro cannot look into is listed by name.
-TEST_P(ProgramTest, KnowsWorkOfAllKinds) {
+TEST_P(ProgramTest, ListsWorkOfAllKinds) {
   const Stream stream(device());
   const Buffer memory = Buffer::allocate(device(), 64);
   const Tensor x(memory.data(), DType::f32, {16}, device());

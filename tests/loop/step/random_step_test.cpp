@@ -189,7 +189,7 @@ class RandomStepTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, RandomStepTest, test::kDevices, test::device_name);
 
 // GIRO_RANDOM_STEPS sets the number of steps.
-TEST_P(RandomStepTest, RecordedEagerAndWithoutRulesTheBitsAreTheSame) {
+TEST_P(RandomStepTest, SameBitsRecordedEagerAndWithoutRules) {
   const char* const wanted = std::getenv("GIRO_RANDOM_STEPS");
   const int count = wanted != nullptr ? std::atoi(wanted) : test::cases(device().is_cuda() ? 10 : 200);
   for (int seed = 0; seed < count; ++seed) {

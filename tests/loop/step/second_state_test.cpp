@@ -220,7 +220,7 @@ TEST_P(SecondStateTest, RandomSequencesGiveTheBitsOfEagerSteps) {
   }
 }
 
-TEST_P(SecondStateTest, OnlyAChangeOfTheOtherStateCostsARecording) {
+TEST_P(SecondStateTest, RecordsAgainOnlyIfTheOtherStateChanges) {
   Pair pair(device(), Pair::Mode::recorded);
   for (int step = 0; step < 4; ++step) {
     for (int call = 0; call < 3; ++call) pair.step(step);
@@ -233,7 +233,7 @@ TEST_P(SecondStateTest, OnlyAChangeOfTheOtherStateCostsARecording) {
   }
 }
 
-TEST_P(SecondStateTest, IsRecordedOnceForEachPlaceOfTheOtherState) {
+TEST_P(SecondStateTest, IsRecordedOncePerAddressOfTheOtherState) {
   State a(device());
   a.add("x", {{"", DType::f32, {2}}});
   std::optional<State> b = a.clone();
@@ -259,7 +259,7 @@ TEST_P(SecondStateTest, IsRecordedOnceForEachPlaceOfTheOtherState) {
   EXPECT_EQ(step.num_recordings(), 1u);
 }
 
-TEST_P(SecondStateTest, InALoopItIsReplacedBetweenSteps) {
+TEST_P(SecondStateTest, MayBeReplacedBetweenStepsOfALoop) {
   const auto train = [&](bool recorded) {
     State a(device());
     a.add("x", {{"", DType::f32, {2}}});
@@ -281,7 +281,7 @@ TEST_P(SecondStateTest, InALoopItIsReplacedBetweenSteps) {
   EXPECT_EQ(train(true), train(false));
 }
 
-TEST_P(SecondStateTest, AStateOfAnotherContextIsOneErrorThatNamesIt) {
+TEST_P(SecondStateTest, StateOfAnotherContextIsAnErrorThatNamesIt) {
   State a(device()), b(device());
   a.add("x", {{"", DType::f32, {2}}});
   b.add("target", {{"", DType::f32, {2}}});
@@ -299,7 +299,7 @@ TEST_P(SecondStateTest, AStateOfAnotherContextIsOneErrorThatNamesIt) {
                      [&] { assigns(a, Batch()); });
 }
 
-TEST_P(SecondStateTest, AProfileLeavesBothAsTheyWere) {
+TEST_P(SecondStateTest, ProfileLeavesBothUnchanged) {
   State a(device());
   a.add("x", {{"", DType::f32, {2}}});
   State b = a.clone();
@@ -313,7 +313,7 @@ TEST_P(SecondStateTest, AProfileLeavesBothAsTheyWere) {
 }
 
 // Values from outside the step, and constants.
-TEST_P(SecondStateTest, ARecordingHoldsTheValuesThatItUses) {
+TEST_P(SecondStateTest, RecordingKeepsTheValuesItUses) {
   State a(device());
   a.add("x", {{"", DType::f32, {3}}});
   const Stream& stream = a.stream();
@@ -332,7 +332,7 @@ TEST_P(SecondStateTest, ARecordingHoldsTheValuesThatItUses) {
   EXPECT_EQ(to_host<float>(a.at("x"), stream), (std::vector<float>{12, 24, 36}));
 }
 
-TEST_P(SecondStateTest, AConstantHoldsTheMemoryOfTheValueItWasMadeFrom) {
+TEST_P(SecondStateTest, ConstantKeepsTheMemoryOfItsSource) {
   State a(device());
   a.add("x", {{"", DType::f32, {3}}});
   const auto body = [](State& state, const Batch&) {
@@ -349,7 +349,7 @@ TEST_P(SecondStateTest, AConstantHoldsTheMemoryOfTheValueItWasMadeFrom) {
   }
 }
 
-TEST_P(SecondStateTest, ARecordingHoldsWhatIsCopiedOrLoggedAsItIs) {
+TEST_P(SecondStateTest, RecordingKeepsCopiedAndLoggedValues) {
   State a(device());
   a.add("x", {{"", DType::f32, {3}}});
   const Stream& stream = a.stream();
@@ -372,7 +372,7 @@ TEST_P(SecondStateTest, ARecordingHoldsWhatIsCopiedOrLoggedAsItIs) {
   EXPECT_EQ(again.entry_value("table"), 5);
 }
 
-TEST_P(SecondStateTest, ARecordingHoldsTheGradientsOfItsParameters) {
+TEST_P(SecondStateTest, RecordingKeepsTheGradientsOfItsParameters) {
   const Stream stream(device());
   const auto values = [&](float value) { return nn::constant(HostArray(std::vector<float>(3, value)), stream); };
   const nn::Var x = values(2);
@@ -385,14 +385,14 @@ TEST_P(SecondStateTest, ARecordingHoldsTheGradientsOfItsParameters) {
   EXPECT_EQ(to_host<float>(seen.value(), stream), std::vector<float>(3, 4));
 }
 
-TEST_P(SecondStateTest, ATensorWhoseVarIsGoneIsAnErrorThatSaysSo) {
+TEST_P(SecondStateTest, TensorOfADestroyedVarIsAnError) {
   const Stream stream(device());
   const Tensor tensor = (nn::constant(HostArray(std::vector<float>(3, 1)), stream) * 2.0).value();
   test::expect_error(ErrorCode::invalid_argument, {"f32(3,)", "released", "stop_gradient"},
                      [&] { nn::Var(tensor, stream); });
 }
 
-TEST_P(SecondStateTest, APartOfTheTreeIsReplaced) {
+TEST_P(SecondStateTest, PartOfTheTreeIsReplaced) {
   struct Both : State {
     explicit Both(State first) : State(std::move(first)), part(clone()) { attach("part", part); }
     State part;

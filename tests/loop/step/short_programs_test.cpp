@@ -76,7 +76,7 @@ TEST_P(ShortProgramsTest, HuberRegression) {
 }
 
 // The input and output embeddings are one table.
-TEST_P(ShortProgramsTest, ALanguageModelWithTiedWeights) {
+TEST_P(ShortProgramsTest, LanguageModelWithTiedWeights) {
   add("ids", {2, 6}, std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1});
   add("next", {2, 6}, std::vector<std::int32_t>{2, 3, 4, 5, 6, 0, 5, 4, 3, 2, 1, 0});
   const auto model = [](nn::Scope s, const Batch& batch) {
@@ -99,7 +99,7 @@ TEST_P(ShortProgramsTest, ALanguageModelWithTiedWeights) {
   EXPECT_LT(last, 0.5 * first);
 }
 
-TEST_P(ShortProgramsTest, AVariationalAutoencoder) {
+TEST_P(ShortProgramsTest, VariationalAutoencoder) {
   add("x", {8, 6}, noise(48));
   const auto model = [](nn::Scope s, const nn::Var& x) {
     const nn::Var h = nn::dense(12, {.activation = Activation::tanh})(s, x);
@@ -120,7 +120,7 @@ TEST_P(ShortProgramsTest, AVariationalAutoencoder) {
 }
 
 // Two states in one step: the generator's gradient passes through the discriminator.
-TEST_P(ShortProgramsTest, AGenerativeAdversarialNetwork) {
+TEST_P(ShortProgramsTest, GenerativeAdversarialNetwork) {
   struct Gan : TrainState {
     Gan(TrainState generator, TrainState discriminator)
         : TrainState(std::move(generator)), discriminator(std::move(discriminator)) {
@@ -160,7 +160,7 @@ TEST_P(ShortProgramsTest, AGenerativeAdversarialNetwork) {
 }
 
 // Two views of each row attract each other, and all other rows repel (SimCLR's loss).
-TEST_P(ShortProgramsTest, AContrastiveLoss) {
+TEST_P(ShortProgramsTest, ContrastiveLoss) {
   add("x", {6, 4}, noise(24));
   const auto model = [](nn::Scope s, const nn::Var& x) {
     const nn::Var h = nn::dense(3)(s, nn::dense(8, {.activation = Activation::relu})(s, x));
@@ -180,7 +180,7 @@ TEST_P(ShortProgramsTest, AContrastiveLoss) {
   EXPECT_LT(last, 0.5 * first);
 }
 
-TEST_P(ShortProgramsTest, APolicyGradient) {
+TEST_P(ShortProgramsTest, PolicyGradient) {
   add("state", {8, 3}, noise(24));
   add("action", {8, 1}, std::vector<std::int32_t>{0, 1, 0, 1, 1, 0, 0, 1});
   add("return", {8}, Floats{1, 0, 1, 0.5f, 0, 1, 0.5f, 1});
@@ -201,7 +201,7 @@ TEST_P(ShortProgramsTest, APolicyGradient) {
 }
 
 // A frozen backbone, a head with its own learning rate, and averaged weights for evaluation.
-TEST_P(ShortProgramsTest, AFrozenBackboneAndAveragedWeights) {
+TEST_P(ShortProgramsTest, FrozenBackboneAndAveragedWeights) {
   add("x", {8, 4}, noise(32));
   add("y", {8, 2}, noise(16));
   const auto model = [](nn::Scope s, const nn::Var& x) {
@@ -225,7 +225,7 @@ TEST_P(ShortProgramsTest, AFrozenBackboneAndAveragedWeights) {
             values(state, "params/head0/sequential0/dense0/kernel"));
 }
 
-TEST_P(ShortProgramsTest, ACnnWithBatchNormAndAugmentation) {
+TEST_P(ShortProgramsTest, CnnWithBatchNormAndAugmentation) {
   add("image", {8, 6, 6, 3}, noise(8 * 108));
   add("label", {8}, std::vector<std::int32_t>{0, 1, 2, 3, 0, 1, 2, 3});
   const nn::ConvOptions plain{.use_bias = false};
@@ -254,7 +254,7 @@ TEST_P(ShortProgramsTest, ACnnWithBatchNormAndAugmentation) {
   EXPECT_NE(values(state, "batch_stats/sequential0/batch_norm0/mean"), Floats(8));
 }
 
-TEST_P(ShortProgramsTest, AnLstmThatCountsOnItsCarry) {
+TEST_P(ShortProgramsTest, LstmWithCarriedState) {
   add("x", {2, 5, 1}, Floats{1, 0, 0, 1, 0, 0, 1, 0, 0, 0});
   add("y", {2, 5, 1}, Floats{1, 1, 1, 2, 2, 0, 1, 1, 1, 1});
   const nn::Layer model = nn::sequential(nn::lstm(8), nn::dense(1));

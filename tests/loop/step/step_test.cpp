@@ -117,7 +117,7 @@ TEST_P(StepTest, RecordedAndEagerGiveTheSameBits) {
   }
 }
 
-TEST_P(StepTest, OneSeedOneRun) {
+TEST_P(StepTest, SeedDeterminesTheRun) {
   const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5);
   const nn::Layer model = test::cnn_model();
   const Outcome first = train(model, dataset, Kind::recorded, 11);
@@ -126,7 +126,7 @@ TEST_P(StepTest, OneSeedOneRun) {
   EXPECT_NE(first.history, other.history);
 }
 
-TEST_P(StepTest, TwoLoopsAreAsGoodAsOne) {
+TEST_P(StepTest, TwoLoopsEqualOne) {
   const nn::Layer model = test::linear_model();
   for (const bool resident : {false, true}) {
     SCOPED_TRACE(resident ? "resident" : "host");
@@ -205,7 +205,7 @@ TEST_P(StepTest, ResidentBatchesInAnyOrder) {
   expect_equal(Outcome(state), Outcome(expected));
 }
 
-TEST_P(StepTest, TwoStatesTakeTurnsOnOneResidentDataset) {
+TEST_P(StepTest, TwoStatesAlternateOnOneResidentDataset) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
   const auto train_both = [&](const Dataset& dataset) {
@@ -335,7 +335,7 @@ TEST_P(StepTest, ErrorsAreRaisedWhileRecording) {
   EXPECT_EQ(step.num_recordings(), 1u);
 }
 
-TEST_P(StepTest, AStepMayLogAnyNumberOfScalars) {
+TEST_P(StepTest, StepMayLogAnyNumberOfScalars) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
   const auto body = [](State& s, const Batch&) {
@@ -378,7 +378,7 @@ TEST_P(StepTest, RecordingsAreBounded) {
 }
 
 // Regression: a second loop over a moved-from state replayed on freed memory.
-TEST_P(StepTest, AStateThatWasMovedFromIsRefused) {
+TEST_P(StepTest, MovedFromStateIsRejected) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
   const auto step = make_step(model, Kind::recorded);
@@ -393,7 +393,7 @@ TEST_P(StepTest, AStateThatWasMovedFromIsRefused) {
 }
 
 // A step continues with another state's values, without another recording.
-TEST_P(StepTest, AStateTakesOverAnothersValues) {
+TEST_P(StepTest, StateAssignedFromAnother) {
   const nn::Layer model = test::linear_model();
   const Batch batch = first_batch(5);
   const auto step = make_step(model, Kind::recorded), unrecorded = make_step(model, Kind::eager);
@@ -439,7 +439,7 @@ TEST_P(StepTest, TwoStepsOnOneBatchAndOneThatIsDueEveryOtherTime) {
 
 // However many steps the device gets at once, and whatever observes them, the bits are the same and nothing is seen
 // twice.
-TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
+TEST_P(StepTest, DeviceMayRunAnyNumberOfStepsAlone) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
   constexpr std::int64_t steps = 300;
@@ -471,7 +471,7 @@ TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
   }
 }
 
-TEST_P(StepTest, ObserversThatThrowLoseNoRecord) {
+TEST_P(StepTest, ThrowingObserversLoseNoRecord) {
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
   const auto throw_at = [](std::int64_t step) {
     return [step](const Elapsed& e, const Logs&) {
@@ -500,7 +500,7 @@ TEST_P(StepTest, ObserversThatThrowLoseNoRecord) {
 }
 
 // Regression: device values that a barrier logged were read when the step's row arrived, after later steps had run.
-TEST_P(StepTest, WhatABarrierLogsIsWhatItSaw) {
+TEST_P(StepTest, BarrierLogsWhatItSaw) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
   const auto look = [](const TrainState& s) { return logs().add_metric("updates", nn::Var(s.at("step"), s.stream())); };
@@ -514,7 +514,7 @@ TEST_P(StepTest, WhatABarrierLogsIsWhatItSaw) {
 }
 
 // Held-back calls keep the rows that they gather.
-TEST_P(StepTest, BatchesOfDatasetsThatComeAndGo) {
+TEST_P(StepTest, BatchesOfShortLivedDatasets) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).batch(10);
   // One dataset after another, each destroyed before the next is made.
@@ -534,7 +534,7 @@ TEST_P(StepTest, BatchesOfDatasetsThatComeAndGo) {
 }
 
 // Logs that a program keeps do not change, whatever uses the ring later.
-TEST_P(StepTest, LogsThatAreKeptOutliveALoop) {
+TEST_P(StepTest, KeptLogsOutliveTheLoop) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
   const auto step = jit([](State& s, const Batch&) {
@@ -553,7 +553,7 @@ TEST_P(StepTest, LogsThatAreKeptOutliveALoop) {
 }
 
 // The later of two entries with the same name wins, whichever step is recorded.
-TEST_P(StepTest, RecordedAndEagerStepsLogInTheirOrder) {
+TEST_P(StepTest, RecordedAndEagerStepsLogInOrder) {
   const auto log = [](double value) {
     return [value](State& s, const Batch&) {
       fill(s.at("x"), value, s.stream());
@@ -572,7 +572,7 @@ TEST_P(StepTest, RecordedAndEagerStepsLogInTheirOrder) {
 }
 
 // A run keeps a limited number of recordings, however many batch sizes it has seen.
-TEST_P(StepTest, ALoopHoldsNoMoreRecordingsThanAStep) {
+TEST_P(StepTest, LoopHoldsNoMoreRecordingsThanAStep) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
   const auto step = jit([](State& s, const Batch& batch) {
@@ -590,7 +590,7 @@ TEST_P(StepTest, ALoopHoldsNoMoreRecordingsThanAStep) {
 }
 
 // The failing step is named, however its held-back calls are launched.
-TEST_P(StepTest, ACallThatFailsInALaunchIsNamed) {
+TEST_P(StepTest, CallFailingInALaunchIsNamed) {
   if (device().is_cuda()) return;  // host functions run only on the CPU
   const auto step = jit([](State& s, const Batch&) {
     submit(s.stream(), [calls = std::make_shared<int>(0)] {
@@ -611,7 +611,7 @@ TEST_P(StepTest, ACallThatFailsInALaunchIsNamed) {
   }
 }
 
-TEST_P(StepTest, MoreStepsAtOnceThanTheLogsHaveRoomFor) {
+TEST_P(StepTest, MoreStepsThanTheLogsHoldAtOnce) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
   constexpr std::int64_t kSteps = LogRing::kCapacity + LogRing::kCapacity / 2;
@@ -625,7 +625,7 @@ TEST_P(StepTest, MoreStepsAtOnceThanTheLogsHaveRoomFor) {
   }
 }
 
-TEST_P(StepTest, AStepThatWasHeldBackRunsBeforeAnother) {
+TEST_P(StepTest, DeferredStepRunsBeforeAnother) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
   const auto step = make_step(model, Kind::recorded);
@@ -645,7 +645,7 @@ TEST_P(StepTest, AStepThatWasHeldBackRunsBeforeAnother) {
   }
 }
 
-TEST_P(StepTest, BroadcastsNeedNoOtherRecording) {
+TEST_P(StepTest, BroadcastsNeedNoNewRecording) {
   State state(device());
   state.add("sum", {{"", DType::f32, {}}});
   const auto body = [](State& s, const Batch&, const Broadcasts& values) {
@@ -669,7 +669,7 @@ TEST_P(StepTest, BroadcastsNeedNoOtherRecording) {
   EXPECT_THROW(step(state, Batch(), {{"amont", 1.0}}), Error);
 }
 
-TEST_P(StepTest, ALoopBroadcastsItsTime) {
+TEST_P(StepTest, LoopBroadcastsItsTime) {
   State state(device());
   state.add("leaf", {{"", DType::f32, {}}});
   const auto step = jit([](State& s, const Batch&, const Broadcasts& values) {
@@ -689,7 +689,7 @@ struct Depth {
   friend bool operator==(const Depth&, const Depth&) = default;
 };
 
-TEST_P(StepTest, EachValueOfTheStaticsHasARecording) {
+TEST_P(StepTest, EachStaticsValueHasARecording) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
   int bodies = 0;
@@ -733,24 +733,24 @@ TEST_P(StepTest, ArraysAreLoggedAsOutputs) {
 }
 
 // A recording does not keep its dataset alive.
-TEST_P(StepTest, RecordingsGoWithTheirDataset) {
+TEST_P(StepTest, RecordingsAreReleasedWithTheirDataset) {
   const nn::Layer model = test::linear_model();
   TrainState state = create(model);
   const auto step = make_step(model, Kind::recorded);
   const Dataset rows = test::image_dataset(kRows, kSize).batch(5);
-  std::weak_ptr<Residence> residence;
+  std::weak_ptr<ResidentRows> resident_rows;
   for (int i = 0; i < 5; ++i) {
     const Dataset resident = rows.to(device());
     const Batch batch = *resident.begin();
-    residence = batch.residence();
+    resident_rows = batch.resident_rows();
     step(state, batch);
     EXPECT_EQ(step.num_recordings(), 1u);
   }
-  EXPECT_TRUE(residence.expired());
+  EXPECT_TRUE(resident_rows.expired());
 }
 
 // A step that fails after its gather does not take the next step's rows.
-TEST_P(StepTest, AFailedStepLeavesTheNextItsRows) {
+TEST_P(StepTest, FailedStepDoesNotAffectRowsOfTheNext) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
   const Dataset resident = rows.to(device());
@@ -771,7 +771,7 @@ TEST_P(StepTest, AFailedStepLeavesTheNextItsRows) {
   expect_equal(Outcome(state), Outcome(expected));
 }
 
-TEST_P(StepTest, AnEagerStepGoesOnAfterAnError) {
+TEST_P(StepTest, EagerStepContinuesAfterAnError) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
   state.add("vector", {{"", DType::f32, {2}}});
@@ -785,7 +785,7 @@ TEST_P(StepTest, AnEagerStepGoesOnAfterAnError) {
   EXPECT_EQ(step(state, Batch()).entry_value("a"), 3);
 }
 
-TEST_P(StepTest, ABatchOnAnotherDevice) {
+TEST_P(StepTest, BatchOnAnotherDevice) {
   if (device().is_cpu()) GTEST_SKIP() << "needs two devices";
   const nn::Layer model = test::linear_model();
   TrainState state = create(model);

@@ -10,7 +10,7 @@
 namespace giro {
 namespace {
 
-TEST(Clock, StartsAtTheSystemsTime) {
+TEST(Clock, StartsAtSystemTime) {
   const Clock::Reading reading = Clock::Reading::now();
   EXPECT_GT(reading.system, 1.6e9) << "seconds since 1970";
   EXPECT_EQ(Clock(reading).date(reading), reading.system);
@@ -27,7 +27,7 @@ TEST(Clock, NeverGoesBack) {
 }
 
 // Every ten seconds, while the system clock is set back by an hour, and forward by a day.
-TEST(Clock, ASystemClockThatIsSetMakesNoDifference) {
+TEST(Clock, IgnoresChangesOfTheSystemClock) {
   const Clock clock({.system = 1'000'000, .steady = 50});
   Schedule schedule = every({.time = 10.0});
   int due = 0;
@@ -42,7 +42,7 @@ TEST(Clock, ASystemClockThatIsSetMakesNoDifference) {
   EXPECT_EQ(due, 10);
 }
 
-TEST(Clock, IsTheOneOfElapsed) {
+TEST(Clock, IsUsedByElapsed) {
   const double before = Clock::now();
   const double between = Elapsed::now();
   EXPECT_LE(before, between);

@@ -62,13 +62,13 @@ TEST(Elapsed, AnyFieldIsReached) {
   EXPECT_TRUE(elapsed_of(11, 0) > at({.steps = 10, .samples = 100}));
 }
 
-TEST(Elapsed, NothingGivenIsNeverReached) {
+TEST(Elapsed, EmptyPeriodIsNeverReached) {
   const Elapsed far = elapsed_of(INT64_MAX, INT64_MAX, 1e300);
   EXPECT_FALSE(far >= Period{});
   EXPECT_FALSE(far > Period{});
 }
 
-TEST(Elapsed, UpdateAddsABatch) {
+TEST(Elapsed, UpdateCountsABatch) {
   Elapsed elapsed{.steps = 4, .samples = 40, .date = 0, .date_start = 0};
   const double before = Elapsed::now();
   elapsed.update(7);
@@ -79,14 +79,14 @@ TEST(Elapsed, UpdateAddsABatch) {
   EXPECT_GT(before, 1.6e9);  // seconds since 1970
 }
 
-TEST(Elapsed, DifferenceIsTheIntervalBetween) {
+TEST(Elapsed, DifferenceIsTheInterval) {
   const Elapsed between = elapsed_of(10, 100, 50) - elapsed_of(4, 30, 20);
   EXPECT_EQ(between.steps, 6);
   EXPECT_EQ(between.samples, 70);
   EXPECT_EQ(between.time(), 30);
 }
 
-TEST(Elapsed, TokensAreAnotherUnitOfSamples) {
+TEST(Elapsed, TokensAreDerivedFromSamples) {
   const Elapsed elapsed{.steps = 2, .samples = 5, .tokens_per_sample = 7};
   EXPECT_EQ(elapsed.tokens(), 35);
   EXPECT_EQ(elapsed.samples_with(34), 5);
@@ -101,7 +101,7 @@ TEST(Elapsed, TokensAreAnotherUnitOfSamples) {
   EXPECT_EQ(between.tokens(), 21);
 }
 
-TEST(Elapsed, TokensThatAreNotKnownAreAnError) {
+TEST(Elapsed, UnknownTokensAreAnError) {
   for (const std::int64_t each : {0, -1}) {
     const Elapsed elapsed{.samples = 5, .tokens_per_sample = each};
     test::expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", std::to_string(each)},

@@ -21,7 +21,7 @@ void advance(Elapsed& elapsed, int step) {
   elapsed.date += 0.125 * (1 + step % 3);
 }
 
-TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
+TEST(ScheduleProperty, EvaluatingAtNextEqualsEvaluatingEachStep) {
   constexpr int kTrees = test::cases(10'000), kSteps = 1'000;
   std::int64_t asked = 0, due = 0;
   for (unsigned seed = 0; seed < kTrees; ++seed) {
@@ -52,7 +52,7 @@ TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
 
 // Each step asks three schedules: `once`, a single time; `often`, twice and each time again as if the step turned out
 // to be the last; and `at_the_end`, a copy of `once` that knows from the start that the step is the last.
-TEST(ScheduleProperty, AskedAgainInAStepIsAsAskedOnce) {
+TEST(ScheduleProperty, RepeatedEvaluationInAStepChangesNothing) {
   constexpr int kTrees = test::cases(3'000), kSteps = 300;
   std::int64_t brought_by_last = 0, due = 0;
   for (unsigned seed = 0; seed < kTrees; ++seed) {

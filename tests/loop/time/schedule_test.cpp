@@ -44,7 +44,7 @@ TEST(Every, SamplesDoNotDrift) {
   EXPECT_EQ(due_steps(every({.samples = 3}), 4, 10), (Steps{1, 2, 3}));
 }
 
-TEST(Every, TokensNeedNoBatchThatDividesThem) {
+TEST(Every, TokensNeedNotBeAMultipleOfTheBatch) {
   const auto due = [](const Schedule& schedule, std::int64_t steps) { return due_steps(schedule, steps, 2, 0, 8); };
   // Batches of 16 tokens: 50, 100, 150 and 200 tokens are first passed at 64, 112, 160 and 208.
   EXPECT_EQ(due(every({.tokens = 50}), 14), (Steps{4, 7, 10, 13}));
@@ -57,7 +57,7 @@ TEST(Every, TokensNeedNoBatchThatDividesThem) {
   EXPECT_EQ(to_string(every({.tokens = 50})), "every({.tokens = 50})");
 }
 
-TEST(Every, TokensThatAreNotKnownAreAnError) {
+TEST(Every, UnknownTokensAreAnError) {
   expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", "0"}, [] { due_steps(every({.tokens = 5}), 1); });
   expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", "0"}, [] { due_steps(every_end({.tokens = 5}), 1); });
   expect_error(ErrorCode::invalid_argument, {"every", "{.tokens = 0}"}, [] { every({.tokens = 0}); });
@@ -82,7 +82,7 @@ TEST(Every, Time) {
 
 TEST(Every, AnyFieldFires) { EXPECT_EQ(due_steps(every({.steps = 4, .samples = 5}), 9, 2), (Steps{0, 3, 4, 5, 8})); }
 
-TEST(Every, CopiesRememberOnTheirOwn) {
+TEST(Every, CopiesHaveTheirOwnMemory) {
   Schedule schedule = every({.samples = 5});
   Schedule copy = schedule;
   EXPECT_TRUE(schedule({.steps = 1, .samples = 5}));
@@ -187,7 +187,7 @@ TEST(Schedule, Piecewise) {
 }
 
 // every(5 samples) with batches of two: a new schedule that continues a loop is due at the same steps.
-TEST(Schedule, SamplesGoOnInAContinuedLoop) {
+TEST(Schedule, SamplesContinueInAContinuedLoop) {
   Steps whole, parts;
   Schedule schedule = every({.samples = 5});
   Elapsed elapsed;
@@ -206,7 +206,7 @@ TEST(Schedule, SamplesGoOnInAContinuedLoop) {
 }
 
 // With two boundaries of one kind in the wrong order, the schedule would never wait for the second.
-TEST(Schedule, PiecewiseRefusesBoundariesOutOfOrder) {
+TEST(Schedule, PiecewiseRejectsUnorderedBoundaries) {
   const auto refused = [](const Period& first, const Period& second, const char* text) {
     expect_error(ErrorCode::invalid_argument, {"piecewise", "increasing", text}, [&] {
       piecewise(never(), {{first, always()}, {second, never()}});
@@ -237,7 +237,7 @@ TEST(Schedule, PiecewiseGoesThroughBoundariesInTurn) {
             (Steps{9, 11}));
 }
 
-TEST(Schedule, AskedAgainInTheSameStep) {
+TEST(Schedule, EvaluatedAgainInTheSameStep) {
   for (Schedule schedule : {every({.samples = 10}), every({.time = 10.0}), after({.samples = 10}).every(7),
                             Schedule([calls = 0](const Elapsed&) mutable { return ++calls == 2; })}) {
     const Elapsed before{.steps = 4, .samples = 9, .date = 1'009, .date_start = 1'000, .previous_date = 1'009};
@@ -252,13 +252,13 @@ TEST(Schedule, AskedAgainInTheSameStep) {
 }
 
 // The clock may be read between two questions in the same step. The schedule must not forget its samples then.
-TEST(Schedule, SamplesAreAskedAgainAtAnotherTime) {
+TEST(Schedule, SamplesEvaluatedAgainAtAnotherTime) {
   Schedule schedule = every({.samples = 10});
   EXPECT_TRUE(schedule({.steps = 1, .samples = 10, .date = 1}));
   EXPECT_TRUE(schedule({.steps = 1, .samples = 10, .date = 2}));
 }
 
-TEST(Schedule, LastMayTurnUpInTheStep) {
+TEST(Schedule, LastMayBecomeKnownDuringTheStep) {
   Schedule both = every({.samples = 10}) & last();
   Elapsed elapsed{.steps = 1, .samples = 10};
   EXPECT_FALSE(both(elapsed));
@@ -269,7 +269,7 @@ TEST(Schedule, LastMayTurnUpInTheStep) {
   EXPECT_FALSE(neither({.steps = 1, .samples = 9, .last = true}));
 }
 
-TEST(Schedule, AwaitsTheEndWhereThatMayBringIt) {
+TEST(Schedule, AwaitsTheEndIfItMayBeDueThen) {
   EXPECT_TRUE((every(3) | last()).traits().awaits_end);
   EXPECT_FALSE((!last()).traits().awaits_end);
   EXPECT_TRUE((!!last()).traits().awaits_end);
@@ -284,7 +284,7 @@ TEST(Schedule, Last) {
   EXPECT_TRUE(after(3).then(last())({.steps = 5, .last = true}));
 }
 
-TEST(Schedule, BothSidesAreAlwaysAsked) {
+TEST(Schedule, BothSidesAreAlwaysEvaluated) {
   int asked = 0;
   Schedule schedule = (never() & [&](const Elapsed&) { return ++asked > 0; });
   schedule = schedule & Schedule([&](const Elapsed&) { return ++asked > 0; });
@@ -316,7 +316,7 @@ TEST(Schedule, Next) {
   EXPECT_EQ(next(piecewise(every(10), {{at(5), every(3)}}), {.steps = 1}), "5");
 }
 
-TEST(Schedule, ReadsAsItIsWritten) {
+TEST(Schedule, PrintsAsWritten) {
   EXPECT_EQ(to_string(every(5)), "every(5)");
   EXPECT_EQ(to_string(every({.samples = 60'000, .time = 1.5})), "every({.samples = 60000, .time = 1.5})");
   EXPECT_EQ(to_string((every(2) & !after(3)) | last()), "((every(2) & !after(3)) | last())");

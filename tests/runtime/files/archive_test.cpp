@@ -36,7 +36,7 @@ struct Memory {
   }
 };
 
-TEST(ArchiveTest, GivesBackWhatWasWrittenToTheBit) {
+TEST(ArchiveTest, RoundTripsBitwise) {
   const double infinity = std::numeric_limits<double>::infinity();
   Memory memory{true,
                 -5,
@@ -74,7 +74,7 @@ TEST(ArchiveTest, GivesBackWhatWasWrittenToTheBit) {
   EXPECT_TRUE(read.report().empty());
 }
 
-TEST(ArchiveTest, WhatDoesNotMatchIsReportedAndTheRestIsRead) {
+TEST(ArchiveTest, ReportsMismatchesAndReadsTheRest) {
   std::int64_t a = 1, b = 2, c = 3;
   Archive written;
   written("a", a);
@@ -90,7 +90,7 @@ TEST(ArchiveTest, WhatDoesNotMatchIsReportedAndTheRestIsRead) {
                                                      "'old' was saved, but nothing here reads it"}));
 }
 
-TEST(ArchiveTest, ShiftsDatesAndNothingElse) {
+TEST(ArchiveTest, ShiftsOnlyDates) {
   double date = 100, number = 100;
   std::optional<double> other = 200;
   Archive written;
@@ -123,7 +123,7 @@ TEST(ArchiveTest, KeepsArraysByTheirPaths) {
   EXPECT_EQ(Archive::read(written.text(), written.arrays()).report().size(), 2U);
 }
 
-TEST(ArchiveTest, WritesOnlyLinesThatAreNotKeptYet) {
+TEST(ArchiveTest, WritesOnlyNewLines) {
   const auto persist = [](Archive& archive, std::string& all) {
     archive.within("run", [&] {
       archive.lines(
@@ -148,7 +148,7 @@ TEST(ArchiveTest, WritesOnlyLinesThatAreNotKeptYet) {
   expect_error(ErrorCode::corrupt_data, {"'run/history' has 2 lines, expected 3"}, [&] { persist(shorter, text); });
 }
 
-TEST(ArchiveTest, RefusesWhatIsOfAnotherKind) {
+TEST(ArchiveTest, RejectsOtherKinds) {
   const auto read = [](const std::string& text, auto value) {
     Archive archive = Archive::read(text);
     archive.within("a", [&] { archive("b", value); });
@@ -175,7 +175,7 @@ TEST(ArchiveTest, RefusesWhatIsOfAnotherKind) {
                [&] { read(R"({"a":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}", 0); });
 }
 
-TEST(ArchiveTest, ANameIsWrittenOnce) {
+TEST(ArchiveTest, NameIsWrittenOnce) {
   Archive archive;
   int value = 0;
   archive("a", value);

@@ -69,13 +69,13 @@ class CheckpointDamage : public testing::Test {
     }
   }
   // Expects an error from loading a changed manifest with a matching checksum.
-  void expect_refused(ErrorCode code, const std::string& words,
-                      const std::function<void(detail::Manifest& manifest)>& change) {
+  void expect_rejected(ErrorCode code, const std::string& words,
+                       const std::function<void(detail::Manifest& manifest)>& change) {
     detail::Manifest manifest = detail::read_manifest(*files_, kUnit);
     change(manifest);
-    expect_text_refused(code, words, detail::manifest_text(manifest));
+    expect_text_rejected(code, words, detail::manifest_text(manifest));
   }
-  void expect_text_refused(ErrorCode code, const std::string& words, const std::string& text) {
+  void expect_text_rejected(ErrorCode code, const std::string& words, const std::string& text) {
     std::string& content = files_->content(kUnit + "/checkpoint.json");
     const std::string before = content;
     content = text;
@@ -121,7 +121,7 @@ TEST_F(CheckpointDamage, EveryTruncationIsFound) {
   expect_truncations_found("/model/lines_0.jsonl", lines_of_first_);
 }
 
-TEST_F(CheckpointDamage, WhatIsTooLongIsFound) {
+TEST_F(CheckpointDamage, TrailingBytesAreFound) {
   for (const char* name : {"/checkpoint.json", "/state.safetensors", "/memory.safetensors"}) {
     std::string& content = files_->content(kUnit + name);
     content += '\0';
@@ -132,7 +132,7 @@ TEST_F(CheckpointDamage, WhatIsTooLongIsFound) {
   EXPECT_EQ(load_checkpoint("/model", *files_).record.steps, 2);
 }
 
-TEST_F(CheckpointDamage, AMissingFileIsFound) {
+TEST_F(CheckpointDamage, MissingFileIsFound) {
   for (const char* name : {"/state.safetensors", "/memory.safetensors", "/checkpoint.json"}) {
     const std::string path = kUnit + name, aside = kUnit + "/aside";
     files_->rename(path, aside);
@@ -141,7 +141,7 @@ TEST_F(CheckpointDamage, AMissingFileIsFound) {
   }
 }
 
-TEST_F(CheckpointDamage, WhereAllAreDamagedTheNewestsErrorComes) {
+TEST_F(CheckpointDamage, ReportsErrorOfTheNewestIfAllAreDamaged) {
   files_->content("/model/checkpoint_0000000001/checkpoint.json")[50] ^= 1;
   files_->content(kUnit + "/state.safetensors")[200] ^= 1;
   expect_error(ErrorCode::corrupt_data, {kUnit + "/state.safetensors", "checksum"},
@@ -156,7 +156,7 @@ struct DamageCase {
   std::pair<std::int64_t, std::size_t> run, state, named;
 };
 
-TEST_F(CheckpointDamage, AFlippedBitCostsWhatItIsInAndNothingElse) {
+TEST_F(CheckpointDamage, FlippedBitAffectsOnlyItsPart) {
   const std::string first = "/model/checkpoint_0000000001";
   const DamageCase cases[] = {
       {kUnit + "/checkpoint.json", false, {1, 1}, {1, 1}, {0, 0}},
@@ -210,7 +210,7 @@ std::string numbered_lines(std::size_t first, std::size_t count) {
   return text;
 }
 
-TEST_F(CheckpointDamage, ADamagedLineCostsThoseNextToIt) {
+TEST_F(CheckpointDamage, DamagedLineAffectsItsNeighbours) {
   constexpr std::size_t kSaves = 30, kLinesEach = 150;
   std::optional<CheckpointStore> store(std::in_place, "/large", CheckpointStoreOptions{.files = files_});
   for (std::size_t save = 1; save <= kSaves; ++save) {
@@ -265,7 +265,7 @@ TEST_F(CheckpointDamage, ADamagedLineCostsThoseNextToIt) {
 }
 
 // A copy with its lines, without them, and next to another directory's lines.
-TEST_F(CheckpointDamage, ACopyIsLoadedByItsName) {
+TEST_F(CheckpointDamage, CopyIsLoadedByName) {
   const auto copy = [&](const std::string& name, const std::string& to) {
     const std::string content = files_->content(name);
     const auto writer = files_->create(to);
@@ -312,23 +312,23 @@ TEST_F(CheckpointDamage, LinesWithoutPartsAreLostTogether) {
   EXPECT_NE(loaded.skipped[0].find("0 of its 2 lines are left"), std::string::npos) << loaded.skipped[0];
 }
 
-TEST_F(CheckpointDamage, NamesThatLeadElsewhereAreRefused) {
+TEST_F(CheckpointDamage, NamesOutsideTheDirectoryAreRejected) {
   for (const char* name : {"../checkpoint_0000000001/state.safetensors", "/etc/passwd", "..", "", "other"}) {
-    expect_refused(ErrorCode::corrupt_data, "files are not", [&](auto& manifest) { manifest.files[0].name = name; });
-    expect_refused(ErrorCode::corrupt_data, "files are not", [&](auto& manifest) { manifest.files[1].name = name; });
-    expect_refused(ErrorCode::corrupt_data, "expected 'lines_<number>.jsonl'",
-                   [&](auto& manifest) { manifest.lines[0].name = name; });
+    expect_rejected(ErrorCode::corrupt_data, "files are not", [&](auto& manifest) { manifest.files[0].name = name; });
+    expect_rejected(ErrorCode::corrupt_data, "files are not", [&](auto& manifest) { manifest.files[1].name = name; });
+    expect_rejected(ErrorCode::corrupt_data, "expected 'lines_<number>.jsonl'",
+                    [&](auto& manifest) { manifest.lines[0].name = name; });
   }
   for (const char* name : {"lines_00.jsonl", "lines_-1.jsonl", "lines_.jsonl", "lines_0.jsonl/../lines_0.jsonl"}) {
-    expect_refused(ErrorCode::corrupt_data, "expected 'lines_<number>.jsonl'",
-                   [&](auto& manifest) { manifest.lines[0].name = name; });
+    expect_rejected(ErrorCode::corrupt_data, "expected 'lines_<number>.jsonl'",
+                    [&](auto& manifest) { manifest.lines[0].name = name; });
   }
 }
 
-TEST_F(CheckpointDamage, ManifestsThatContradictThemselvesOrTheFilesAreRefused) {
+TEST_F(CheckpointDamage, ContradictoryManifestsAreRejected) {
   using Manifest = detail::Manifest;
   const auto corrupt = [&](const std::string& words, const std::function<void(Manifest&)>& change) {
-    expect_refused(ErrorCode::corrupt_data, words, change);
+    expect_rejected(ErrorCode::corrupt_data, words, change);
   };
   corrupt("files are not", [](Manifest& m) { m.files.clear(); });
   corrupt("files are not", [](Manifest& m) { m.files.push_back(m.files[0]); });
@@ -358,9 +358,9 @@ TEST_F(CheckpointDamage, ManifestsThatContradictThemselvesOrTheFilesAreRefused) 
   corrupt("time is inf", [](Manifest& m) { m.record.time = INFINITY; });
 }
 
-TEST_F(CheckpointDamage, ManifestsThatAreNotWhatTheyShouldBeAreRefused) {
+TEST_F(CheckpointDamage, MalformedManifestsAreRejected) {
   const auto corrupt = [&](const std::string& words, const std::string& rest) {
-    expect_text_refused(ErrorCode::corrupt_data, words, detail::with_checksum(rest));
+    expect_text_rejected(ErrorCode::corrupt_data, words, detail::with_checksum(rest));
   };
   corrupt("not valid JSON", "");
   corrupt("not valid JSON", "\"version\": 2");
@@ -374,11 +374,11 @@ TEST_F(CheckpointDamage, ManifestsThatAreNotWhatTheyShouldBeAreRefused) {
   corrupt("nested too deeply",
           "\"version\": 2, \"memory\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}");
   corrupt("more than 4194304", std::string(4 << 20, ' '));
-  expect_text_refused(ErrorCode::unsupported, "format version 4, but this giro supports only versions up to 3",
-                      detail::with_checksum("\"version\": 4, \"what\": \"nobody knows\"}"));
+  expect_text_rejected(ErrorCode::unsupported, "format version 4, but this giro supports only versions up to 3",
+                       detail::with_checksum("\"version\": 4, \"what\": \"nobody knows\"}"));
 }
 
-TEST_F(CheckpointDamage, ANewerVersionIsAnErrorAndNotPassedOver) {
+TEST_F(CheckpointDamage, NewerVersionIsAnErrorAndNotSkipped) {
   files_->content(kUnit + "/checkpoint.json") = detail::with_checksum("\"version\": 4}");
   expect_error(ErrorCode::unsupported, {kUnit, "version 4", "versions up to 3"},
                [&] { load_checkpoint("/model", *files_); });
@@ -389,12 +389,12 @@ TEST_F(CheckpointDamage, ANewerVersionIsAnErrorAndNotPassedOver) {
   EXPECT_NE(unreadable[0].find("version 4"), std::string::npos);
 }
 
-TEST_F(CheckpointDamage, ACheckpointUnderAnothersNameIsFound) {
+TEST_F(CheckpointDamage, MisnamedCheckpointIsFound) {
   files_->rename(kUnit, "/model/checkpoint_0000000007");
   expect_found("checkpoint_0000000007", "another's name");
 }
 
-TEST_F(CheckpointDamage, WhatCannotBeReadStays) {
+TEST_F(CheckpointDamage, UnreadableCheckpointsAreKept) {
   files_->content(kUnit + "/checkpoint.json")[40] ^= 1;
   CheckpointStore store("/model", {.keep = 1, .files = files_});
   run_.save(store, {3, 0});

@@ -156,13 +156,13 @@ std::string find_loss(SampleRun& run, std::int64_t keep, std::uint32_t seeds, st
   return wrong;
 }
 
-TEST(CheckpointFaults, OldOrNewIsThereAfterAPowerLoss) {
+TEST(CheckpointFaults, OldOrNewExistsAfterAPowerLoss) {
   SampleRun run;
   for (const std::int64_t keep : {1, 2}) EXPECT_EQ(find_loss(run, keep, test::kSanitized ? 2 : 8), "");
 }
 
 // Each sync and each rename is needed, and the test above would notice if one were missing.
-TEST(CheckpointFaults, WithoutAnySyncOrRenameAPowerLossIsFound) {
+TEST(CheckpointFaults, MissingSyncOrRenameIsFoundByPowerLoss) {
   if (test::kSanitized) GTEST_SKIP() << "of what the other tests here would find, and not of memory";
   SampleRun run;
   const auto disk = std::make_shared<PowerLossFileSystem>();
@@ -179,7 +179,7 @@ TEST(CheckpointFaults, WithoutAnySyncOrRenameAPowerLossIsFound) {
   EXPECT_GT(tried, 50u);
 }
 
-TEST(CheckpointFaults, OldOrNewIsThereWhicheverCallFails) {
+TEST(CheckpointFaults, OldOrNewExistsWhicheverCallFails) {
   SampleRun run;
   Expected expected;
   Disk disk = std::make_shared<PowerLossFileSystem>();
@@ -213,7 +213,7 @@ TEST(CheckpointFaults, OldOrNewIsThereWhicheverCallFails) {
   }
 }
 
-TEST(CheckpointFaults, ANewProcessGoesOnAfterADeathOrAPowerLoss) {
+TEST(CheckpointFaults, NewProcessContinuesAfterADeathOrAPowerLoss) {
   SampleRun run;
   Expected expected;
   const auto disk = std::make_shared<PowerLossFileSystem>();
@@ -227,7 +227,7 @@ TEST(CheckpointFaults, ANewProcessGoesOnAfterADeathOrAPowerLoss) {
 }
 
 // A process dies, the next one repeats the save or continues with later ones, and then the power fails.
-TEST(CheckpointFaults, OldOrNewIsThereAfterADeathAndAPowerLoss) {
+TEST(CheckpointFaults, OldOrNewExistsAfterADeathAndAPowerLoss) {
   SampleRun run, other;
   Expected expected;
   std::mt19937 random(1);
@@ -276,7 +276,7 @@ pid_t start_saving(const std::string& dir, Moment from, int out) {
 
 // Every other process has saved once before it is killed, however slow the machine. The time that this took bounds the
 // lifetime of the next process.
-TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
+TEST(CheckpointFaults, OldOrNewExistsWhenAProcessIsKilled) {
   using Clock = std::chrono::steady_clock;
   const test::TemporaryDirectory dir;
   std::mt19937 random(3);
@@ -315,7 +315,7 @@ TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
   EXPECT_GE(last.steps, lives / 2);
 }
 
-TEST(CheckpointFaults, AKilledHolderOfTheLockBlocksNobody) {
+TEST(CheckpointFaults, KilledLockHolderBlocksNobody) {
   const test::TemporaryDirectory dir;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

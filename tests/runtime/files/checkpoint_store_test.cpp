@@ -64,7 +64,7 @@ class CheckpointStoreTest : public testing::Test {
 };
 
 // The writer saves before each call of the listing in turn: the next step, or the same step again.
-TEST_F(CheckpointStoreTest, AListBesideAWriterHasNothingUnreadable) {
+TEST_F(CheckpointStoreTest, ListingDuringASaveFindsNothingUnreadable) {
   CheckpointStore writer = open();
   const CheckpointStore reader = open();
   std::int64_t steps = 1;
@@ -117,7 +117,7 @@ TEST_F(CheckpointStoreTest, StatesAreSafetensorsOfAlignedData) {
   EXPECT_EQ((header + 8) % 64, 0u);
 }
 
-TEST_F(CheckpointStoreTest, ARunThatRemembersNothingHasNoArraysAndNoLines) {
+TEST_F(CheckpointStoreTest, RunWithoutMemoryHasNoArraysAndNoLines) {
   CheckpointStore store = open();
   store.save(*run_.snapshot_at({1, 0}), {.steps = 1}, store.archive());
   EXPECT_EQ(files_->list("/model"), (Names{".lock", "checkpoint_0000000001"}));
@@ -125,7 +125,7 @@ TEST_F(CheckpointStoreTest, ARunThatRemembersNothingHasNoArraysAndNoLines) {
   EXPECT_TRUE(store.load().archive.arrays().empty());
 }
 
-TEST_F(CheckpointStoreTest, RecordsComeBackExactly) {
+TEST_F(CheckpointStoreTest, RecordsRoundTripExactly) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   CheckpointStore store = open();
   const double third = 1.0 / 3;
@@ -165,7 +165,7 @@ TEST_F(CheckpointStoreTest, LinesAreAppendedAndNeverWrittenAgain) {
             (Names{".lock", "checkpoint_0000000103", "checkpoint_0000000104", "lines_2.jsonl", "lines_3.jsonl"}));
 }
 
-TEST_F(CheckpointStoreTest, LinesThatSomethingElseChangesAreNotAppendedTo) {
+TEST_F(CheckpointStoreTest, DoesNotAppendToLinesChangedByOthers) {
   CheckpointStore store = open();
   save(store, {1});
   files_->content("/model/lines_1.jsonl") += "x";
@@ -175,7 +175,7 @@ TEST_F(CheckpointStoreTest, LinesThatSomethingElseChangesAreNotAppendedTo) {
   EXPECT_EQ(SampleRun::moment_of(loaded), (Moment{3, 0}));
 }
 
-TEST_F(CheckpointStoreTest, SavesThatFailAgainAndAgainLeaveNothing) {
+TEST_F(CheckpointStoreTest, RepeatedlyFailingSavesLeaveNothing) {
   CheckpointStore store = open();
   save(store, {1});
   const Names before = files_->list("/model");
@@ -191,7 +191,7 @@ TEST_F(CheckpointStoreTest, SavesThatFailAgainAndAgainLeaveNothing) {
   EXPECT_EQ(store.load().record.steps, 2);
 }
 
-TEST_F(CheckpointStoreTest, RefusesAnArchiveThatIsNotItsLatest) {
+TEST_F(CheckpointStoreTest, RejectsAnArchiveThatIsNotItsLatest) {
   CheckpointStore store = open();
   save(store, {1});
   Archive archive = store.archive();
@@ -214,7 +214,7 @@ TEST_F(CheckpointStoreTest, KeepsTheNewestAndTheFirstPastEachMultiple) {
   EXPECT_EQ(steps_of(other), (std::vector<std::int64_t>{21, 40, 43}));
 }
 
-TEST_F(CheckpointStoreTest, GoingBackRemovesWhatIsLater) {
+TEST_F(CheckpointStoreTest, GoingBackRemovesLaterCheckpoints) {
   CheckpointStore store = open(3);
   save(store, {10, 20, 30});
   write_version_1(25);
@@ -241,7 +241,7 @@ TEST_F(CheckpointStoreTest, FindsTheBest) {
   expect_error(ErrorCode::invalid_argument, {"'least'", "'min' or 'max'"}, [&] { store.best("loss", "least"); });
 }
 
-TEST_F(CheckpointStoreTest, LeavesAloneWhatIsNotACheckpoint) {
+TEST_F(CheckpointStoreTest, IgnoresOtherFiles) {
   files_->create_directories("/model/checkpoint_0000000005");
   files_->create_directories("/model/checkpoint_6");
   files_->create_directories("/model/checkpoint_0000000007.tmp-1-1@elsewhere");
@@ -281,7 +281,7 @@ TEST_F(CheckpointStoreTest, LoadsVersion1) {
   EXPECT_EQ(steps_of(store), (std::vector<std::int64_t>{20, 30}));
 }
 
-TEST_F(CheckpointStoreTest, RefusesBadVersion1) {
+TEST_F(CheckpointStoreTest, RejectsBadVersion1) {
   write_version_1(10);
   write_version_1(20, {});
   for (const auto& [key, value] : {std::pair{"time", "x"}, {"samples", "-1"}, {"time", "inf"}}) {
@@ -301,13 +301,13 @@ TEST_F(CheckpointStoreTest, RefusesBadVersion1) {
   }
 }
 
-TEST_F(CheckpointStoreTest, SaysWhenThereIsNone) {
+TEST_F(CheckpointStoreTest, ReportsAnEmptyDirectory) {
   expect_error(ErrorCode::not_found, {"/model"}, [&] { open().load(); });
   files_->create_directories("/model");
   expect_error(ErrorCode::not_found, {"no checkpoint in the directory '/model'"}, [&] { open().load(); });
 }
 
-TEST_F(CheckpointStoreTest, RefusesWhatItCannotSave) {
+TEST_F(CheckpointStoreTest, RejectsWhatItCannotSave) {
   expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { CheckpointStore(""); });
   expect_error(ErrorCode::invalid_argument, {"'/model'", "keep is 0"}, [&] { open(0); });
   expect_error(ErrorCode::invalid_argument, {"keep_every_n_steps is -1"}, [&] { open(1, -1); });
@@ -342,7 +342,7 @@ TEST_F(CheckpointStoreTest, SavesOnAnotherThread) {
   EXPECT_EQ(SampleRun::moment_of(loaded), (Moment{3, 0}));
 }
 
-TEST_F(CheckpointStoreTest, ErrorsOfTheOtherThreadComeUpOnce) {
+TEST_F(CheckpointStoreTest, ErrorsOfTheOtherThreadAreThrownOnce) {
   CheckpointStore store = open();
   save(store, {1});
   const auto fail = [&] {
@@ -360,7 +360,7 @@ TEST_F(CheckpointStoreTest, ErrorsOfTheOtherThreadComeUpOnce) {
   EXPECT_EQ(steps_of(store), std::vector<std::int64_t>{3});
 }
 
-TEST_F(CheckpointStoreTest, ASecondWriterHearsOfTheFirst) {
+TEST_F(CheckpointStoreTest, SecondWriterIsToldOfTheFirst) {
   CheckpointStore first = open(), second = open();
   save(first, {1});
   expect_error(ErrorCode::invalid_argument,
@@ -373,7 +373,7 @@ TEST_F(CheckpointStoreTest, ASecondWriterHearsOfTheFirst) {
   EXPECT_EQ(second.load().record.steps, 2);
 }
 
-TEST_F(CheckpointStoreTest, ChecksThatItCanWrite) {
+TEST_F(CheckpointStoreTest, ChecksWritability) {
   const test::TemporaryDirectory dir;
   CheckpointStore store(dir / "model", {.keep = 2});
   store.check_writable(1000);
@@ -422,7 +422,7 @@ TEST_F(CheckpointStoreTest, RespectsTheUmask) {
   }
 }
 
-TEST_F(CheckpointStoreTest, LoadsWhatReplacesWhatItIsReading) {
+TEST_F(CheckpointStoreTest, LoadsTheReplacementOfWhatItReads) {
   for (const Moment& next : {Moment{1, 1}, Moment{2, 0}}) {
     CheckpointStore store = open();
     run_.save(store, {1, 0});

@@ -37,7 +37,7 @@ TEST(FileSystem, WritesAndReads) {
   EXPECT_TRUE(files->read(dir / "a").empty());
 }
 
-TEST(FileSystem, ReadsWhatTellsNoSize) { EXPECT_FALSE(posix_file_system()->read("/proc/self/stat").empty()); }
+TEST(FileSystem, ReadsFilesOfUnknownSize) { EXPECT_FALSE(posix_file_system()->read("/proc/self/stat").empty()); }
 
 TEST(FileSystem, ListsRenamesAndRemoves) {
   const test::TemporaryDirectory dir;
@@ -53,7 +53,7 @@ TEST(FileSystem, ListsRenamesAndRemoves) {
   EXPECT_EQ(test::read_text(dir / "x/b"), "x/a");
 }
 
-TEST(FileSystem, ALockIsItsProcesssWhateverItsChildrenDo) {
+TEST(FileSystem, LockBelongsToItsProcessNotItsChildren) {
   const test::TemporaryDirectory dir;
   const auto files = posix_file_system();
   auto lock = files->lock(dir / "lock", "me");
@@ -97,7 +97,7 @@ TEST(FileSystem, ReadsPieceByPiece) {
   EXPECT_EQ(got, "abcdefg---");
 }
 
-TEST(FileSystem, TellsWhatLiesAtAPath) {
+TEST(FileSystem, ReportsTheKindOfAPath) {
   using Kind = FileSystem::Kind;
   const test::TemporaryDirectory dir;
   const auto files = posix_file_system();
@@ -112,7 +112,7 @@ TEST(FileSystem, TellsWhatLiesAtAPath) {
   EXPECT_EQ(files->status(dir / "file").bytes, 3u);
 }
 
-TEST(FileSystem, RemovesDirectoriesThatAreEmpty) {
+TEST(FileSystem, RemovesEmptyDirectories) {
   const test::TemporaryDirectory dir;
   const auto files = posix_file_system();
   files->create_directories(dir / "a/b");
@@ -122,7 +122,7 @@ TEST(FileSystem, RemovesDirectoriesThatAreEmpty) {
   EXPECT_TRUE(files->list(dir.path()).empty());
 }
 
-TEST(FileSystem, ALockHasOneHolder) {
+TEST(FileSystem, LockHasOneHolder) {
   const test::TemporaryDirectory dir;
   const auto files = posix_file_system(), others = posix_file_system();
   auto lock = files->lock(dir / "lock", "the first, with a long name");
@@ -134,7 +134,7 @@ TEST(FileSystem, ALockHasOneHolder) {
   EXPECT_EQ(test::read_text(dir / "lock"), "the second");
 }
 
-TEST(FileSystem, TellsHowMuchRoomThereIs) {
+TEST(FileSystem, ReportsFreeSpace) {
   const test::TemporaryDirectory dir;
   EXPECT_GT(posix_file_system()->free_bytes(dir.path()), 0u);
   EXPECT_LE(posix_file_system()->free_bytes(dir.path()), std::filesystem::space(dir.path()).capacity);
@@ -158,7 +158,7 @@ TEST(FileSystem, NamesThePathInErrors) {
   expect_error(ErrorCode::io, {dir / "file"}, [&] { files->create_directories(dir / "file/a"); });
 }
 
-TEST(FileSystem, AFullDiskIsAnError) {
+TEST(FileSystem, FullDiskIsAnError) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
   const auto writer = posix_file_system()->create("/dev/full");
   expect_error(ErrorCode::io, {"/dev/full", "No space left"}, [&] { writer->write("abc", 3); });
@@ -215,7 +215,7 @@ TEST(ReplaceFile, RespectsTheUmask) {
   EXPECT_EQ(status.st_mode & 0777, 0640u);
 }
 
-TEST(ReplaceFile, TakesANameWithoutADirectory) {
+TEST(ReplaceFile, AcceptsANameWithoutADirectory) {
   const test::TemporaryDirectory dir;
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(dir.path());

@@ -46,7 +46,7 @@ std::vector<std::string> paths(const std::vector<Leaf>& leaves) {
   return result;
 }
 
-TEST_P(LeafFilesTest, AStateIsSavedAfterWhatIsQueued) {
+TEST_P(LeafFilesTest, StateIsSavedAfterQueuedWork) {
   const State state = state_with(1.5f);
   save(path(), state);
   const Safetensors file = load(path());
@@ -132,7 +132,7 @@ TEST_P(LeafFilesTest, FloatingLeavesOfAnotherPrecision) {
 }
 
 // More values than are converted at a time.
-TEST(LeafFilesPrecisionTest, ALongLeafIsConvertedInParts) {
+TEST(LeafFilesPrecisionTest, LongLeafIsConvertedInParts) {
   std::vector<float> values(150'001);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
   const auto count = static_cast<std::int64_t>(values.size());
@@ -146,7 +146,7 @@ TEST(LeafFilesPrecisionTest, ALongLeafIsConvertedInParts) {
   }
 }
 
-TEST(LeafFilesPrecisionTest, RefusesWhatTheDTypeCannotHold) {
+TEST(LeafFilesPrecisionTest, RejectsValuesOutOfRangeOfTheDType) {
   const test::TemporaryDirectory dir;
   float large = 65520;  // f16 would round it to infinity
   const std::vector<Leaf> leaves{{"w", Tensor(&large, DType::f32, {}, Device::cpu())}};
@@ -161,7 +161,7 @@ TEST(LeafFilesPrecisionTest, RefusesWhatTheDTypeCannotHold) {
   EXPECT_EQ(posix_file_system()->list(dir.path()), std::vector<std::string>{"b"});
 }
 
-TEST_P(LeafFilesTest, ASaveThatFailsLeavesTheFileAsItWas) {
+TEST_P(LeafFilesTest, FailedSaveKeepsTheFile) {
   save(path(), state_with(1));
   const std::string before = test::read_text(path());
   const State next = state_with(2);
@@ -181,7 +181,7 @@ TEST_P(LeafFilesTest, ASaveThatFailsLeavesTheFileAsItWas) {
   });
 }
 
-TEST_P(LeafFilesTest, RefusesToSaveWhatIsBeingRecorded) {
+TEST_P(LeafFilesTest, RejectsSavingWhileRecording) {
   const State state = state_with(1);
   const auto refuses = [&](auto&& f) {
     expect_error(ErrorCode::invalid_argument, {"save: called in a step that is being recorded"},

@@ -69,8 +69,8 @@ class LoadIntoTest : public test::DeviceTest {
     EXPECT_EQ(value("grads/head/kernel"), 0);
   }
   // Expects the error, and that nothing was changed before it.
-  void expect_refused(ErrorCode code, std::initializer_list<std::string> words, const std::vector<Leaf>& leaves,
-                      const LoadOptions& options = {}) {
+  void expect_rejected(ErrorCode code, std::initializer_list<std::string> words, const std::vector<Leaf>& leaves,
+                       const LoadOptions& options = {}) {
     expect_error(code, words, [&] { load_into(*state_, leaves, options); });
     for (const Leaf& leaf : state_->flatten("params")) EXPECT_EQ(value(leaf.path), 0) << leaf.path;
     EXPECT_EQ(step(), 0);
@@ -92,11 +92,11 @@ TEST_P(LoadIntoTest, OptionalLeavesMayBeMissingOrExtra) {
   EXPECT_EQ(step(), 4);  // an optional leaf is loaded if present
 }
 
-TEST_P(LoadIntoTest, WhatIsNotOptionalMayNotBeMissing) {
+TEST_P(LoadIntoTest, RequiredLeavesMayNotBeMissing) {
   std::vector<Leaf> leaves = whole();
   leaves[3] = leaf("loss_scale/scale", 5.f, {});
-  expect_refused(ErrorCode::not_found, {"missing", "step"}, leaves, {.optional = {"loss_scale"}});
-  expect_refused(ErrorCode::not_found, {"extra", "loss_scale/scale"}, leaves, {.optional = {"step"}});
+  expect_rejected(ErrorCode::not_found, {"missing", "step"}, leaves, {.optional = {"loss_scale"}});
+  expect_rejected(ErrorCode::not_found, {"extra", "loss_scale/scale"}, leaves, {.optional = {"step"}});
 }
 
 TEST_P(LoadIntoTest, LoadsAllSavedLeaves) {
@@ -107,7 +107,7 @@ TEST_P(LoadIntoTest, LoadsAllSavedLeaves) {
   EXPECT_EQ(report.text(), "4 leaves loaded");
 }
 
-TEST_P(LoadIntoTest, LoadsWhatWasSavedFromAFile) {
+TEST_P(LoadIntoTest, LoadsFromAFile) {
   const test::TemporaryDirectory dir;
   load_into(*state_, whole());
   save(dir / "a", *state_);
@@ -116,7 +116,7 @@ TEST_P(LoadIntoTest, LoadsWhatWasSavedFromAFile) {
   expect_whole();
 }
 
-TEST_P(LoadIntoTest, TakesLeavesOfTheSameDevice) {
+TEST_P(LoadIntoTest, AcceptsLeavesOfTheSameDevice) {
   State other{device()};
   other.add("step", {{"", DType::i64, {}}});
   from_host<std::int64_t>(other.at("step"), {7}, other.stream());
@@ -124,7 +124,7 @@ TEST_P(LoadIntoTest, TakesLeavesOfTheSameDevice) {
   EXPECT_EQ(step(), 7);
 }
 
-TEST_P(LoadIntoTest, OnlySomeLeavesAndNothingElse) {
+TEST_P(LoadIntoTest, LoadsOnlySelectedLeaves) {
   for (const char* only : {"params/encoder", "params/encoder/**", "params/*/layer*/kernel"}) {
     state_->stream().fill(state_->collection("params").bytes().raw(), 0, state_->collection("params").bytes().bytes());
     const LoadReport report = load_into(*state_, whole(), {.only = {only}});
@@ -138,22 +138,22 @@ TEST_P(LoadIntoTest, OnlySomeLeavesAndNothingElse) {
             (Names{"params/head/kernel", "step"}));
 }
 
-TEST_P(LoadIntoTest, OnlyIsStillCheckedForMissingAndExtraLeaves) {
+TEST_P(LoadIntoTest, SelectionIsCheckedForMissingAndExtraLeaves) {
   std::vector<Leaf> leaves = whole();
   leaves.push_back(leaf("params/encoder/layer2/kernel", 1.f, {2}));
   leaves.push_back(leaf("params/other", 1.f, {2}));
-  expect_refused(ErrorCode::not_found, {"1 extra: \"params/encoder/layer2/kernel\""}, leaves,
-                 {.only = {"params/encoder"}});
+  expect_rejected(ErrorCode::not_found, {"1 extra: \"params/encoder/layer2/kernel\""}, leaves,
+                  {.only = {"params/encoder"}});
   leaves.erase(leaves.begin());
-  expect_refused(ErrorCode::not_found, {"1 missing: params/encoder/layer0/kernel"}, leaves, {.only = {"**/layer0/*"}});
+  expect_rejected(ErrorCode::not_found, {"1 missing: params/encoder/layer0/kernel"}, leaves, {.only = {"**/layer0/*"}});
 }
 
-TEST_P(LoadIntoTest, APatternThatMatchesNothingIsAnError) {
+TEST_P(LoadIntoTest, PatternThatMatchesNothingIsAnError) {
   for (const bool strict : {true, false}) {
-    expect_refused(ErrorCode::not_found, {"'step2'", "did you mean 'step'?"}, whole(),
-                   {.only = {"params", "step2"}, .strict = strict});
-    expect_refused(ErrorCode::not_found, {"'grads/**'", "no saved leaf"}, whole(),
-                   {.only = {"grads/**"}, .strict = strict});
+    expect_rejected(ErrorCode::not_found, {"'step2'", "did you mean 'step'?"}, whole(),
+                    {.only = {"params", "step2"}, .strict = strict});
+    expect_rejected(ErrorCode::not_found, {"'grads/**'", "no saved leaf"}, whole(),
+                    {.only = {"grads/**"}, .strict = strict});
   }
 }
 
@@ -162,7 +162,7 @@ TEST_P(LoadIntoTest, RenamesPrefixesAndPatterns) {
   expect_whole();
 }
 
-TEST_P(LoadIntoTest, TheFirstRenamingThatMatchesCounts) {
+TEST_P(LoadIntoTest, FirstMatchingRenameApplies) {
   const LoadReport report =
       load_into(*state_, {leaf("a/kernel", 5.f, {2, 3})},
                 {.only = {"params/head"}, .rename = {{"a", "params/head"}, {"a/kernel", "nowhere"}}});
@@ -173,42 +173,42 @@ TEST_P(LoadIntoTest, TheFirstRenamingThatMatchesCounts) {
 TEST_P(LoadIntoTest, TwoLeavesForOnePathAreAnError) {
   std::vector<Leaf> leaves = whole();
   leaves.push_back(leaves.back());
-  expect_refused(ErrorCode::invalid_argument, {"\"step\" and \"step\""}, leaves);
+  expect_rejected(ErrorCode::invalid_argument, {"\"step\" and \"step\""}, leaves);
   leaves.back() = leaf("other", std::int64_t{1}, {});
-  expect_refused(ErrorCode::invalid_argument, {"\"step\" and \"other\"", "leaf \"step\""}, leaves,
-                 {.rename = {{"other", "step"}}, .strict = false});
+  expect_rejected(ErrorCode::invalid_argument, {"\"step\" and \"other\"", "leaf \"step\""}, leaves,
+                  {.rename = {{"other", "step"}}, .strict = false});
 }
 
 TEST_P(LoadIntoTest, WildcardsOfARenamingMustCorrespond) {
-  expect_refused(ErrorCode::invalid_argument, {"'a.*.*' has 2", "'b/*' has 1"}, whole(),
-                 {.rename = {{"a.*.*", "b/*"}}});
+  expect_rejected(ErrorCode::invalid_argument, {"'a.*.*' has 2", "'b/*' has 1"}, whole(),
+                  {.rename = {{"a.*.*", "b/*"}}});
 }
 
-TEST_P(LoadIntoTest, AStrictErrorNamesEverything) {
+TEST_P(LoadIntoTest, StrictErrorNamesEverything) {
   std::vector<Leaf> leaves = whole();
   leaves[0].path = "params/encoder/layer0/kernels";
   leaves[1] = leaf("params/encoder/layer1/kernel", 1.f, {3});
   leaves[2] = leaf("params/head/kernel", 1.0, {2, 3});
-  expect_refused(ErrorCode::not_found,
-                 {"1 missing: params/encoder/layer0/kernel;", "1 extra: \"params/encoder/layer0/kernels\"",
-                  "2 mismatched: params/encoder/layer1/kernel is f32(3,), expected f32(2,)",
-                  "params/head/kernel is f64(2, 3), expected f32(2, 3)",
-                  "nearest to params/encoder/layer0/kernel is \"params/encoder/layer0/kernels\""},
-                 leaves);
+  expect_rejected(ErrorCode::not_found,
+                  {"1 missing: params/encoder/layer0/kernel;", "1 extra: \"params/encoder/layer0/kernels\"",
+                   "2 mismatched: params/encoder/layer1/kernel is f32(3,), expected f32(2,)",
+                   "params/head/kernel is f64(2, 3), expected f32(2, 3)",
+                   "nearest to params/encoder/layer0/kernel is \"params/encoder/layer0/kernels\""},
+                  leaves);
   leaves[0] = whole()[0];
-  expect_refused(ErrorCode::shape_mismatch, {"layer1/kernel is f32(3,)", "head/kernel is f64"}, leaves);
+  expect_rejected(ErrorCode::shape_mismatch, {"layer1/kernel is f32(3,)", "head/kernel is f64"}, leaves);
   leaves[1] = whole()[1];
-  expect_refused(ErrorCode::dtype_mismatch, {"1 mismatched", "f64(2, 3), expected f32(2, 3)"}, leaves);
+  expect_rejected(ErrorCode::dtype_mismatch, {"1 mismatched", "f64(2, 3), expected f32(2, 3)"}, leaves);
   leaves[2] = leaf("params/head/kernel", BFloat16(1.f), {2, 3});
-  expect_refused(ErrorCode::dtype_mismatch, {"bf16(2, 3), expected f32(2, 3)"}, leaves);
+  expect_rejected(ErrorCode::dtype_mismatch, {"bf16(2, 3), expected f32(2, 3)"}, leaves);
 }
 
-TEST_P(LoadIntoTest, ConvertsFloatingLeavesIfAsked) {
+TEST_P(LoadIntoTest, ConvertsFloatingLeavesOnRequest) {
   std::vector<Leaf> leaves = whole();
   leaves[0] = leaf("params/encoder/layer0/kernel", BFloat16(1.f), {2});
   leaves[1] = leaf("params/encoder/layer1/kernel", Float16(2.f), {2});
   leaves[2] = leaf("params/head/kernel", 3.0, {2, 3});
-  expect_refused(ErrorCode::dtype_mismatch, {"3 mismatched", "LoadOptions::convert"}, leaves);
+  expect_rejected(ErrorCode::dtype_mismatch, {"3 mismatched", "LoadOptions::convert"}, leaves);
   EXPECT_EQ(load_into(*state_, leaves, {.convert = true}).loaded.size(), 4u);
   expect_whole();
   // Leaves of 16 bits take f32 values, also from the device.
@@ -223,29 +223,29 @@ TEST_P(LoadIntoTest, ConvertsFloatingLeavesIfAsked) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(head[i].bits, expected[i]) << i;
 }
 
-TEST_P(LoadIntoTest, ConvertsNeitherIntegersNorWhatDoesNotFit) {
+TEST_P(LoadIntoTest, ConvertsNeitherIntegersNorOutOfRangeValues) {
   std::vector<Leaf> leaves = whole();
   leaves[3] = leaf("step", 4.f, {});
-  expect_refused(ErrorCode::dtype_mismatch, {"step is f32(), expected i64()"}, leaves, {.convert = true});
+  expect_rejected(ErrorCode::dtype_mismatch, {"step is f32(), expected i64()"}, leaves, {.convert = true});
   leaves = whole();
   leaves[0] = leaf("params/encoder/layer0/kernel", BFloat16(1.f), {2});
   leaves[2] = leaf("params/head/kernel", 1e300, {2, 3});
-  expect_refused(ErrorCode::invalid_argument, {"'params/head/kernel' holds 1e+300, which f32 cannot hold"}, leaves,
-                 {.convert = true});
+  expect_rejected(ErrorCode::invalid_argument, {"'params/head/kernel' holds 1e+300, which f32 cannot hold"}, leaves,
+                  {.convert = true});
 }
 
-TEST_P(LoadIntoTest, AnErrorNamesLeavesAsTheyWereGiven) {
+TEST_P(LoadIntoTest, ErrorNamesLeavesAsGiven) {
   std::vector<Leaf> leaves = foreign();
   leaves[0].path = "model.layers.0.wieght";
   leaves[2] = leaf("classifier/kernel", 3.f, {3, 2});
-  expect_refused(ErrorCode::not_found,
-                 {"1 missing: params/encoder/layer0/kernel (from \"model.layers.0.weight\");",
-                  "params/head/kernel (from \"classifier/kernel\") is f32(3, 2), expected f32(2, 3)",
-                  "nearest to model.layers.0.weight is \"model.layers.0.wieght\""},
-                 leaves, {.rename = kRename});
+  expect_rejected(ErrorCode::not_found,
+                  {"1 missing: params/encoder/layer0/kernel (from \"model.layers.0.weight\");",
+                   "params/head/kernel (from \"classifier/kernel\") is f32(3, 2), expected f32(2, 3)",
+                   "nearest to model.layers.0.weight is \"model.layers.0.wieght\""},
+                  leaves, {.rename = kRename});
 }
 
-TEST_P(LoadIntoTest, NotStrictLoadsWhatFitsAndTellsTheRest) {
+TEST_P(LoadIntoTest, NonStrictLoadsWhatFitsAndReportsTheRest) {
   std::vector<Leaf> leaves = whole();
   leaves[0].path = "odd\nname";
   leaves[2] = leaf("params/head/kernel", 1.f, {3, 2});
@@ -263,15 +263,15 @@ TEST_P(LoadIntoTest, NotStrictLoadsWhatFitsAndTellsTheRest) {
   EXPECT_EQ(step(), 4);
 }
 
-TEST_P(LoadIntoTest, RefusesAnotherDevice) {
+TEST_P(LoadIntoTest, RejectsAnotherDevice) {
   std::vector<Leaf> leaves = whole();
   Tensor& step = leaves.back().value;
   step = Tensor(step.raw(), step.dtype(), step.shape(), Device::cuda(1));
-  expect_refused(ErrorCode::device_mismatch, {"'step'", "cuda:1", "on " + to_string(device())}, leaves,
-                 {.strict = false});
+  expect_rejected(ErrorCode::device_mismatch, {"'step'", "cuda:1", "on " + to_string(device())}, leaves,
+                  {.strict = false});
 }
 
-TEST_P(LoadIntoTest, RefusesToBeRecorded) {
+TEST_P(LoadIntoTest, RejectsRecording) {
   expect_error(ErrorCode::invalid_argument, {},
                [&] { Graph::record(state_->stream(), [&] { load_into(*state_, whole()); }); });
   EXPECT_EQ(step(), 0);

@@ -62,7 +62,7 @@ void expect_sound(const Safetensors& file) {
   }
 }
 
-TEST(SafetensorsFuzzTest, DamagedFilesAreErrorsOrSound) {
+TEST(SafetensorsFuzzTest, DamagedFilesAreRejectedOrReadSafely) {
   const std::vector<Parts> valid = valid_files();
   std::vector<std::string> whole, headers;
   for (const Parts& parts : valid) {

@@ -46,8 +46,8 @@ class SafetensorsTest : public testing::Test {
     test::write_text(path(), bytes);
     return read();
   }
-  void expect_refused(std::initializer_list<std::string> words, const std::string& bytes,
-                      ErrorCode code = ErrorCode::corrupt_data) const {
+  void expect_rejected(std::initializer_list<std::string> words, const std::string& bytes,
+                       ErrorCode code = ErrorCode::corrupt_data) const {
     expect_error(code, {path()}, [&] { read(bytes); });
     expect_error(code, words, [&] { read(bytes); });
   }
@@ -126,7 +126,7 @@ TEST_F(SafetensorsTest, WritesAndReadsAnEmptyFile) {
   EXPECT_TRUE(file.metadata.empty());
 }
 
-TEST_F(SafetensorsTest, RefusesToWriteWhatItCouldNotRead) {
+TEST_F(SafetensorsTest, RejectsWritingWhatItCouldNotRead) {
   std::vector<float> x{1};
   expect_error(ErrorCode::invalid_argument, {"\"a\"", "taken"}, [&] {
     write({leaf("a", x, {1}), leaf("b", x, {1}), leaf("a", x, {})});
@@ -136,7 +136,7 @@ TEST_F(SafetensorsTest, RefusesToWriteWhatItCouldNotRead) {
   expect_error(ErrorCode::invalid_argument, {"UTF-8"}, [&] { write({}, {{"a", "\xff"}}); });
 }
 
-TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
+TEST_F(SafetensorsTest, ReadsFilesOfOtherWriters) {
   // Whitespace, another order, escapes, padding, an empty tensor between others, and nothing aligned.
   const std::string header =
       "{ \"w\\u0065ight\" : {\"data_offsets\":[1,9],\"shape\":[1, 2],\"dtype\":\"F32\"},\n"
@@ -179,125 +179,126 @@ TEST_F(SafetensorsTest, TensorsOutliveTheStruct) {
   EXPECT_EQ(value.data<float>()[1], 2);
 }
 
-TEST_F(SafetensorsTest, RefusesAMissingFile) {
+TEST_F(SafetensorsTest, RejectsMissingFile) {
   expect_error(ErrorCode::not_found, {path()}, [&] { read(); });
 }
 
 std::string entry(const std::string& fields) { return R"({"a":{)" + fields + "}}"; }
 const std::string kGood = R"("dtype":"U8","shape":[4],"data_offsets":[0,4])";
 
-TEST_F(SafetensorsTest, RefusesBadHeaderSizes) {
-  expect_refused({"has 0 bytes"}, "");
-  expect_refused({"has 7 bytes"}, "1234567");
+TEST_F(SafetensorsTest, RejectsBadHeaderSizes) {
+  expect_rejected({"has 0 bytes"}, "");
+  expect_rejected({"has 7 bytes"}, "1234567");
   const auto sized = [](std::uint64_t size, const std::string& rest) {
     return std::string(reinterpret_cast<const char*>(&size), 8) + rest;
   };
-  expect_refused({"18446744073709551615"}, sized(std::numeric_limits<std::uint64_t>::max(), "{}"));
-  expect_refused({"18446744073709551608"}, sized(std::numeric_limits<std::uint64_t>::max() - 7, "{}"));
-  expect_refused({"claims 100000001 bytes", "more than 100000000"}, sized(100'000'001, "{}"));
-  expect_refused({"claims 100000000 bytes", "has 10"}, sized(100'000'000, "{}"));
-  expect_refused({"claims 3 bytes"}, sized(3, "{}"));
-  expect_refused({"does not begin with '{'"}, sized(0, ""));
-  expect_refused({"does not begin with '{'"}, file_of(" {}", ""));
-  expect_refused({"does not begin with '{'"}, file_of("\xef\xbb\xbf{}", ""));
+  expect_rejected({"18446744073709551615"}, sized(std::numeric_limits<std::uint64_t>::max(), "{}"));
+  expect_rejected({"18446744073709551608"}, sized(std::numeric_limits<std::uint64_t>::max() - 7, "{}"));
+  expect_rejected({"claims 100000001 bytes", "more than 100000000"}, sized(100'000'001, "{}"));
+  expect_rejected({"claims 100000000 bytes", "has 10"}, sized(100'000'000, "{}"));
+  expect_rejected({"claims 3 bytes"}, sized(3, "{}"));
+  expect_rejected({"does not begin with '{'"}, sized(0, ""));
+  expect_rejected({"does not begin with '{'"}, file_of(" {}", ""));
+  expect_rejected({"does not begin with '{'"}, file_of("\xef\xbb\xbf{}", ""));
   EXPECT_TRUE(read(file_of("{}", "")).tensors.empty());
 }
 
-TEST_F(SafetensorsTest, RefusesWhatIsNoJson) {
+TEST_F(SafetensorsTest, RejectsInvalidJson) {
   for (const char* header : {"{", "{]", "{\"a\"}", "{}}", "{} x", "{'a':1}", "{\"a\":tru}", "{\"\xff\":{}}",
                              "{\"a\nb\":{}}", "{/**/}", "{\"a\":", "{\"a\":{\"shape\":[1,]"}) {
-    expect_refused({"not valid JSON"}, file_of(header, ""));
+    expect_rejected({"not valid JSON"}, file_of(header, ""));
   }
-  expect_refused({"not valid JSON at byte 3"}, file_of(std::string("{}\0", 3), ""));
-  expect_refused({"not valid JSON"}, file_of(entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,4])"), "1234"));
+  expect_rejected({"not valid JSON at byte 3"}, file_of(std::string("{}\0", 3), ""));
+  expect_rejected({"not valid JSON"}, file_of(entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,4])"), "1234"));
 }
 
-TEST_F(SafetensorsTest, RefusesDeepNesting) {
-  expect_refused({"described by an object"}, file_of("{\"a\":" + std::string(1'000'000, '['), ""));
+TEST_F(SafetensorsTest, RejectsDeepNesting) {
+  expect_rejected({"described by an object"}, file_of("{\"a\":" + std::string(1'000'000, '['), ""));
   std::string objects = "{";
   for (int i = 0; i < 100'000; ++i) objects += "\"a\":{";
-  expect_refused({"unknown field"}, file_of(objects, ""));
+  expect_rejected({"unknown field"}, file_of(objects, ""));
 }
 
-TEST_F(SafetensorsTest, RefusesTwiceTheSameName) {
+TEST_F(SafetensorsTest, RejectsDuplicateNames) {
   const std::string a = R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
-  expect_refused({"\"a\"", "twice"}, file_of("{" + a + "," + a + "}", "1234"));
-  expect_refused({"\"a\"", "twice"},
-                 file_of("{" + a + R"(,"\u0061":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", "12345678"));
-  expect_refused({"\"dtype\" twice"}, file_of(entry(R"("dtype":"U8",)" + kGood), "1234"));
-  expect_refused({"\"shape\" twice"}, file_of(entry(kGood + R"(,"shape":[4])"), "1234"));
-  expect_refused({"\"data_offsets\" twice"}, file_of(entry(kGood + R"(,"data_offsets":[0,4])"), "1234"));
-  expect_refused({"__metadata__", "twice"}, file_of(R"({"__metadata__":{},"__metadata__":{}})", ""));
-  expect_refused({"metadata \"k\"", "twice"}, file_of(R"({"__metadata__":{"k":"1","k":"1"}})", ""));
+  expect_rejected({"\"a\"", "twice"}, file_of("{" + a + "," + a + "}", "1234"));
+  expect_rejected({"\"a\"", "twice"},
+                  file_of("{" + a + R"(,"\u0061":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", "12345678"));
+  expect_rejected({"\"dtype\" twice"}, file_of(entry(R"("dtype":"U8",)" + kGood), "1234"));
+  expect_rejected({"\"shape\" twice"}, file_of(entry(kGood + R"(,"shape":[4])"), "1234"));
+  expect_rejected({"\"data_offsets\" twice"}, file_of(entry(kGood + R"(,"data_offsets":[0,4])"), "1234"));
+  expect_rejected({"__metadata__", "twice"}, file_of(R"({"__metadata__":{},"__metadata__":{}})", ""));
+  expect_rejected({"metadata \"k\"", "twice"}, file_of(R"({"__metadata__":{"k":"1","k":"1"}})", ""));
 }
 
-TEST_F(SafetensorsTest, RefusesWrongTypes) {
+TEST_F(SafetensorsTest, RejectsWrongTypes) {
   for (const std::string value : {"1", "null", "[]", "{}", "true", "1.5", "-1"}) {
-    expect_refused({"metadata \"k\" is not a string"}, file_of(R"({"__metadata__":{"k":)" + value + "}}", ""));
+    expect_rejected({"metadata \"k\" is not a string"}, file_of(R"({"__metadata__":{"k":)" + value + "}}", ""));
     if (value != "{}") {
-      expect_refused({"'__metadata__' is not an object"}, file_of(R"({"__metadata__":)" + value + "}", ""));
-      expect_refused({"by an object"}, file_of(R"({"a":)" + value + "}", ""));
+      expect_rejected({"'__metadata__' is not an object"}, file_of(R"({"__metadata__":)" + value + "}", ""));
+      expect_rejected({"by an object"}, file_of(R"({"a":)" + value + "}", ""));
     }
-    expect_refused({"the dtype of tensor \"a\" is not a string"}, file_of(entry(R"("dtype":)" + value), ""));
-    if (value != "[]") expect_refused({"not a list of sizes"}, file_of(entry(R"("shape":)" + value), ""));
-    expect_refused({"not two offsets"}, file_of(entry(R"("data_offsets":)" + value), ""));
+    expect_rejected({"the dtype of tensor \"a\" is not a string"}, file_of(entry(R"("dtype":)" + value), ""));
+    if (value != "[]") expect_rejected({"not a list of sizes"}, file_of(entry(R"("shape":)" + value), ""));
+    expect_rejected({"not two offsets"}, file_of(entry(R"("data_offsets":)" + value), ""));
   }
   for (const char* size : {"-1", "1.0", "1e2", "\"1\"", "null", "[1]", "{}", "true", "18446744073709551616"}) {
-    expect_refused({"not a list of sizes"}, file_of(entry(std::string(R"("shape":[)") + size + "]"), ""));
+    expect_rejected({"not a list of sizes"}, file_of(entry(std::string(R"("shape":[)") + size + "]"), ""));
   }
   for (const char* offsets : {"0", "0,4,4", "0,-4", "0,4.0", "\"0\",4", "[0,4]", ""}) {
-    expect_refused({"not two offsets"}, file_of(entry(std::string(R"("data_offsets":[)") + offsets + "]"), ""));
+    expect_rejected({"not two offsets"}, file_of(entry(std::string(R"("data_offsets":[)") + offsets + "]"), ""));
   }
-  expect_refused({"unknown field \"x\""}, file_of(entry(kGood + R"(,"x":1)"), "1234"));
-  expect_refused({"no dtype"}, file_of(entry(R"("shape":[4],"data_offsets":[0,4])"), "1234"));
-  expect_refused({"no shape"}, file_of(entry(R"("dtype":"U8","data_offsets":[0,4])"), "1234"));
-  expect_refused({"no data_offsets"}, file_of(entry(R"("dtype":"U8","shape":[4])"), "1234"));
+  expect_rejected({"unknown field \"x\""}, file_of(entry(kGood + R"(,"x":1)"), "1234"));
+  expect_rejected({"no dtype"}, file_of(entry(R"("shape":[4],"data_offsets":[0,4])"), "1234"));
+  expect_rejected({"no shape"}, file_of(entry(R"("dtype":"U8","data_offsets":[0,4])"), "1234"));
+  expect_rejected({"no data_offsets"}, file_of(entry(R"("dtype":"U8","shape":[4])"), "1234"));
 }
 
-TEST_F(SafetensorsTest, RefusesWhatGiroDoesNotHave) {
+TEST_F(SafetensorsTest, RejectsUnsupportedDTypes) {
   for (const char* dtype : {"F8_E4M3", "U16", "f32", ""}) {
     const std::string fields = std::string(R"("dtype":")") + dtype + R"(","shape":[4],"data_offsets":[0,4])";
-    expect_refused({"\"a\"", std::string("\"") + dtype + "\""}, file_of(entry(fields), "1234"), ErrorCode::unsupported);
+    expect_rejected({"\"a\"", std::string("\"") + dtype + "\""}, file_of(entry(fields), "1234"),
+                    ErrorCode::unsupported);
   }
-  expect_refused({"\"a\"", "more than 6 axes"},
-                 file_of(entry(R"("dtype":"U8","shape":[1,1,1,1,1,1,4],"data_offsets":[0,4])"), "1234"),
-                 ErrorCode::unsupported);
+  expect_rejected({"\"a\"", "more than 6 axes"},
+                  file_of(entry(R"("dtype":"U8","shape":[1,1,1,1,1,1,4],"data_offsets":[0,4])"), "1234"),
+                  ErrorCode::unsupported);
 }
 
-TEST_F(SafetensorsTest, RefusesShapesThatDoNotFit) {
+TEST_F(SafetensorsTest, RejectsMismatchedShapes) {
   const auto shaped = [](const std::string& dtype, const std::string& shape) {
     return file_of(entry(R"("dtype":")" + dtype + R"(","shape":[)" + shape + R"(],"data_offsets":[0,4])"), "1234");
   };
-  expect_refused({"\"a\"", "u8(5)", "4 bytes"}, shaped("U8", "5"));
-  expect_refused({"u8(3)"}, shaped("U8", "3"));
-  expect_refused({"u8(0)"}, shaped("U8", "0"));
-  expect_refused({"f32()", "3 bytes"}, file_of(entry(R"("dtype":"F32","shape":[],"data_offsets":[0,3])"), "123"));
-  expect_refused({"f64()"}, shaped("F64", ""));
-  expect_refused({"overflows"}, shaped("U8", "9223372036854775808"));
-  expect_refused({"overflows"}, shaped("U8", "4294967296,4294967296"));
-  expect_refused({"overflows"}, shaped("U8", "4294967296,4294967296,0"));
+  expect_rejected({"\"a\"", "u8(5)", "4 bytes"}, shaped("U8", "5"));
+  expect_rejected({"u8(3)"}, shaped("U8", "3"));
+  expect_rejected({"u8(0)"}, shaped("U8", "0"));
+  expect_rejected({"f32()", "3 bytes"}, file_of(entry(R"("dtype":"F32","shape":[],"data_offsets":[0,3])"), "123"));
+  expect_rejected({"f64()"}, shaped("F64", ""));
+  expect_rejected({"overflows"}, shaped("U8", "9223372036854775808"));
+  expect_rejected({"overflows"}, shaped("U8", "4294967296,4294967296"));
+  expect_rejected({"overflows"}, shaped("U8", "4294967296,4294967296,0"));
   // 2^62 elements of 4 bytes: 2^64 bytes, which is 0 in 64 bits.
-  expect_refused({"its data has 0 bytes"},
-                 file_of(entry(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])"), ""));
+  expect_rejected({"its data has 0 bytes"},
+                  file_of(entry(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])"), ""));
 }
 
-TEST_F(SafetensorsTest, RefusesDataThatDoNotFillTheFile) {
+TEST_F(SafetensorsTest, RejectsDataThatDoNotFillTheFile) {
   const auto two = [](const std::string& first, const std::string& second, const std::string& data) {
     return file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[)" + first +
                        R"(]},"b":{"dtype":"U8","shape":[4],"data_offsets":[)" + second + "]}}",
                    data);
   };
   EXPECT_EQ(read(two("4,8", "0,4", "12345678")).tensors.size(), 2u);
-  expect_refused({"\"b\"", "byte 2", "ends at byte 4"}, two("0,4", "2,6", "12345678"));
-  expect_refused({"within the one that ends at byte 4"}, two("0,4", "0,4", "1234"));
-  expect_refused({"bytes 4 to 5", "no tensor"}, two("0,4", "5,9", "123456789"));
-  expect_refused({"bytes 0 to 1", "no tensor"}, two("1,5", "5,9", "123456789"));
-  expect_refused({"1 bytes follow"}, two("0,4", "4,8", "123456789"));
-  expect_refused({"\"b\"", "ends at byte 8", "which has 7"}, two("0,4", "4,8", "1234567"));
-  expect_refused({"begins at byte 8", "ends at byte 4"}, two("0,4", "8,4", "12345678"));
-  expect_refused({"begins at byte 18446744073709551612"}, two("0,4", "18446744073709551612,0", "1234"));
-  expect_refused({"18446744073709551611"}, two("0,4", "18446744073709551611,18446744073709551615", "1234"));
-  expect_refused({"3 bytes follow"}, file_of("{}", "123"));
+  expect_rejected({"\"b\"", "byte 2", "ends at byte 4"}, two("0,4", "2,6", "12345678"));
+  expect_rejected({"within the one that ends at byte 4"}, two("0,4", "0,4", "1234"));
+  expect_rejected({"bytes 4 to 5", "no tensor"}, two("0,4", "5,9", "123456789"));
+  expect_rejected({"bytes 0 to 1", "no tensor"}, two("1,5", "5,9", "123456789"));
+  expect_rejected({"1 bytes follow"}, two("0,4", "4,8", "123456789"));
+  expect_rejected({"\"b\"", "ends at byte 8", "which has 7"}, two("0,4", "4,8", "1234567"));
+  expect_rejected({"begins at byte 8", "ends at byte 4"}, two("0,4", "8,4", "12345678"));
+  expect_rejected({"begins at byte 18446744073709551612"}, two("0,4", "18446744073709551612,0", "1234"));
+  expect_rejected({"18446744073709551611"}, two("0,4", "18446744073709551611,18446744073709551615", "1234"));
+  expect_rejected({"3 bytes follow"}, file_of("{}", "123"));
 }
 
 TEST_F(SafetensorsTest, MessagesAreOneShortLine) {

@@ -111,7 +111,7 @@ class ShardedLoad : public testing::Test {
   CountingFileSystem files_;
 };
 
-TEST_F(ShardedLoad, EachProcessReadsWhatItHolds) {
+TEST_F(ShardedLoad, EachProcessReadsOnlyItsPart) {
   std::int64_t whole = 0;
   for (const LeafSpec& spec : kMoments) whole += spec.shape.count() * 4;
   ASSERT_GT(whole, 23 * kMiB);
@@ -141,7 +141,7 @@ TEST_F(ShardedLoad, EachProcessReadsWhatItHolds) {
   }
 }
 
-TEST_F(ShardedLoad, DamageCostsOnlyThoseWhoNeedTheBytes) {
+TEST_F(ShardedLoad, DamageAffectsOnlyProcessesThatReadIt) {
   save(2, 1);
   save(2, 2);
   const std::string path = dir_.path() + "/" + name_of(2) + "/state-00002-of-00002.safetensors";
@@ -165,7 +165,7 @@ TEST_F(ShardedLoad, DamageCostsOnlyThoseWhoNeedTheBytes) {
   });
 }
 
-TEST_F(ShardedLoad, AnyDamageOfAPartIsNoticed) {
+TEST_F(ShardedLoad, AnyDamageOfAPartIsFound) {
   save(1, 1);
   const std::string path = dir_.path() + "/" + name_of(1) + "/state.safetensors";
   const std::string whole = test::read_text(path);
@@ -203,7 +203,7 @@ TEST_F(ShardedLoad, OlderCheckpointsHaveNoParts) {
   }
 }
 
-TEST_F(ShardedLoad, AnotherShapeIsAnErrorThatTellsIt) {
+TEST_F(ShardedLoad, DifferentShapeIsAnErrorThatNamesIt) {
   save(2, 1);
   std::vector<LeafSpec> others = kMoments;
   others[1].shape = {2, 512};

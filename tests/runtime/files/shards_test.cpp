@@ -121,7 +121,7 @@ TEST(Shards, HoldEachElementOnce) {
   }
 }
 
-TEST(Shards, ConvertTheirPiecesAlone) {
+TEST(Shards, ConvertOnlyTheirPieces) {
   const Specs specs{{"a", DType::f32, {5, 9}}};
   State whole = make_state(specs);
   fill(whole, 3);
@@ -139,7 +139,7 @@ TEST(Shards, ConvertTheirPiecesAlone) {
   }
 }
 
-TEST(Shards, RefuseWhatDoesNotFit) {
+TEST(Shards, RejectMismatches) {
   State state(Device::cpu());
   for (const CollectionOptions& options :
        {CollectionOptions{.parts = 0}, CollectionOptions{.parts = 2, .part = 2}, CollectionOptions{.part = -1}}) {
@@ -239,7 +239,7 @@ void expect_whole(LoadedCheckpoint& loaded) {
   for (const Leaf& leaf : best) EXPECT_EQ(bits(leaf.value), bits(expected.at(leaf.path)));
 }
 
-TEST(ShardedCheckpoints, HoldTheWholeStateWhateverTheNumberOfShards) {
+TEST(ShardedCheckpoints, HoldTheWholeStateForAnyNumberOfShards) {
   for (const int count : {1, 2, 3, 5}) {
     const auto files = std::make_shared<test::PowerLossFileSystem>();
     LoadedCheckpoint loaded;
@@ -288,7 +288,7 @@ TEST(ShardedCheckpoints, WaitForEachOther) {
   }
 }
 
-TEST(ShardedCheckpoints, AreNotThereUntilAllShardsAre) {
+TEST(ShardedCheckpoints, DoNotExistUntilAllShardsDo) {
   const test::TemporaryDirectory dir;
   {
     Group died(dir.path(), 3);
@@ -310,7 +310,7 @@ TEST(ShardedCheckpoints, AreNotThereUntilAllShardsAre) {
   expect_whole(loaded);
 }
 
-TEST(ShardedCheckpoints, RefuseWhatIsNoGroups) {
+TEST(ShardedCheckpoints, RejectInvalidGroups) {
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::invalid_argument, {"no shard 2 of 2"}, [&] {
     CheckpointStore(dir.path(), {.group = {{2, 2}}});
@@ -334,7 +334,7 @@ TEST(ShardedCheckpoints, RefuseWhatIsNoGroups) {
 
 // Any call of either process fails, or all die at it. After a power loss a checkpoint can still be loaded, and the next
 // processes can save over the remains. A surviving process tries again.
-TEST(ShardedCheckpoints, SurviveAFailureOfAnyCall) {
+TEST(ShardedCheckpoints, SurviveFailureOfAnyCall) {
   for (const bool crash : {false, true}) {
     int failures = 0;
     for (bool failed = true; failed; ++failures) {
@@ -372,7 +372,7 @@ TEST(ShardedCheckpoints, SurviveAFailureOfAnyCall) {
 }
 
 // A flipped bit, a truncated file or a missing file: the previous checkpoint is loaded instead.
-TEST(ShardedCheckpoints, DamageIsNoticed) {
+TEST(ShardedCheckpoints, DamageIsFound) {
   auto files = std::make_shared<test::PowerLossFileSystem>();
   Group group("/model", 2, files, 2);
   group.save(1);
@@ -400,7 +400,7 @@ TEST(ShardedCheckpoints, DamageIsNoticed) {
 }
 
 // The files have matching checksums, but contradict themselves or each other.
-TEST(ShardedCheckpoints, PiecesHaveToMakeUpTheirLeaves) {
+TEST(ShardedCheckpoints, PiecesMustCoverTheirLeaves) {
   const std::vector<float> values(20);
   const auto piece = [&](std::int64_t begin, std::int64_t count, const Shape& whole, const char* path = "a") {
     return Leaf{path, Tensor(const_cast<float*>(values.data()), DType::f32, {count}, Device::cpu()),
@@ -453,7 +453,7 @@ TEST(ShardedCheckpoints, PiecesHaveToMakeUpTheirLeaves) {
   expect({"'shard'", "pieces"}, {negative});
   expect_error(ErrorCode::corrupt_data, {"'shard'", "\"a\" appears both whole and in shards"}, [&] {
     detail::PieceJoiner joiner(1'000);
-    joiner.add_wholes(layout({{piece(0, 10, {10})}, {}, nullptr}), zeros, "whole");
+    joiner.add_whole_leaves(layout({{piece(0, 10, {10})}, {}, nullptr}), zeros, "whole");
     add(joiner, file({piece(0, 10, {10})}));
   });
 }

@@ -1,4 +1,4 @@
-#include <giro/loop/step/pace.h>
+#include <giro/loop/step/launch_pacer.h>
 
 #include <gtest/gtest.h>
 
@@ -12,17 +12,17 @@
 namespace giro {
 namespace {
 
-using detail::Pace;
+using detail::LaunchPacer;
 
-class PaceTest : public test::OpTest {};
+class LaunchPacerTest : public test::OpTest {};
 
-TEST_P(PaceTest, TheHostIsTwoLaunchesAheadAtMost) {
+TEST_P(LaunchPacerTest, HostIsAtMostTwoLaunchesAhead) {
   const Buffer seen = Buffer::allocate(device(), sizeof(std::int64_t), MemoryKind::pinned);
   std::memset(seen.data(), 0, seen.size());
   const Tensor count = tensor({}, DType::i64);
   from_host(count, std::vector<std::int64_t>{0}, stream());
   constexpr std::int64_t kSteps = 4;
-  Pace pace(kSteps);
+  LaunchPacer pace(kSteps);
   for (std::int64_t launch = 1; launch <= 10; ++launch) {
     increment(count, kSteps, stream());
     stream().copy(seen.data(), count.raw(), seen.size());
@@ -35,31 +35,31 @@ TEST_P(PaceTest, TheHostIsTwoLaunchesAheadAtMost) {
   stream().synchronize();
 }
 
-TEST_P(PaceTest, GrowsWhileLaunchesAreShort) {
-  Pace pace(0);
+TEST_P(LaunchPacerTest, GrowsWhileLaunchesAreShort) {
+  LaunchPacer pace(0);
   EXPECT_TRUE(pace.is_full(1));
   std::int64_t steps = 1;
   // An empty launch takes no time, unless the machine is busy.
-  for (int launch = 0; launch < 10'000 && steps < Pace::kMaxSteps; ++launch) {
+  for (int launch = 0; launch < 10'000 && steps < LaunchPacer::kMaxSteps; ++launch) {
     pace.launched(steps, stream());
     while (!pace.is_full(steps)) ++steps;
-    EXPECT_LE(steps, Pace::kMaxSteps);
+    EXPECT_LE(steps, LaunchPacer::kMaxSteps);
   }
-  EXPECT_EQ(steps, Pace::kMaxSteps);
+  EXPECT_EQ(steps, LaunchPacer::kMaxSteps);
   EXPECT_FALSE(pace.is_full(steps - 1));
 }
 
-TEST_P(PaceTest, AFixedNumberStays) {
-  Pace pace(3);
+TEST_P(LaunchPacerTest, FixedNumberStays) {
+  LaunchPacer pace(3);
   for (int launch = 0; launch < 20; ++launch) {
     EXPECT_FALSE(pace.is_full(2));
     EXPECT_TRUE(pace.is_full(3));
     pace.launched(3, stream());
   }
-  test::expect_error(ErrorCode::invalid_argument, {"steps_per_execution is -1"}, [] { (void)Pace(-1); });
+  test::expect_error(ErrorCode::invalid_argument, {"steps_per_execution is -1"}, [] { (void)LaunchPacer(-1); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, PaceTest, test::kDevices, test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, LaunchPacerTest, test::kDevices, test::device_name);
 
 }  // namespace
 }  // namespace giro

@@ -10,12 +10,12 @@ namespace giro::detail {
 // How many steps are handed to the device at once. The number grows from 1 while these steps together take less than a
 // millisecond, so that launches cost little and the host still learns of each step soon. The host gets at most two such
 // launches ahead of the device. Results do not depend on the number.
-class Pace {
+class LaunchPacer {
  public:
   static constexpr std::int64_t kMaxSteps = 128;
 
   // Always `fixed` steps at once if that is not 0. Error(invalid_argument) if it is negative.
-  explicit Pace(std::int64_t fixed);
+  explicit LaunchPacer(std::int64_t fixed);
 
   bool is_full(std::int64_t steps) const { return steps >= size_; }
   // Call this after a launch of `steps` steps on the stream.
@@ -26,10 +26,10 @@ class Pace {
  private:
   bool fixed_;
   std::int64_t size_;
-  std::int64_t since_mark_ = 0;
+  std::int64_t steps_since_mark_ = 0;
   std::int64_t marked_;  // nanoseconds of a steady clock
-  std::optional<Event> newer_, older_;
-  bool newer_is_on_its_way_ = false, older_is_on_its_way_ = false;
+  std::optional<Event> newer_event_, older_event_;
+  bool newer_pending_ = false, older_pending_ = false;
 };
 
 }  // namespace giro::detail

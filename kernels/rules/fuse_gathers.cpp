@@ -20,13 +20,13 @@ std::optional<std::size_t> conversion_of(const OpList& ops, std::size_t i, const
 
 // Gathers all arrays of a batch in one pass that computes the row indices itself. The same pass converts bytes to f32,
 // bf16 or f16 where needed.
-bool gather_together(OpList& ops, std::size_t i) {
+bool fuse_gathers(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const indices = detail::op_of<ops::BatchIndices>(ops[i]);
   if (indices == nullptr) return false;
   const Tensor& rows = indices->indices;
   const auto readers = ops.readers(i, rows);
-  if (!readers || readers->empty() || readers->size() > ops::GatherBatch::kMost) return false;
+  if (!readers || readers->empty() || readers->size() > ops::GatherBatch::kMax) return false;
   ops::GatherBatch batch{indices->slots, indices->call, {}, indices->order};
   std::vector<std::size_t> gone = *readers;
   for (const std::size_t k : *readers) {

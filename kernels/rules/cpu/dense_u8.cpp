@@ -7,7 +7,7 @@ namespace giro::rules {
 
 // Images stored as bytes are not converted if only narrow dense layers read them. The layers scale the bytes as they
 // read them, which moves a quarter of the memory. On a GPU, products need floats.
-bool dense_of_bytes(OpList& ops, std::size_t i) {
+bool dense_u8(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Scaling> scaling = scaling_of(ops[i]);
   if (!scaling) return false;
@@ -21,18 +21,17 @@ bool dense_of_bytes(OpList& ops, std::size_t i) {
     const bool reads_it = dense != nullptr      ? same(dense->x, scaling->out)
                           : backward != nullptr ? same(backward->x, scaling->out) && !backward->dx
                                                 : false;
-    if (!reads_it || !ops.stays(scaling->in, i, k)) return false;
+    if (!reads_it || !ops.is_unchanged(scaling->in, i, k)) return false;
     const std::int64_t outputs = dense != nullptr ? dense->y.shape()[1] : backward->dz.shape()[1];
     if (!cpu::narrow::can_run(outputs)) return false;
   }
   for (const std::size_t k : *readers) {
     const auto bytes = [&](const Tensor& x) { return scaling->in.reshape(x.shape()); };
     if (const auto* const dense = detail::op_of<ops::Dense>(ops[k])) {
-      queue(ops::DenseOfBytes{dense->y, bytes(dense->x), dense->w, dense->b, scaling->factor}, stream);
+      queue(ops::DenseU8{dense->y, bytes(dense->x), dense->w, dense->b, scaling->factor}, stream);
     } else {
       const auto& backward = *detail::op_of<ops::DenseBackward>(ops[k]);
-      queue(ops::DenseOfBytesBackward{backward.dw, backward.db, backward.dz, bytes(backward.x), scaling->factor},
-            stream);
+      queue(ops::DenseU8Backward{backward.dw, backward.db, backward.dz, bytes(backward.x), scaling->factor}, stream);
     }
     ops.replace(k);
   }

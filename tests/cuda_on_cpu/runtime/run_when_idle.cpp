@@ -1,4 +1,4 @@
-#include "tests/cuda_on_cpu/runtime/left_alone.h"
+#include "tests/cuda_on_cpu/runtime/run_when_idle.h"
 
 #include <chrono>
 #include <deque>
@@ -19,7 +19,7 @@ std::deque<Point>& waiting() {
   return *points;
 }
 
-void run_what_nobody_waits_for() {
+void run_idle_work() {
   for (std::deque<Point> seen;;) {
     std::this_thread::sleep_for(kPatience);
     const std::lock_guard lock(api_mutex());
@@ -32,8 +32,8 @@ void run_what_nobody_waits_for() {
 
 }  // namespace
 
-void run_if_left_alone(const Point& point) {
-  static const bool started = (std::thread(run_what_nobody_waits_for).detach(), true);
+void run_when_idle(const Point& point) {
+  static const bool started = (std::thread(run_idle_work).detach(), true);
   (void)started;
   waiting().push_back(point);
 }

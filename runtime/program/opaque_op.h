@@ -13,7 +13,7 @@
 namespace giro::detail {
 
 // Call before queueing work that a recording cannot hold back. Queues what is held, and adds a node for the work.
-inline void note_op(std::string op, std::vector<Tensor> writes = {}, std::vector<Tensor> reads = {}) {
+inline void record_opaque_op(std::string op, std::vector<Tensor> writes = {}, std::vector<Tensor> reads = {}) {
   if (!Recording::holds()) return;
   Recording::current()->flush();
   Program::Node node(std::move(op), std::move(writes), std::move(reads));

@@ -1,4 +1,4 @@
-#include <giro/loop/step/pace.h>
+#include <giro/loop/step/launch_pacer.h>
 
 #include <fmt/format.h>
 
@@ -16,22 +16,23 @@ std::int64_t nanoseconds() {
 }
 }  // namespace
 
-Pace::Pace(std::int64_t fixed) : fixed_(fixed != 0), size_(fixed != 0 ? fixed : 1), marked_(nanoseconds()) {
+LaunchPacer::LaunchPacer(std::int64_t fixed)
+    : fixed_(fixed != 0), size_(fixed != 0 ? fixed : 1), marked_(nanoseconds()) {
   if (fixed < 0) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("loop: steps_per_execution is {}, expected 0 (as many as fit) or more", fixed));
   }
 }
 
-void Pace::launched(std::int64_t steps, const Stream& stream) {
-  since_mark_ += steps;
-  if (since_mark_ < size_) return;
-  since_mark_ = 0;
-  if (older_is_on_its_way_) wait();
-  std::swap(older_, newer_);
-  older_is_on_its_way_ = std::exchange(newer_is_on_its_way_, true);
-  if (!newer_) newer_.emplace(stream);
-  newer_->record(stream);
+void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
+  steps_since_mark_ += steps;
+  if (steps_since_mark_ < size_) return;
+  steps_since_mark_ = 0;
+  if (older_pending_) wait();
+  std::swap(older_event_, newer_event_);
+  older_pending_ = std::exchange(newer_pending_, true);
+  if (!newer_event_) newer_event_.emplace(stream);
+  newer_event_->record(stream);
 
   const std::int64_t now = nanoseconds();
   const std::int64_t took = now - std::exchange(marked_, now);
@@ -40,13 +41,13 @@ void Pace::launched(std::int64_t steps, const Stream& stream) {
   if (took > 2'000'000 && size_ > 1) size_ /= 2;
 }
 
-bool Pace::wait() {
-  if (std::exchange(older_is_on_its_way_, false)) {
-    older_->synchronize();
+bool LaunchPacer::wait() {
+  if (std::exchange(older_pending_, false)) {
+    older_event_->synchronize();
     return true;
   }
-  if (std::exchange(newer_is_on_its_way_, false)) {
-    newer_->synchronize();
+  if (std::exchange(newer_pending_, false)) {
+    newer_event_->synchronize();
     return true;
   }
   return false;

@@ -39,28 +39,14 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     find_package(CUDAToolkit 13 QUIET)
-    # cuDNN and cuBLASLt come with the toolkit, the system, or Python packages.
-    file(GLOB giro_python_nvidia /usr/lib/python3*/site-packages/nvidia /usr/local/lib/python3*/*-packages/nvidia)
-    execute_process(COMMAND python3 -c "import nvidia; print(*nvidia.__path__, sep=';', end='')"
-      OUTPUT_VARIABLE giro_imported_nvidia ERROR_QUIET)
-    set(giro_library_places)
-    foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
-      list(APPEND giro_library_places ${folder}/cudnn ${folder}/cu13)
-    endforeach()
-    find_path(GIRO_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
-      PATH_SUFFIXES include)
-    find_library(GIRO_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
-      PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
+    find_package(cuDNN QUIET MODULE)
+    find_package(cuBLASLt QUIET MODULE)
     # Header-only (cmake/install_cudnn_frontend.sh).
     set(giro_frontend_places ${PROJECT_SOURCE_DIR}/.deps/cudnn-frontend)
     foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
       list(APPEND giro_frontend_places ${folder}/..)
     endforeach()
     find_path(GIRO_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${giro_frontend_places} PATH_SUFFIXES include)
-    find_path(GIRO_CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
-      PATH_SUFFIXES include)
-    find_library(GIRO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR}
-      PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
     # NVRTC is not linked: a program that needs it loads it at run time.
     find_path(GIRO_NVRTC_INCLUDE nvrtc.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
       PATH_SUFFIXES include)
@@ -89,7 +75,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   list(JOIN giro_missing ", " giro_missing)
   if(CMAKE_CUDA_COMPILER AND NOT giro_missing)
     set(GIRO_WITH_CUDA ON)
-    set(giro_cuda_link CUDA::cudart ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
+    set(giro_cuda_link CUDA::cudart giro::cublaslt giro::cudnn)
     # Must be the Thrust that nvcc compiles with.
     find_path(GIRO_THRUST_INCLUDE thrust/version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl
       NO_DEFAULT_PATH REQUIRED)
@@ -115,7 +101,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     endif()
     message(STATUS "giro: CUDA backend on (toolkit ${CUDAToolkit_VERSION}, ${GIRO_CUDNN_LIBRARY})")
   elseif(GIRO_CUDA STREQUAL "ON" AND NOT CMAKE_CUDA_COMPILER)
-    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs nvcc, and there is none")
+    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs nvcc, which was not found")
   elseif(GIRO_CUDA STREQUAL "ON")
     message(FATAL_ERROR "giro: GIRO_CUDA=ON needs ${giro_missing}")
   elseif(CMAKE_CUDA_COMPILER)

@@ -16,14 +16,7 @@ endif()
 
 set(GIRO_WITH_NCCL OFF)
 if(GIRO_WITH_CUDA AND NOT GIRO_NCCL STREQUAL "OFF")
-  # NCCL comes with the toolkit, the system, or a Python package.
-  set(nccl_places)
-  foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
-    list(APPEND nccl_places ${folder}/nccl)
-  endforeach()
-  find_path(GIRO_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${nccl_places} PATH_SUFFIXES include)
-  find_library(GIRO_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} PATHS ${nccl_places}
-    PATH_SUFFIXES lib lib64)
+  find_package(NCCL QUIET MODULE)
   if(GIRO_NCCL_INCLUDE AND GIRO_NCCL_LIBRARY)
     set(GIRO_WITH_NCCL ON)
     message(STATUS "giro: NCCL on (${GIRO_NCCL_LIBRARY})")

@@ -2,17 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
-#include <type_traits>
+#include <string>
 #include <utility>
 
-#include <giro/loop/data/current_batch.h>
+#include <giro/loop/cursor.h>
 #include <giro/loop/data/range.h>
-#include <giro/loop/run_core.h>
+#include <giro/loop/engine.h>
+#include <giro/loop/loop_state.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
@@ -33,38 +35,35 @@ struct ElapseOptions {
 // `stop` is reached, and takes no batch from the dataset that it does not yield. Single pass; the dataset must outlive
 // it.
 template <std::ranges::input_range R>
-class Elapse {
+class Elapse : detail::StateAccess {
+  using Cursor = detail::CursorOver<R, std::ranges::range_value_t<R>>;
+
  public:
   using B = std::ranges::range_value_t<R>;
-  using Current = detail::CurrentBatch<R, B>;
   struct Item {
     Elapsed elapsed;
-    std::conditional_t<Current::kIsReference, std::ranges::range_reference_t<R>, const B&> batch;
+    decltype(*std::declval<Cursor&>()) batch;
   };
 
   Elapse(R& dataset, ElapseOptions<B> options)
-      : dataset_(&dataset),
-        core_({}, {},
-              {.stop = options.stop,
-               .elapsed = options.initial,
-               .batch_size_fn = std::move(options.batch_size_fn),
-               .tokens_per_sample = options.tokens_per_sample,
-               .arbiter = std::move(options.arbiter)}) {}
+      : dataset_(dataset, std::move(options.batch_size_fn)),
+        engine_(detail::Engine::create({.stop = options.stop,
+                                        .elapsed = options.initial,
+                                        .tokens_per_sample = options.tokens_per_sample,
+                                        .arbiter = std::move(options.arbiter)},
+                                       {}, dataset_, *this, loop_)),
+        loop_(engine_->elapsed(), engine_->history(), engine_->metadata(), engine_.get()) {}
+  Elapse(const Elapse&) = delete;
+  Elapse& operator=(const Elapse&) = delete;
 
   class Iterator {
    public:
     using value_type = Item;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(Elapse* owner) : owner_(owner) {}
-    Item operator*() const {
-      if constexpr (Current::kIsReference) {
-        return {owner_->core_.elapsed(), **owner_->it_};
-      } else {
-        return {owner_->core_.elapsed(), owner_->current_.at(*owner_->it_)};
-      }
-    }
+    Item operator*() const { return {owner_->engine_->elapsed(), *owner_->dataset_}; }
     Iterator& operator++() {
-      owner_->advance();
+      owner_->ended_ = !owner_->engine_->next();
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -75,40 +74,19 @@ class Elapse {
   };
 
   Iterator begin() {
-    core_.aim_at({});
-    ended_ = core_.is_at_stop();
-    if (!ended_) {
-      it_.emplace(std::ranges::begin(*dataset_));
-      begin_step();
-    }
+    ended_ = !engine_->begin();
     return Iterator(this);
   }
   std::default_sentinel_t end() const { return {}; }
 
  private:
-  // A run without state and tasks; the loop's body is its step.
-  struct Nothing {};
-  using Core = detail::RunCore<Nothing, B>;
-
-  void begin_step() {
-    ended_ = *it_ == std::ranges::end(*dataset_);
-    if (ended_) return;
-    core_.begin_step(current_.at(*it_));
-    core_.read_clock();
-  }
-  void advance() {
-    ended_ = core_.ends_after_step() != Core::End::none;
-    core_.end_step();
-    if (ended_) return;
-    ++*it_;
-    current_.forget();
-    begin_step();
+  [[noreturn]] void raise(ErrorCode code, const std::string& message, const std::exception_ptr&) override {
+    throw Error(code, message);
   }
 
-  R* dataset_;
-  Core core_;
-  std::optional<std::ranges::iterator_t<R>> it_;
-  Current current_;
+  Cursor dataset_;
+  std::unique_ptr<detail::Engine> engine_;
+  detail::AnyLoopState loop_;
   bool ended_ = false;
 };
 

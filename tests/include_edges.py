@@ -2,9 +2,10 @@
 
 A folder includes only itself and those to its left. A public header includes public headers and the standard library,
 so that it needs no CUDA, cuDNN, NCCL or MPI, nor anything that giro links privately. Public headers are included as
-<giro/...>, private ones as "..." from the repository's root.
+<giro/...>, private ones as "..." from the repository's root. No headers include each other.
 """
 
+import graphlib
 import pathlib
 import re
 import sys
@@ -13,7 +14,8 @@ LAYERS = ["runtime", "kernels", "distributed", "loop", "callbacks", "samples", "
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Walls within a folder: who may not include what, and why.
 WALLS = [(re.compile(r"runtime/((?!trace\.)[a-z0-9_]+\.(h|cpp)|(internal|program)/.*)"), re.compile(r"runtime/files/.*"),
-          "devices, state and programs know nothing of files")]
+          "devices, state and programs know nothing of files"),
+         (re.compile(r"(?!loop/run/|tests/).*"), re.compile(r"loop/run/.*"), "the loop's engine is known by loop/engine.h alone")]
 STANDARD = re.compile(r"[a-z_0-9]+|std[a-z]+\.h")
 
 
@@ -22,7 +24,7 @@ def layer(path):
 
 
 def check(root, public):
-    errors, edges = [], 0
+    errors, edges, headers = [], 0, {}
     sources = [p for folder in LAYERS for p in sorted((root / folder).rglob("*")) if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
     for source in sources:
         name = source.relative_to(root).as_posix()
@@ -44,8 +46,10 @@ def check(root, public):
                 continue
             edges += 1
             header = target.removeprefix("giro/") if quote == "<" else target
+            if source.suffix in (".h", ".cuh"):
+                headers.setdefault(name, []).append(header)
             if quote == "<" and header not in public:
-                errors.append(where + "no such public header (a header in internal/, cpu/, cuda/, mpi/, nccl/, functors/, pointwise/ or tools/ is private)")
+                errors.append(where + "no such public header (a header in internal/, run/, cpu/, cuda/, mpi/, nccl/, functors/, pointwise/ or tools/ is private)")
             elif quote == '"' and header in public:
                 errors.append(where + f"a public header is included as <giro/{header}>")
             elif quote == '"' and not (root / header).is_file():
@@ -57,6 +61,10 @@ def check(root, public):
             elif layer(header) > layer(name):
                 errors.append(where + f"{name.split('/')[0]} may not include what lies to its right")
             errors += [where + why for inside, outside, why in WALLS if inside.fullmatch(name) and outside.fullmatch(header)]
+    try:
+        graphlib.TopologicalSorter(headers).prepare()
+    except graphlib.CycleError as error:
+        errors.append("these headers include each other: " + " ".join(error.args[1]))
     if edges == 0:
         errors.append(f"no include of giro's own found under {root}")
     return errors

@@ -31,7 +31,7 @@ test_tree() {
   nice -n "${niceness:-0}" ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" "$@"
 }
 
-"$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
+"$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build pkg-config file
 install "tests that train on Fashion-MNIST" dataset-fashion-mnist || :
 install "the test that Python and giro read each other's files" python3-venv || :
 install "the same with PyTorch, and the comparison of GPT-2 with it" python3-torch || :
@@ -46,7 +46,7 @@ install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
 
 # Unity builds compile eight sources at a time and read what they include once, in half the time.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
-release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON)
+release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON -DBUILD_SHARED_LIBS=ON)
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   gpu=yes

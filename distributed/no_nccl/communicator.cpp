@@ -1,27 +1,41 @@
 #include <fmt/format.h>
 
+#include <giro/distributed/communicator.h>
 #include <giro/runtime/error.h>
 
 #include "distributed/internal/job.h"
+#include "runtime/internal/cuda_module.h"
 
-// Stands in for NCCL in a build without it.
+// Stands in for NCCL where neither the library nor the CUDA backend's module contains it.
 namespace giro::nccl {
 namespace {
+using detail::in_cuda_module;
 constexpr const char* kReason = "giro was built without NCCL, which GPUs need to communicate";
+}  // namespace
+
+bool is_available() noexcept {
+  const auto function = in_cuda_module<is_available>();
+  return function != nullptr && function();
 }
 
-bool is_available() noexcept { return false; }
-
-std::unique_ptr<detail::Job> start(const detail::Launch&, Device, std::chrono::milliseconds) {
+std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout) {
+  if (const auto function = in_cuda_module<start>()) return function(launch, device, timeout);
   throw Error(ErrorCode::unsupported, fmt::format("World: {}", kReason));
 }
 
-std::string identity_of(Device device) { return to_string(device); }  // NOLINT: nothing will be sent to it
+std::string identity_of(Device device) {
+  const auto function = in_cuda_module<identity_of>();
+  return function != nullptr ? function(device) : to_string(device);  // nothing will be sent to it
+}
 
-std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device device, std::chrono::milliseconds) {
+std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
+                                                  std::chrono::milliseconds timeout) {
+  if (const auto function = in_cuda_module<connect>()) return function(host, device, timeout);
   throw Error(ErrorCode::unsupported, fmt::format("communicator on {}: {}", to_string(device), kReason));
 }
 
-void abandon_peers() noexcept {}
+void abandon_peers() noexcept {
+  if (const auto function = in_cuda_module<abandon_peers>()) function();
+}
 
 }  // namespace giro::nccl

@@ -46,7 +46,7 @@ namespace giro::cuda {
 GIRO_EACH_OP(GIRO_DECLARE_RUN)
 }
 #undef GIRO_DECLARE_RUN
-#undef GIRO_EACH_OP
+// GIRO_EACH_OP stays defined for kernels/no_cuda.
 
 namespace giro::ops {
 

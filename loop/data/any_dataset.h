@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <giro/loop/data/current_batch.h>
+#include <giro/loop/data/begin_at.h>
 #include <giro/loop/data/range.h>
 #include <giro/runtime/error.h>
 

@@ -222,7 +222,7 @@ std::vector<std::int64_t> Dataset::indices(std::int64_t batch) const {
   const std::int64_t end = batches == kForever ? Plan::kMaxRows / size - plan_->first_batch : batches;
   if (batch < 0 || batch >= end) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("indices: batch {} is out of range, expected 0 to below {}", batch, end));
+                fmt::format("indices: batch {} is out of range, expected a batch in [0, {})", batch, end));
   }
   const std::int64_t position = plan_->first_row() + batch * size;
   const std::optional<BatchPart> part = plan_->part_of(position);

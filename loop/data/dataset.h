@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <giro/loop/data/batch.h>
-#include <giro/loop/data/current_batch.h>
+#include <giro/loop/data/begin_at.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/files/file_system.h>
 #include <giro/runtime/host_array.h>

@@ -13,11 +13,11 @@
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/tensorboard.h>
 #include <giro/kernels/nn/var.h>
-#include <giro/loop/journal.h>
 #include <giro/loop/log/log_ring.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/stream.h>
 
+#include "loop/run/journal.h"
 #include "tests/support/temporary_directory.h"
 
 namespace {

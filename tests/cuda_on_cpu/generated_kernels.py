@@ -96,7 +96,7 @@ def read_sources(folder):
             for text in SOURCE.split(file.read())[1:]:
                 sources[tuple(KERNEL.findall(text))] = text
     if not sources:
-        raise SystemExit(f"{folder} holds no kernels: run the tests labelled cuda_on_cpu first")
+        raise SystemExit(f"{folder} contains no kernels: run the tests labelled cuda_on_cpu first")
     if len(options) > 1:
         raise SystemExit(f"kernels are compiled with different options: {options}")
     return sources, options.pop().split()

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -239,6 +240,127 @@ TEST(Run, SignalWhileItSettles) {
                                                      }}});
   EXPECT_EQ(run.advance(at(3)), StopReason::interrupted);
   EXPECT_EQ(run.finish().interrupted, SIGINT);
+}
+
+// Saves at the end of its step if a signal asks for it.
+struct Saver {
+  std::vector<std::int64_t>* saved;
+  void operator()(LoopState<int, int>&) {}
+  void on_save(LoopState<int, int>& loop) {
+    loop.at_step_end([saved = saved, &loop] { saved->push_back(loop.completed().steps); });
+  }
+};
+
+// A signal that ends a run while it waits at a pause saves it, and callbacks of last() run.
+TEST(Run, SignalWhileItSettlesSaves) {
+  auto data = std::views::iota(0, 10);
+  std::vector<std::int64_t> saved, last_steps;
+  giro::Run run(0, data,
+                Tasks{{every(1), count()},
+                      {every(1),
+                       [](const Elapsed& e, const Logs&) {
+                         if (e.steps == 2) std::raise(SIGTERM);
+                       }},
+                      {every(100), Saver{&saved}},
+                      {last(), [&](const Elapsed& e, int&) { last_steps.push_back(e.steps); }}});
+  EXPECT_EQ(run.advance(at(3)), StopReason::interrupted);
+  const auto result = run.finish();
+  EXPECT_EQ(result.interrupted, SIGTERM);
+  EXPECT_EQ(result.elapsed.steps, 3);
+  EXPECT_EQ(saved, (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(last_steps, (std::vector<std::int64_t>{2}));
+}
+
+// A signal that comes while a run waits after its last step interrupts the steps that it is extended by.
+TEST(Run, SignalAtItsStopIsKept) {
+  auto data = std::views::iota(0, 10);
+  const Tasks tasks{{every(1), count()}, {every(1), [](const Elapsed& e, const Logs&) {
+                                            if (e.steps == 2) std::raise(SIGTERM);
+                                          }}};
+  giro::Run run(0, data, tasks, {.stop = at(3)});
+  EXPECT_EQ(run.advance(), StopReason::stopped);
+  EXPECT_EQ(run.interrupted(), SIGTERM);
+  run.extend(at(9));
+  EXPECT_EQ(run.advance(), StopReason::interrupted);
+  EXPECT_EQ(run.finish().elapsed.steps, 4);
+}
+
+TEST(Run, ErrorOfLastAfterAPauseCountsAllSteps) {
+  auto data = std::views::iota(0, 10);
+  giro::Run run(0, data, Tasks{{every(1), count()}, {last(), [](int&) { throw std::runtime_error("mine"); }}});
+  EXPECT_EQ(run.advance(at(5)), StopReason::reached);
+  try {
+    (void)run.finish();
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.elapsed().steps, 5);
+    EXPECT_EQ(error.elapsed().samples, 5);
+    EXPECT_EQ(*error.state<int>(), 5);
+  }
+}
+
+// A single-pass dataset that returns references to one batch, and keeps the last.
+class OneBatch {
+ public:
+  struct Iterator {
+    using value_type = int;
+    using difference_type = std::ptrdiff_t;
+    const int& operator*() const { return *batch; }
+    Iterator& operator++() {
+      if (*batch < 3) ++*batch;
+      ended = ++steps == 4;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return ended; }
+    int* batch;
+    int steps = 0;
+    bool ended = false;
+  };
+  Iterator begin() { return {&batch_}; }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  int batch_ = 0;
+};
+
+}  // namespace
+template <>
+inline constexpr bool keeps_last_batch<OneBatch> = true;
+namespace {
+
+// A function deferred to the end of a step never sees the batch of the next one.
+TEST(Run, DeferredFunctionsSeeNoLaterBatch) {
+  OneBatch data;
+  std::vector<int> batches;
+  giro::Run run(0, data, Tasks{{every(1), [&](LoopState<int, int>& loop) {
+                                  loop.at_step_end([&] { batches.push_back(loop.has_batch() ? loop.batch() : -1); });
+                                }}});
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
+  EXPECT_EQ(batches, (std::vector<int>{-1, -1, -1, 3}));
+}
+
+// At most one batch that a dataset returns by value is alive, also in steps in which nothing is due and at a pause.
+struct Counted {
+  explicit Counted(int* count) : alive(count) { ++*alive; }
+  Counted(Counted&& other) noexcept : alive(std::exchange(other.alive, nullptr)) {}
+  ~Counted() {
+    if (alive != nullptr) --*alive;
+  }
+  int* alive;
+};
+TEST(Run, HoldsOneBatchAtATime) {
+  int alive = 0, most = 0;
+  auto data = std::views::iota(0, 10) | std::views::transform([&](int) {
+                most = std::max(most, alive + 1);
+                return Counted(&alive);
+              });
+  giro::Run run(0, data, std::vector<Task<int, Counted>>{{every(4), [](int& s, const Counted&) { ++s; }}});
+  EXPECT_EQ(run.advance(at(5)), StopReason::reached);
+  EXPECT_EQ(alive, 0);
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
+  EXPECT_EQ(run.finish().state, 3);
+  EXPECT_EQ(most, 1);
 }
 
 TEST(Run, ResultReportsTheSignal) {

@@ -27,7 +27,7 @@ inline bool reads(Kind kind) {
 }
 inline bool writes(Kind kind) { return !reads(kind) || atomic(kind); }
 
-// The ordering of an access: it acts like a fence of its scope, for this access alone.
+// The ordering of an access: it acts like a fence of its scope, only for this access.
 enum class Sense : std::uint8_t { relaxed, acquire, release, both };
 
 inline bool acquires(Sense sense) { return sense == Sense::acquire || sense == Sense::both; }

@@ -135,7 +135,8 @@ void Block::release_barrier() {
     if (first == nullptr) first = &thread;
     if (alive_ != thread_count_) {
       stop(thread, Fault::divergence,
-           "__syncthreads that not all threads of the block reach:" + describe_thread_positions(), thread.barrier_site);
+           "__syncthreads that is not reached by all threads of the block:" + describe_thread_positions(),
+           thread.barrier_site);
     }
     if (first->barrier_site != thread.barrier_site) {
       stop(thread, Fault::divergence, "divergent __syncthreads:" + describe_thread_positions(), thread.barrier_site);
@@ -151,7 +152,7 @@ void Block::report_deadlock() const {
   const auto waiting = std::find_if(threads_.begin(), threads_.begin() + thread_count_,
                                     [](const auto& thread) { return thread->state != Thread::State::done; });
   const Thread& thread = **waiting;
-  stop(thread, Fault::divergence, "no thread of the block can go on:" + describe_thread_positions(),
+  stop(thread, Fault::divergence, "no thread of the block can continue:" + describe_thread_positions(),
        thread.state == Thread::State::at_barrier ? thread.barrier_site : thread.warp_call.site);
 }
 

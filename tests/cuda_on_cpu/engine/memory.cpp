@@ -125,7 +125,7 @@ std::string Memory::describe(std::uintptr_t address) const {
     if (address < before.end()) {
       return fmt::format("at offset {} of an allocation of {} bytes", address - before.begin, before.bytes);
     }
-    // Anything more than a page away is no neighbour.
+    // Anything more than a page away is not a neighbour.
     if (address - before.end() < Shadow::kPageBytes) {
       return fmt::format("{} bytes after an allocation of {} bytes", address - before.end(), before.bytes);
     }

@@ -256,7 +256,7 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
     if (before.block >= first_block_ && morally_strong(before, access)) continue;
     const std::uint32_t lanes = unordered(before, self);
     if (lanes == 0) continue;
-    std::string who = "an earlier operation that nothing orders before this one";
+    std::string who = "an earlier operation that is not ordered before this one";
     if (before.block >= first_block_) {
       who = fmt::format("thread {}{}", before.warp * kWarp + static_cast<unsigned int>(std::countr_zero(lanes)),
                         before.block == block_ ? "" : " of another block");

@@ -37,7 +37,8 @@ void Thread::check_alignment(std::uint64_t address, std::size_t bytes, Kind kind
                              std::uint32_t site) const {
   if (address % bytes == 0) return;
   stop(*this, Fault::misaligned_address,
-       fmt::format("{} of {} bytes in {} memory at an address that is no multiple of it", does(kind), bytes, space),
+       fmt::format("{} of {} bytes in {} memory at an address that is not a multiple of that size", does(kind), bytes,
+                   space),
        site);
 }
 

@@ -1,5 +1,5 @@
 // cuBLASLt as giro uses it: one product with one epilogue, or a strided batch of products, summed in double.
-// Descriptors accept and refuse what cuBLASLt 13 does; the ctest cudnn_real_codes puts the real one to the same tests.
+// Descriptors accept and reject what cuBLASLt 13 does; the ctest cudnn_real_codes runs the same tests on the real one.
 // The other codes follow cuBLAS's reference of cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for
 // anything missing, in conflict or impossible (such as a workspace that is too small), and NOT_SUPPORTED for what no
 // algorithm computes. Here that is everything that is not emulated.

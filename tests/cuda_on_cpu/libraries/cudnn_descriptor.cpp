@@ -1,5 +1,5 @@
-// The entry points for descriptors of cuDNN's backend API. They accept and refuse what cuDNN 9.19 does, checked by the
-// ctest cudnn_real_codes. Where the real one crashes (a descriptor of another kind, for example), this one refuses.
+// The entry points for descriptors of cuDNN's backend API. They accept and reject what cuDNN 9.19 does, checked by the
+// ctest cudnn_real_codes. Where the real one crashes (a descriptor of another kind, for example), this one rejects.
 //
 // Only cudnnBackendExecute is a `call` that can be made to fail (injection.h): cudnn-frontend takes any other failure
 // to mean that the plan does not exist, and tries the next one.
@@ -153,7 +153,7 @@ cudnnStatus_t set(Descriptor& descriptor, cudnnBackendAttributeName_t name, cudn
     return reject(CUDNN_STATUS_BAD_PARAM, "this kind of descriptor has no such attribute to set");
   }
   const bool is_float = rule->type == CUDNN_TYPE_DOUBLE && type == CUDNN_TYPE_FLOAT;
-  if (type != rule->type && !is_float) return reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "another type");
+  if (type != rule->type && !is_float) return reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "the type is wrong");
   const bool is_descriptor = type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
   const std::int64_t least = is_descriptor && rule->use == Use::many ? 0 : 1;
   if (count < least || (count > 0 && elements == nullptr) || (rule->use == Use::one && count != 1)) {
@@ -164,7 +164,7 @@ cudnnStatus_t set(Descriptor& descriptor, cudnnBackendAttributeName_t name, cudn
     const auto* const given = static_cast<const cudnnBackendDescriptor_t*>(elements);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto* const one = object<const Descriptor>(given[i], kBackend);
-      if (one == nullptr) return reject(CUDNN_STATUS_BAD_PARAM, "an element is no descriptor");
+      if (one == nullptr) return reject(CUDNN_STATUS_BAD_PARAM, "an element is not a descriptor");
       if (name == CUDNN_ATTR_OPERATIONGRAPH_OPS && !one->finalized) {
         return reject(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "an operation is not finalized");
       }
@@ -188,7 +188,7 @@ cudnnStatus_t get(const Descriptor& descriptor, cudnnBackendAttributeName_t name
   if (!descriptor.finalized) return reject(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
   const Rule* const rule = rule_of(descriptor.kind, name);
   if (rule == nullptr || wanted < 0) return reject(CUDNN_STATUS_BAD_PARAM, "there is no such attribute or number");
-  if (type != rule->type) return reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "another type");
+  if (type != rule->type) return reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "the type is wrong");
   const auto found = descriptor.attributes.find(name);
   if (found == descriptor.attributes.end()) return reject(CUDNN_STATUS_NOT_SUPPORTED, "the attribute is not set");
   const auto& [_, bytes, descriptors] = found->second;
@@ -275,7 +275,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const auto *const a = object<const Descriptor>(plan, kBackend), *const b = object<const Descriptor>(pack, kBackend);
     if (!library || !a || !b || a->kind != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
         b->kind != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
-      return reject(CUDNN_STATUS_BAD_PARAM, "the handle, the plan or the variant pack is none");
+      return reject(CUDNN_STATUS_BAD_PARAM, "the handle, the plan or the variant pack is invalid");
     }
     if (!a->finalized || !b->finalized) {
       return reject(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the plan or the variant pack is not finalized");

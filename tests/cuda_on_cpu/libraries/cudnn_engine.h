@@ -16,7 +16,7 @@ enum class Engine : std::int64_t {
   tensor_core,       // rounds f32 operands to TF32
   nondeterministic,  // the last bits differ at every run
   refused,           // has no plan
-  unready,           // has a plan, which refuses to run
+  unready,           // has a plan, which fails to run
   count
 };
 

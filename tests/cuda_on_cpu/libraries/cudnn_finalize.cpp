@@ -97,7 +97,7 @@ cudnnStatus_t finalize_convolution_operation(const Descriptor& operation) {
         x[axis + 2] + at(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) + at(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) - reach;
     fits = room >= 0 && y[axis + 2] == room / at(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES) + 1;
   }
-  return bad_unless(fits, "the shapes do not fit each other");
+  return bad_unless(fits, "the shapes do not match");
 }
 
 cudnnStatus_t finalize_pointwise_operation(const Descriptor& operation) {
@@ -244,7 +244,7 @@ cudnnStatus_t finalize_device(Descriptor& device) {
     constexpr std::string_view kEmulated = R"({"cudaDeviceId":0,"deviceVer":800,"deviceName":"emulated"})";
     device.put<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, {kEmulated.begin(), kEmulated.end()});
   }
-  return bad_unless(json.empty() || json.front() == '{', "the description of the device is none");
+  return bad_unless(json.empty() || json.front() == '{', "the device description is invalid");
 }
 
 }  // namespace

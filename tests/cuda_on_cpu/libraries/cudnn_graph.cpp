@@ -29,7 +29,7 @@ Tensor tensor(const Descriptor* descriptor) {
   expect(descriptor != nullptr, "a tensor is missing");
   const auto dims = descriptor->all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
   const auto strides = descriptor->all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
-  expect(dims.size() == 4, "a tensor has no four dimensions");
+  expect(dims.size() == 4, "a tensor does not have four dimensions");
   expect(is_packed(dims, strides, {1, 3, 2, 0}) || is_packed(dims, strides, {3, 2, 1, 0}), "neither NHWC nor NCHW");
   expect(!descriptor->get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE), "a tensor is passed by value");
   const auto at = [](const std::vector<std::int64_t>& values, std::size_t i) {
@@ -80,11 +80,13 @@ Problem convolution(const Descriptor& operation) {
   // cuDNN 9.19 has no plan for mixed types, in any direction.
   const bool is_virtual = tensor_of(operation, names.y)->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   expect(problem.w.type == type && (problem.y.type == type || is_virtual), "x, w and y are of different types");
-  expect(problem.x.c % problem.w.c == 0 && problem.w.n % problem.groups() == 0, "the groups are not whole");
+  expect(problem.x.c % problem.w.c == 0 && problem.w.n % problem.groups() == 0,
+         "the channels are not a multiple of the groups");
   expect(window.get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT, "the sums are not f32");
   expect(window.get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION,
-         "the filter is turned round");
-  expect(operation.get<double>(names.alpha, 1) == 1 && operation.get<double>(names.beta) == 0, "it is scaled or added");
+         "the filter is flipped");
+  expect(operation.get<double>(names.alpha, 1) == 1 && operation.get<double>(names.beta) == 0,
+         "it is scaled or accumulated");
   const auto axis = [&](std::size_t i) {
     const auto pads = window.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
     return Axis{pads.empty() ? 0 : pads[i], window.all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)[i],
@@ -116,7 +118,7 @@ const Descriptor* append(Problem& problem, const Descriptor* last, const Descrip
     problem.bias = tensor(
         tensor_of(operation, is_first ? CUDNN_ATTR_OPERATION_POINTWISE_BDESC : CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
     expect(has_shape(*problem.bias, 1, problem.y.c, 1, 1), "only a bias of shape (1, C, 1, 1) can be added");
-    expect(problem.bias->type == problem.x.type, "the bias is not of the type of the images");
+    expect(problem.bias->type == problem.x.type, "the bias has another type than the images");
   } else {
     expect(mode == CUDNN_POINTWISE_RELU_FWD && problem.bias && !problem.relu, "neither a bias nor ReLU after one");
     // Unset attributes have the defaults that cuDNN documents for CUDNN_BACKEND_POINTWISE_DESCRIPTOR.
@@ -131,7 +133,7 @@ const Descriptor* append(Problem& problem, const Descriptor* last, const Descrip
   const Descriptor* const out = tensor_of(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
   problem.out = tensor(out);
   expect(problem.out.type == problem.x.type || out->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL),
-         "the result is not of the type of the images");
+         "the result has another type than the images");
   expect(has_shape(problem.out, problem.y.n, problem.y.c, problem.y.h, problem.y.w), "the result has another shape");
   return out;
 }
@@ -152,7 +154,7 @@ Problem read_operations(const Descriptor& operation_graph) {
       return uid_of(*one, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) == uid ||
              uid_of(*one, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == uid;
     });
-    expect(next != left.end(), "the operations are no chain");
+    expect(next != left.end(), "the operations are not a chain");
     last = append(problem, last, **next);
     left.erase(next);
   }

@@ -54,7 +54,7 @@ struct Names {
   cudnnBackendDescriptorType_t direction;
   cudnnBackendAttributeName_t x, w, y, out, convolution, alpha, beta;
 };
-// Returns null for an operation that is no convolution.
+// Returns null for an operation that is not a convolution.
 const Names* convolution_names(cudnnBackendDescriptorType_t kind);
 
 // Returns nothing, and keeps the reason, if cuDNN 9.19 has no plan (checked by the ctest cudnn_real_codes) or the graph

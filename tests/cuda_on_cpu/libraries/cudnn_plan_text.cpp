@@ -66,7 +66,7 @@ cudnnStatus_t read_plan(const std::string& json, std::shared_ptr<Descriptor>& co
   const std::string key = R"("plan":")";
   const std::size_t at = json.find(key), from = at + key.size();
   const std::string body = at != json.npos && json.size() >= from + 2 ? json.substr(from, json.size() - from - 2) : "";
-  if (wrap(version, body) != json) return reject(CUDNN_STATUS_BAD_PARAM, "the plan is damaged or none of this cuDNN's");
+  if (wrap(version, body) != json) return reject(CUDNN_STATUS_BAD_PARAM, "the plan is damaged or from another cuDNN");
   if (version != CUDNN_VERSION) return reject(CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, "a plan of another cuDNN");
   std::istringstream in(body);
   configuration = read(in);

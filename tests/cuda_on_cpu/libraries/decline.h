@@ -7,7 +7,7 @@ namespace cuda_on_cpu {
 
 // 1: they decline every product and convolution.
 bool declines();
-// 2: every convolution has a plan, which refuses to run.
+// 2: every convolution has a plan, which fails to run.
 bool refuses_to_run();
 
 }  // namespace cuda_on_cpu

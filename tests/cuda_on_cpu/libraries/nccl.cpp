@@ -184,7 +184,7 @@ void expect_device_memory(const void* begin, std::size_t bytes, const char* what
 // The codes follow ArgsCheck in misc/argcheck.cc.
 void expect_type(ncclDataType_t type) {
   if (nccl_type_bytes(type) == 0) {
-    reject(ncclInvalidArgument, fmt::format("type {} is none, or not emulated", static_cast<int>(type)));
+    reject(ncclInvalidArgument, fmt::format("type {} is unknown or not emulated", static_cast<int>(type)));
   }
 }
 
@@ -205,7 +205,7 @@ void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm
   const char* const expected = a.kind == NcclKind::all_gather       ? receive + own
                                : a.kind == NcclKind::reduce_scatter ? receive - own
                                                                     : receive;
-  if (send != expected) reject(ncclInvalidArgument, "the buffers overlap, and not as they do in place");
+  if (send != expected) reject(ncclInvalidArgument, "the buffers overlap other than in place");
 }
 
 ncclResult_t collective(const char* name, const NcclCollective::Arguments& arguments, ncclComm_t handle,
@@ -261,7 +261,7 @@ void join(NcclComm& comm) {
   }
   cudaDeviceProp properties;
   (void)cudaGetDeviceProperties(&properties, 0);
-  if (segment->rank[comm.rank].present) reject(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
+  if (segment->rank[comm.rank].present) reject(ncclInvalidUsage, fmt::format("rank {} exists already", comm.rank));
   segment.hold_lock(comm.rank);
   std::memcpy(&segment->rank[comm.rank].gpu, properties.uuid.bytes, sizeof segment->rank[comm.rank].gpu);
   segment->rank[comm.rank].present = 1;
@@ -279,7 +279,7 @@ void expect_one_gpu_each(NcclComm& comm) {
   }
 }
 
-// Whether all ranks have arrived. Refuses if they cannot begin.
+// Whether all ranks have arrived. Throws if they cannot start.
 bool is_connected(ncclComm& own) {
   NcclSegment& segment = own.comm->segment;
   if (segment->joined < own.comm->ranks) return false;
@@ -310,7 +310,7 @@ void wait_for_ranks(ncclComm& own) {
 
 ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, bool blocking) {
   return nccl_call(name, [&] {
-    if (out == nullptr) reject(ncclInvalidArgument, "nowhere to store the communicator");
+    if (out == nullptr) reject(ncclInvalidArgument, "a null pointer for the communicator");
     *out = nullptr;
     if (ranks < 1 || rank < 0 || rank >= ranks) {  // init.cc, ncclCommInitRankDev
       reject(ncclInvalidArgument, fmt::format("rank {} of {}", rank, ranks));
@@ -414,7 +414,7 @@ extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
   return nccl_call("ncclGetVersion", [&] {
-    if (version == nullptr) reject(ncclInvalidArgument, "nowhere to store the version");
+    if (version == nullptr) reject(ncclInvalidArgument, "a null pointer for the version");
     *version = NCCL_VERSION_CODE;
     return ncclSuccess;
   });
@@ -456,7 +456,7 @@ const char* ncclGetLastError(ncclComm_t handle) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return nccl_call("ncclGetUniqueId", [&] {
-    if (id == nullptr) reject(ncclInvalidArgument, "nowhere to store the id");
+    if (id == nullptr) reject(ncclInvalidArgument, "a null pointer for the id");
     const char* const address = std::getenv("NCCL_COMM_ID");
     // bootstrap.cc, bootstrapGetUniqueId: then the address is the whole id.
     const std::string name = address != nullptr ? NcclSegment::create_at(address) : NcclSegment::create();
@@ -485,7 +485,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
   return nccl_call("ncclCommGetAsyncError", [&] {
     const std::shared_ptr<ncclComm> own = resolve(handle);
-    if (error == nullptr) reject(ncclInvalidArgument, "nowhere to store the error");
+    if (error == nullptr) reject(ncclInvalidArgument, "a null pointer for the error");
     go_on(*own);
     *error = own->comm->error();
     const std::lock_guard lock(table().mutex);
@@ -603,7 +603,7 @@ ncclResult_t ncclGroupEnd() {
     if (group.depth == 0) reject(ncclInvalidUsage, "no group was started");  // group.cc, ncclGroupEndInternal
     if (--group.depth > 0) return ncclSuccess;
     Group ended = std::exchange(group, {});
-    if (ended.error != ncclSuccess) reject(ended.error, "a call of the group was refused");
+    if (ended.error != ncclSuccess) reject(ended.error, "a call of the group was rejected");
     ncclResult_t result = ncclSuccess;
     for (auto& [comm, messages] : ended.messages) {
       ended.jobs.emplace_back(comm, [comm = comm, messages = messages] { exchange(comm, messages); });

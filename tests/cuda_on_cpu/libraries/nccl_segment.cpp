@@ -61,14 +61,14 @@ std::string NcclSegment::create() {
 
 std::string NcclSegment::create_at(const std::string& address) {
   const std::string name = "cuda_on_cpu-nccl-at-" + address;
-  if (name.find('/') != name.npos) fail(cudaErrorUnknown, fmt::format("NCCL: {} is no address", address));
+  if (name.find('/') != name.npos) fail(cudaErrorUnknown, fmt::format("NCCL: {} is not an address", address));
   make(name, 0);
   return name;
 }
 
 NcclSegment::NcclSegment(const std::string& name) : path_(path_of(name)) {
   file_ = open(path_.c_str(), O_RDWR | O_CLOEXEC);
-  if (file_ < 0) fail_with_errno("no communicator begins with this unique id (any more): " + path_);
+  if (file_ < 0) fail_with_errno("no communicator starts with this unique id: " + path_);
   void* mapped = mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (mapped == MAP_FAILED) {
     close(file_);

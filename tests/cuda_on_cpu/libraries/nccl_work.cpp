@@ -137,7 +137,7 @@ void NcclCollective::compare_calls() const {
   for (int rank = 0; rank < comm_->ranks; ++rank) {
     const NcclCall& other = comm_->segment->rank[rank].call;
     if (other == own) continue;
-    fail(cudaErrorLaunchFailure, fmt::format("the ranks do not ask for the same: {} on rank {}, {} on rank {}",
+    fail(cudaErrorLaunchFailure, fmt::format("the ranks call different collectives: {} on rank {}, {} on rank {}",
                                              describe(own), comm_->rank, describe(other), rank));
   }
 }

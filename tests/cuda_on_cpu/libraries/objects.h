@@ -9,7 +9,7 @@
 
 namespace cuda_on_cpu {
 
-// Returns false if there is nowhere to store it.
+// Returns false if the pointer for it is null.
 template <class T, class Opaque>
 bool create_object(Opaque** out, const char* kind, T value) {
   if (out == nullptr) return false;

@@ -125,7 +125,7 @@ class FunctionWriter:
         inside = [v for v in self.function.body if isinstance(v, Variable) and v.space == "shared"]
         if (outside or inside) and not self.function.is_kernel:
             # Its place would depend on the calling kernel.
-            raise PtxError(f"{self.file.source}: shared memory in {self.function.name}, which is no kernel")
+            raise PtxError(f"{self.file.source}: shared memory in {self.function.name}, which is not a kernel")
         for variable in outside + inside:
             if variable.bytes > 0:
                 start = align(self.shared_bytes, variable.align)

@@ -221,7 +221,7 @@ def read(path):
     if content.startswith(b"\x7fELF"):
         found = re.findall(rb"(\.version \d[^\0]*?\.target sm_(\d+)[^\0]*)", content)
         if not found:
-            raise PtxError(f"{path} holds no PTX: it wants a virtual architecture, and nvcc's --no-compress")
+            raise PtxError(f"{path} contains no PTX: it needs a virtual architecture and nvcc's --no-compress")
         content, _ = min(found, key=lambda text: int(text[1]))
     return content.decode()
 

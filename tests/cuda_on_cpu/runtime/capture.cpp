@@ -229,7 +229,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     const std::shared_ptr<Capture> capture = stream.capture;
     if (graph != nullptr) *graph = nullptr;
     if (!capture) fail(cudaErrorIllegalState, "cudaStreamEndCapture: the stream is not capturing");
-    if (graph == nullptr) fail(cudaErrorInvalidValue, "cudaStreamEndCapture: nowhere to store the graph");
+    if (graph == nullptr) fail(cudaErrorInvalidValue, "cudaStreamEndCapture: a null pointer for the graph");
     if (capture->origin != &stream) {
       break_capture(*capture, cudaErrorStreamCaptureUnmatched,
                     "cudaStreamEndCapture: the capture began on another stream");
@@ -263,7 +263,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
   return api([&] {
     CUstream_st& stream = resolve(handle, "cudaStreamGetCaptureInfo");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaStreamGetCaptureInfo");
-    if (status == nullptr) fail(cudaErrorInvalidValue, "cudaStreamGetCaptureInfo: nowhere to store the status");
+    if (status == nullptr) fail(cudaErrorInvalidValue, "cudaStreamGetCaptureInfo: a null pointer for the status");
     *status = status_of(stream);
     if (*status != cudaStreamCaptureStatusActive) return;
     if (id != nullptr) *id = stream.capture->id;

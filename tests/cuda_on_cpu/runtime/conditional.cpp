@@ -47,10 +47,10 @@ bool races_with(giro::simt::Operation earlier) {
 
 std::string set(cudaGraphConditionalHandle handle, unsigned int value) {
   Condition* const condition = find(handle);
-  if (condition == nullptr) return fmt::format("{} is no conditional handle", handle);
+  if (condition == nullptr) return fmt::format("{} is not a conditional handle", handle);
   if (!condition->in_force) return "the handle's graph is not running";
-  if (races_with(condition->setter)) return "race: another kernel, which nothing orders before this one, has set it";
-  if (races_with(condition->reader)) return "race: a node, which nothing orders before this kernel, has read it";
+  if (races_with(condition->setter)) return "race: another kernel that is not ordered before this one has set it";
+  if (races_with(condition->reader)) return "race: a node that is not ordered before this kernel has read it";
   condition->value = value;
   condition->setter = current_operation();
   return {};
@@ -62,7 +62,7 @@ unsigned int value_of(cudaGraphConditionalHandle handle) {
     fail(cudaErrorLaunchFailure, "the condition has no value: no default at launch, and no kernel has set it");
   }
   if (races_with(condition.setter)) {
-    fail(cudaErrorLaunchFailure, "race: nothing orders the kernel that sets the condition before the node");
+    fail(cudaErrorLaunchFailure, "race: the kernel that sets the condition is not ordered before the node");
   }
   condition.reader = current_operation();
   return *condition.value;
@@ -233,7 +233,7 @@ cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* handle,
   return api([&] {
     CUgraph_st& graph = resolve(graph_handle, "cudaGraphConditionalHandleCreate");
     if (handle == nullptr || (flags != 0 && flags != cudaGraphCondAssignDefault)) {
-      fail(cudaErrorInvalidValue, "cudaGraphConditionalHandleCreate: no such flags, or nowhere to store the handle");
+      fail(cudaErrorInvalidValue, "cudaGraphConditionalHandleCreate: unknown flags, or a null pointer for the handle");
     }
     giro::simt::on_set_conditional(set);
     Condition& condition = conditions().emplace_back(Condition{.graph = &graph});

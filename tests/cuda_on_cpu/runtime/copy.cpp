@@ -45,13 +45,12 @@ void check(const Copy& copy, cudaMemcpyKind kind) {
   check_range(copy.to, copy.bytes, copy.call);
   check_range(copy.from, copy.bytes, copy.call);
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
-    fail(cudaErrorInvalidMemcpyDirection,
-         fmt::format("{}: no direction has the number {}", copy.call, static_cast<int>(kind)));
+    fail(cudaErrorInvalidMemcpyDirection, fmt::format("{}: unknown direction {}", copy.call, static_cast<int>(kind)));
   }
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind != cudaMemcpyDefault && (is_device(copy.to) != to_device || is_device(copy.from) != from_device)) {
-    fail(cudaErrorInvalidValue, fmt::format("{}: the direction says otherwise than the addresses", copy.call));
+    fail(cudaErrorInvalidValue, fmt::format("{}: the direction contradicts the addresses", copy.call));
   }
   if (copy.overlaps()) {
     fail(cudaErrorInvalidValue,

@@ -110,7 +110,7 @@ int attribute(cudaDeviceAttr name) {
       return p.cooperativeLaunch;
     default:
       fail(cudaErrorInvalidValue,
-           fmt::format("cudaDeviceGetAttribute: the emulation has no answer to attribute {}", static_cast<int>(name)));
+           fmt::format("cudaDeviceGetAttribute: attribute {} is not emulated", static_cast<int>(name)));
   }
 }
 

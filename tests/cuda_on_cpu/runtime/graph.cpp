@@ -46,7 +46,7 @@ void close_account(const CUgraph_st& graph) {
 CUgraphNode_st& add_node(cudaGraphNode_t* out, cudaGraph_t graph, const cudaGraphNode_t* after,
                          const cudaGraphEdgeData* edges, std::size_t count, CUgraphNode_st node, const char* call) {
   CUgraph_st& into = resolve(graph, call);
-  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the node", call));
+  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: a null pointer for the node", call));
   node.after = numbers(into, after, edges, count, call);
   *out = &into.add(std::move(node));
   return **out;
@@ -63,7 +63,7 @@ CUgraphNode_st child_node(const CUgraph_st& child, const char* call) {
 
 void instantiate(cudaGraphExec_t* exec, cudaGraph_t handle, const char* call) {
   CUgraph_st& graph = resolve(handle, call);
-  if (exec == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the executable graph", call));
+  if (exec == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: a null pointer for the executable graph", call));
   check_conditionals(graph, call);
   *exec = new CUgraphExec_st{graph.clone()};
   graph.instance = (*exec)->existence;
@@ -161,7 +161,7 @@ std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t*
     const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
                                  [&](const CUgraphNode_st& own) { return &own == nodes[i]; });
     if (at == graph.nodes.end()) {
-      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is no node of the graph", call));
+      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is not a node of the graph", call));
     }
     if (std::find(found.begin(), found.end(), at->number) != found.end()) {
       fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is given twice", call));
@@ -185,7 +185,8 @@ void destroy(cudaGraph_t graph) {
     fail(cudaErrorInvalidValue, "cudaGraphDestroy: the graph belongs to the node that holds it");
   }
   expect_alive(kGraph, graph, "cudaGraphDestroy");
-  if (is_captured_into(*graph)) fail(cudaErrorInvalidValue, "cudaGraphDestroy: a capture into the graph is under way");
+  if (is_captured_into(*graph))
+    fail(cudaErrorInvalidValue, "cudaGraphDestroy: a capture into the graph is in progress");
   remove_handle(kGraph, graph);
   close_account(*graph);
   delete graph;
@@ -198,7 +199,7 @@ extern "C" {
 cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned int flags) {
   return api([&] {
     if (graph == nullptr || flags != 0) {
-      fail(cudaErrorInvalidValue, "cudaGraphCreate: flags that are not 0, or nowhere to store the graph");
+      fail(cudaErrorInvalidValue, "cudaGraphCreate: flags that are not 0, or a null pointer for the graph");
     }
     *graph = create_graph();
   });
@@ -207,7 +208,7 @@ cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned int flags) {
 cudaError_t cudaGraphClone(cudaGraph_t* clone, cudaGraph_t handle) {
   return api([&] {
     const CUgraph_st& graph = resolve(handle, "cudaGraphClone");
-    if (clone == nullptr) fail(cudaErrorInvalidValue, "cudaGraphClone: nowhere to store the graph");
+    if (clone == nullptr) fail(cudaErrorInvalidValue, "cudaGraphClone: a null pointer for the graph");
     if (has_conditionals(graph)) {
       fail(cudaErrorInvalidValue, "cudaGraphClone: a graph with conditional nodes cannot be cloned");
     }
@@ -237,7 +238,7 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
   return api([&] {
     const char* const call = "cudaGraphAddNode";
     if (parameters == nullptr || parameters->reserved2 != 0) {
-      fail(cudaErrorInvalidValue, fmt::format("{}: no parameters, or what is reserved in them is not 0", call));
+      fail(cudaErrorInvalidValue, fmt::format("{}: no parameters, or a reserved field is not 0", call));
     }
     switch (parameters->type) {
       case cudaGraphNodeTypeEmpty:
@@ -258,7 +259,7 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
         return;
       }
       default:
-        fail(cudaErrorNotSupported, fmt::format("{}: nodes of type {} are not emulated, but by capture", call,
+        fail(cudaErrorNotSupported, fmt::format("{}: nodes of type {} are emulated only by capture", call,
                                                 static_cast<int>(parameters->type)));
     }
   });
@@ -268,7 +269,7 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* g
   return api([&] {
     if (node == nullptr || graph == nullptr || node->type != cudaGraphNodeTypeGraph) {
       fail(cudaErrorInvalidValue,
-           "cudaGraphChildGraphNodeGetGraph: no child graph node, or nowhere to store its graph");
+           "cudaGraphChildGraphNodeGetGraph: no child graph node, or a null pointer for its graph");
     }
     *graph = make_handle(node->graphs.front());
   });
@@ -277,7 +278,7 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* g
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   return api([&] {
     if (node == nullptr || type == nullptr) {
-      fail(cudaErrorInvalidValue, "cudaGraphNodeGetType: no node, or nowhere to store its type");
+      fail(cudaErrorInvalidValue, "cudaGraphNodeGetType: no node, or a null pointer for its type");
     }
     *type = node->type;
   });
@@ -290,7 +291,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::size_t* count) {
   return api([&] {
     CUgraph_st& graph = resolve(handle, "cudaGraphGetNodes");
-    if (count == nullptr) fail(cudaErrorInvalidValue, "cudaGraphGetNodes: nowhere to store the count");
+    if (count == nullptr) fail(cudaErrorInvalidValue, "cudaGraphGetNodes: a null pointer for the count");
     if (nodes == nullptr) {
       *count = graph.nodes.size();
       return;
@@ -305,9 +306,9 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t handle, cudaGraphNode_t* from, cudaGra
                               std::size_t* count) {
   return api([&] {
     CUgraph_st& graph = resolve(handle, "cudaGraphGetEdges");
-    if (count == nullptr) fail(cudaErrorInvalidValue, "cudaGraphGetEdges: nowhere to store the count");
+    if (count == nullptr) fail(cudaErrorInvalidValue, "cudaGraphGetEdges: a null pointer for the count");
     if ((from == nullptr) != (to == nullptr)) {
-      fail(cudaErrorInvalidValue, "cudaGraphGetEdges: one of the two ends has nowhere to go");
+      fail(cudaErrorInvalidValue, "cudaGraphGetEdges: a null pointer for one of the two ends");
     }
     std::size_t edges = 0;
     for (CUgraphNode_st& node : graph.nodes) {

@@ -44,7 +44,7 @@ __attribute__((destructor)) void check_at_exit() {
   const bool tell_leaks = !leaks.empty() && asked != "ignore";
   if (tell_leaks) std::fprintf(stderr, "cuda_on_cpu: left at exit:\n%s", leaks.c_str());
   if (!failure.empty()) {
-    std::fprintf(stderr, "cuda_on_cpu: queued work failed and no call has returned it: %s\n", failure.c_str());
+    std::fprintf(stderr, "cuda_on_cpu: queued work failed and no call has reported it: %s\n", failure.c_str());
   }
   if ((tell_leaks && asked != "report") || !failure.empty()) {
     std::fflush(nullptr);

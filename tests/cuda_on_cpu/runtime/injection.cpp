@@ -70,7 +70,7 @@ void inject(Injection kind, cudaError_t code, const char* call) {
   const auto index = static_cast<std::size_t>(kind);
   Counter& counter = counters()[index];
   if (++counter.calls == counter.failing) {
-    fail(code, fmt::format("{}: {} number {} was asked to fail", call, kNames[index], counter.calls));
+    fail(code, fmt::format("{}: {} number {} was set to fail", call, kNames[index], counter.calls));
   }
 }
 

@@ -50,14 +50,14 @@ Stub& stub_of(const void* function) {
   for (auto& [name, stub] : loaded()) {
     if (&stub == function) return stub;
   }
-  if (found == stubs().end()) fail(cudaErrorInvalidDeviceFunction, "the function is not a __global__ one");
+  if (found == stubs().end()) fail(cudaErrorInvalidDeviceFunction, "not a __global__ function");
   return found->second;
 }
 
 const Kernel& kernel_of(const Stub& stub) {
   const Kernel* kernel = giro::simt::find_kernel(stub.name);
   if (kernel == nullptr) {
-    fail(cudaErrorNoKernelImageForDevice, fmt::format("{}: no file of translated PTX holds it", stub.name));
+    fail(cudaErrorNoKernelImageForDevice, fmt::format("{}: no translated PTX file contains it", stub.name));
   }
   return *kernel;
 }

@@ -108,7 +108,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
     if (jit_options + options > 0) fail(cudaErrorNotSupported, "cudaLibraryLoadData: options are not emulated");
     const std::string text(static_cast<const char*>(code));
     if (text.find(".version") == std::string::npos) {
-      fail(cudaErrorNoKernelImageForDevice, "cudaLibraryLoadData: the code is no PTX, which is all that is emulated");
+      fail(cudaErrorNoKernelImageForDevice, "cudaLibraryLoadData: the code is not PTX, the only kind that is emulated");
     }
     open(text);
     *library = reinterpret_cast<cudaLibrary_t>(*libraries().insert(new Library{text}).first);

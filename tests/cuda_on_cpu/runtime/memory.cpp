@@ -67,7 +67,7 @@ bool in_heap(const void* address) {
   return heap.base != nullptr && p >= heap.base && p < heap.base + kHeapBytes;
 }
 
-// Reports that host code touched device memory, before the process dies. Makes only async-signal-safe calls.
+// Reports that host code accessed device memory, before the process dies. Makes only async-signal-safe calls.
 struct sigaction earlier_action;
 
 void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
@@ -82,11 +82,11 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
       *--digit = static_cast<char>('0' + n % 10);
     }
     if (heap.working > 0) {
-      say("cuda_on_cpu: queued work touched memory that it has not named, or that nobody has allocated\n");
+      say("cuda_on_cpu: queued work accessed memory that it did not declare, or that was never allocated\n");
     } else if (block == nullptr) {
-      say("cuda_on_cpu: host code touched memory that CUDA has freed, or never allocated\n");
+      say("cuda_on_cpu: host code accessed memory that CUDA has freed or never allocated\n");
     } else {
-      say("cuda_on_cpu: host code touched device memory, in allocation number ");
+      say("cuda_on_cpu: host code accessed device memory, in allocation number ");
       say(digit);
       say("\n");
     }
@@ -178,7 +178,7 @@ void unmap(const Block& gone) {
 }
 
 void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call) {
-  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the address", call));
+  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: a null pointer for the address", call));
   forbid_during_capture(call);
   *out = nullptr;
   if (bytes > 0) *out = add_block(bytes, kind, call).begin;
@@ -264,8 +264,7 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
     }
     open(*block);
   } else if (in_heap(begin)) {
-    fail(cudaErrorInvalidValue,
-         fmt::format("{}: {} is memory that is not allocated (any more)", call, fmt::ptr(begin)));
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} is not allocated memory", call, fmt::ptr(begin)));
   } else if (begin == nullptr) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at a null address", call, bytes));
   }
@@ -300,7 +299,7 @@ cudaError_t cudaFree(void* pointer) {
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned int flags) {
   return api([&] {
     constexpr unsigned int kFlags = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
-    if ((flags & ~kFlags) != 0) fail(cudaErrorInvalidValue, "cudaHostAlloc: no such flags");
+    if ((flags & ~kFlags) != 0) fail(cudaErrorInvalidValue, "cudaHostAlloc: unknown flags");
     allocate(pointer, bytes, Block::Kind::pinned, "cudaHostAlloc");
   });
 }

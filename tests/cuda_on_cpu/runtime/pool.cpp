@@ -79,7 +79,7 @@ void reject_in_capture(const CUstream_st& stream, const char* call) {
 }
 
 void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t on, const char* call) {
-  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the address", call));
+  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: a null pointer for the address", call));
   Pool& pool = pool_behind(handle, call);
   CUstream_st& stream = resolve(on, call);
   reject_in_capture(stream, call);
@@ -95,7 +95,7 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
   *out = block.begin;
   submit(on, call, [begin = block.begin, bytes, call] {
     if (find_block(begin) == nullptr) {
-      fail(cudaErrorIllegalAddress, "race: the memory has been freed by work that nothing orders after its allocation");
+      fail(cudaErrorIllegalAddress, "race: the memory was freed by work that is not ordered after its allocation");
     }
     will_write(begin, bytes, call);  // covers the whole block, so that any use not ordered after this is a race
     giro::simt::memory().forget(begin, bytes);
@@ -177,7 +177,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* prope
   return api([&] {
     const char* const call = "cudaMemPoolCreate";
     if (pool == nullptr || properties == nullptr) {
-      fail(cudaErrorInvalidValue, fmt::format("{}: no properties, or nowhere to store the pool", call));
+      fail(cudaErrorInvalidValue, fmt::format("{}: no properties, or a null pointer for the pool", call));
     }
     if (properties->allocType != cudaMemAllocationTypePinned ||
         properties->location.type != cudaMemLocationTypeDevice || properties->location.id != 0) {
@@ -208,7 +208,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes) {
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
   return api([&] {
     const Pool& pool = pool_behind(handle, "cudaMemPoolGetAttribute");
-    if (value == nullptr) fail(cudaErrorInvalidValue, "cudaMemPoolGetAttribute: nowhere to store the value");
+    if (value == nullptr) fail(cudaErrorInvalidValue, "cudaMemPoolGetAttribute: a null pointer for the value");
     auto* const number = static_cast<int*>(value);
     auto* const bytes = static_cast<std::uint64_t*>(value);
     switch (attribute) {

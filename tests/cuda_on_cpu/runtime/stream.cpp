@@ -54,7 +54,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 void create_stream(cudaStream_t* out, unsigned int flags) {
   if (out == nullptr || (flags & ~static_cast<unsigned int>(cudaStreamNonBlocking)) != 0) {
-    fail(cudaErrorInvalidValue, "cudaStreamCreateWithFlags: no such flags, or nowhere to store the stream");
+    fail(cudaErrorInvalidValue, "cudaStreamCreateWithFlags: unknown flags, or a null pointer for the stream");
   }
   *out = new CUstream_st{std::make_shared<Queue>((flags & cudaStreamNonBlocking) == 0)};
   streams().push_back(*out);
@@ -282,7 +282,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
     constexpr unsigned int kFlags = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
     const bool shared = (flags & cudaEventInterprocess) != 0, timing = (flags & cudaEventDisableTiming) == 0;
     if (event == nullptr || (flags & ~kFlags) != 0 || (shared && timing)) {
-      fail(cudaErrorInvalidValue, "cudaEventCreateWithFlags: no such flags, or nowhere to store the event");
+      fail(cudaErrorInvalidValue, "cudaEventCreateWithFlags: unknown flags, or a null pointer for the event");
     }
     if (shared) fail(cudaErrorNotSupported, "cudaEventCreateWithFlags: events to share are not emulated");
     *event = new CUevent_st{.timing = timing};
@@ -321,7 +321,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t handle, unsigned in
     if (flags == cudaEventWaitExternal) {
       fail(cudaErrorNotSupported, "cudaStreamWaitEvent: nodes that wait for an event are not emulated");
     }
-    if (flags != cudaEventWaitDefault) fail(cudaErrorInvalidValue, "cudaStreamWaitEvent: no such flags");
+    if (flags != cudaEventWaitDefault) fail(cudaErrorInvalidValue, "cudaStreamWaitEvent: unknown flags");
     CUstream_st& stream = resolve(on, "cudaStreamWaitEvent");
     CUevent_st& event = resolve(handle, "cudaStreamWaitEvent");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaStreamWaitEvent");

@@ -905,7 +905,7 @@ using CudaOnCpuDeathTest = CudaOnCpu;
 
 TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
   EXPECT_DEATH({ [[maybe_unused]] volatile float value = *static_cast<volatile float*>(x_); },
-               "host code touched device memory, in allocation number");
+               "host code accessed device memory, in allocation number");
 }
 
 TEST_F(CudaOnCpuDeathTest, LeakFailsTheProcess) {
@@ -931,7 +931,7 @@ TEST_F(CudaOnCpuDeathTest, HostFunctionCannotReadDeviceMemory) {
             s_, [](void* data) { *static_cast<volatile float*>(data) = 1; }, x_);
         (void)cudaStreamSynchronize(s_);
       },
-      "host code touched device memory");
+      "host code accessed device memory");
 }
 
 TEST_F(CudaOnCpuDeathTest, UnreportedFailureFailsTheProcess) {

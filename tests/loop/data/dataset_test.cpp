@@ -390,9 +390,9 @@ TEST(Dataset, IndicesOfABatchsRows) {
 TEST(Dataset, IndicesRejectBatchOutOfRange) {
   const Dataset dataset = numbered(10).batch(4);
   EXPECT_EQ(dataset.indices(2), (std::vector<std::int64_t>{8, 9}));
-  expect_error(ErrorCode::invalid_argument, {"indices", "batch 3", "below 3"}, [&] { dataset.indices(3); });
+  expect_error(ErrorCode::invalid_argument, {"indices", "batch 3", "[0, 3)"}, [&] { dataset.indices(3); });
   expect_error(ErrorCode::invalid_argument, {"indices", "batch -1"}, [&] { dataset.indices(-1); });
-  expect_error(ErrorCode::invalid_argument, {"indices", "batch 2", "below 2"}, [&] { dataset.skip(1).indices(2); });
+  expect_error(ErrorCode::invalid_argument, {"indices", "batch 2", "[0, 2)"}, [&] { dataset.skip(1).indices(2); });
   const Dataset endless = numbered(10).repeat().batch(4);
   EXPECT_EQ(endless.indices(1'000'000'000'000).size(), 4u);
   expect_error(ErrorCode::invalid_argument, {"indices"}, [&] { endless.indices(std::int64_t{1} << 62); });

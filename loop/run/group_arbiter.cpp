@@ -1,4 +1,4 @@
-#include <giro/loop/group_arbiter.h>
+#include "loop/run/group_arbiter.h"
 
 #include <fmt/format.h>
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/loop/any_callback.h>
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/log_ring.h>
 #include <giro/loop/log/logs.h>
@@ -15,14 +16,6 @@
 #include <giro/runtime/span.h>
 
 namespace giro::detail {
-
-// Receives the logs of the steps it is due in, when they have arrived.
-class Observer {
- public:
-  virtual ~Observer() = default;
-  virtual void observe(const Elapsed&, const Logs&) {}
-  virtual std::string name() const { return {}; }
-};
 
 // Passes the logs of a run from its steps to the history. A step's logs are the logs of its host callbacks and the rows
 // that its device steps will write. When all have arrived, they are committed and shown to the step's observers, in

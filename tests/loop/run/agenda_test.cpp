@@ -1,4 +1,4 @@
-#include <giro/loop/agenda.h>
+#include "loop/run/agenda.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Due = std::vector<std::pair<std::int64_t, std::size_t>>;  // step, task
 
-// Asks the agenda as a run does: in the steps that are not quiet.
+// Asks the agenda as a run does: in the steps that are not idle.
 struct Asked {
   Due due;
   std::int64_t steps = 0;  // steps with at least one question
@@ -22,9 +22,9 @@ struct Asked {
     for (; elapsed.steps < count; elapsed.count(1)) {
       elapsed.step_samples = 1;
       elapsed.last = elapsed.steps + 1 == count;
-      if (agenda.is_quiet(elapsed)) continue;
+      if (agenda.is_idle(elapsed)) continue;
       ++steps;
-      agenda.ask(
+      agenda.evaluate(
           elapsed, [](const auto&) {}, [&](std::size_t task) { due.emplace_back(elapsed.steps, task); });
     }
   }
@@ -35,7 +35,7 @@ TEST(Agenda, TasksAreDueInOrder) {
   EXPECT_EQ(Asked(agenda, 4).due, (Due{{0, 0}, {0, 1}, {0, 2}, {1, 2}, {2, 0}, {2, 2}, {3, 1}, {3, 2}}));
 }
 
-TEST(Agenda, SchedulesAreNotEvaluatedInQuietSteps) {
+TEST(Agenda, EvaluatesNothingInIdleSteps) {
   Agenda agenda({every(100), every(250) | last(), never()});
   const Asked asked(agenda, 1'000);
   EXPECT_EQ(asked.due, (Due{{0, 0},
@@ -66,7 +66,7 @@ TEST(Agenda, KnowsWhatTasksWaitFor) {
 TEST(Agenda, ReportsTraitsBeforeEvaluating) {
   Agenda agenda({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})});
   int users = 0, clocks = 0;
-  agenda.ask(
+  agenda.evaluate(
       Elapsed{},
       [&](const auto& traits) {
         users += traits.runs_user_code;
@@ -84,24 +84,24 @@ TEST(Agenda, EvaluatesAgainAtTheEnd) {
   std::vector<std::size_t> due;
   const auto note = [&](std::size_t task) { due.push_back(task); };
   for (; elapsed.steps < 9; elapsed.count(1))
-    agenda.ask(
+    agenda.evaluate(
         elapsed, [](const auto&) {}, [](std::size_t) {});
-  agenda.ask(
+  agenda.evaluate(
       elapsed, [](const auto&) {}, note);
   EXPECT_EQ(due, (std::vector<std::size_t>{}));
   elapsed.last = true;
-  agenda.ask_at_end(
+  agenda.evaluate_at_end(
       elapsed, [](const auto&) {}, note);
   EXPECT_EQ(due, (std::vector<std::size_t>{0, 2, 3}));
 }
 
 TEST(Agenda, NamesTheFailingSchedule) {
   Agenda agenda({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }});
-  EXPECT_EQ(agenda.asking(), 2u);
-  EXPECT_THROW(agenda.ask(
+  EXPECT_EQ(agenda.evaluating(), 2u);
+  EXPECT_THROW(agenda.evaluate(
                    Elapsed{}, [](const auto&) {}, [](std::size_t) {}),
                std::runtime_error);
-  EXPECT_EQ(agenda.asking(), 1u);
+  EXPECT_EQ(agenda.evaluating(), 1u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <giro/loop/journal.h>
+#include "loop/run/journal.h"
 
 #include <fmt/format.h>
 

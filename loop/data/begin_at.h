@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <type_traits>
-#include <utility>
 
 #include <giro/loop/data/range.h>
 #include <giro/runtime/error.h>
@@ -42,50 +39,6 @@ std::ranges::iterator_t<R> begin_at(R& range, std::int64_t first, std::int64_t b
   for (; first < batch && it != end; ++first) ++it;
   return it;
 }
-
-// The batch at an iterator of R. An iterator that returns by value makes a new batch at each access, so the batch is
-// made once and kept here.
-template <std::ranges::input_range R, class B>
-class CurrentBatch {
- public:
-  static constexpr bool kIsReference = std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>;
-  // Whether the batch stays valid after the iterator has reached the end.
-  static constexpr bool kOutlivesIterator = !kIsReference || keeps_last_batch<std::remove_cvref_t<R>>;
-
-  const B& at(const std::ranges::iterator_t<R>& it) {
-    if constexpr (kIsReference) {
-      return *it;
-    } else {
-      if (!made_) made_.emplace(*it);
-      return *made_;
-    }
-  }
-  // Stores a batch already read from the iterator, for at() and kept().
-  void keep(std::ranges::range_reference_t<R>&& batch) {
-    if constexpr (kIsReference) {
-      made_ = &batch;
-    } else {
-      made_.emplace(std::forward<std::ranges::range_reference_t<R>>(batch));
-    }
-  }
-  // The stored batch, or null if it does not outlive the iterator.
-  const B* kept() const {
-    if constexpr (!kOutlivesIterator) {
-      return nullptr;
-    } else if constexpr (kIsReference) {
-      return made_;
-    } else {
-      return &*made_;
-    }
-  }
-  // Call this after the iterator has moved on and the batch is no longer needed.
-  void forget() {
-    if constexpr (!kIsReference) made_.reset();
-  }
-
- private:
-  std::conditional_t<kIsReference, const B*, std::optional<B>> made_{};
-};
 
 }  // namespace detail
 }  // namespace giro

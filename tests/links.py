@@ -9,14 +9,14 @@ import re
 import subprocess
 import sys
 
-FENCED = re.compile(r"^```.*?^```", re.S | re.M)
+NOT_TEXT = re.compile(r"^ *```.*?^ *```|<!--.*?-->", re.S | re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
 def text_of(path):
     with open(path, encoding="utf-8") as file:
-        return FENCED.sub("", file.read())
+        return NOT_TEXT.sub("", file.read())
 
 
 def anchors_of(path):

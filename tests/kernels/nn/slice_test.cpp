@@ -14,6 +14,7 @@
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
+#include "tests/kernels/precisions.h"
 
 namespace giro::nn {
 namespace {
@@ -277,7 +278,9 @@ TEST_P(SliceTest, PartsAreReadBeforeBeingOverwritten) {
 }
 
 TEST_P(SliceTest, EmptyAndUnalignedRows) {
-  const Var x = counted({5, 3}, DType::bf16), w(upload({DType::bf16, {3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1}}), stream());
+  // Two bytes an element leave most rows unaligned; not every CPU has products of these.
+  const DType dtype = test::computes_in(Precision::bf16, device()) ? DType::bf16 : DType::f32;
+  const Var x = counted({5, 3}, dtype), w(upload({dtype, {3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1}}), stream());
   for (const std::int64_t row : {0, 3, 5}) {
     EXPECT_EQ(slice(x, {.begin = row, .end = row}).shape(), (Shape{0, 3}));
     EXPECT_EQ(read(concatenate({slice(x, {.begin = row, .end = row}), x})), read(x));

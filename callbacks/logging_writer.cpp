@@ -57,7 +57,7 @@ std::vector<std::string> lines_of(const Record::HParams& hparams) {
   std::vector<std::string> values;
   for (const auto& [tag, hparam] : hparams) {
     values.push_back(
-        std::visit([&](const auto& value) { return fmt::format("{}={}", tag.path(), value); }, hparam.value));
+        std::visit([&tag = tag](const auto& value) { return fmt::format("{}={}", tag.path(), value); }, hparam.value));
   }
   return {listed(values)};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include <giro/callbacks/metric_writer.h>
@@ -22,7 +23,11 @@ class AsyncWriter final : public MetricWriter {
   AsyncWriter(const AsyncWriter&) = delete;
   AsyncWriter& operator=(const AsyncWriter&) = delete;
 
-  void write(const Record& record) override;
+  void write_scalars(std::int64_t step, const Scalars& scalars) override;
+  void write_images(std::int64_t step, const Arrays& images) override;
+  void write_histograms(std::int64_t step, const Arrays& arrays) override;
+  void write_texts(std::int64_t step, const Texts& texts) override;
+  void write_hparams(const HParams& hparams) override;
   void flush() override;
   void close() override;
 

@@ -1,25 +1,23 @@
 #include <giro/callbacks/file_logger.h>
 
-#include "callbacks/internal/run_writer.h"
+#include "callbacks/internal/record_writer.h"
 
 namespace giro {
 
-FileLogger::FileLogger(const std::shared_ptr<detail::RunWriter>& writer) : MetricLogger(writer), writer_(writer) {}
-
 void FileLogger::on_claim() {
-  if (!claim_) claim_ = writer_->claim(writer_);
+  if (!claim_) claim_ = records_->claim(records_);
 }
 void FileLogger::on_start(const Elapsed& elapsed) {
   on_claim();
-  writer_->begin(elapsed);
+  records_->start(elapsed.steps);
 }
 void FileLogger::operator()(const Elapsed& elapsed, const Logs& logs) {
   on_claim();
-  writer_->write(record_of(elapsed, logs));
+  records_->write(elapsed, logs);
 }
-void FileLogger::persist(Archive& archive) { writer_->persist(archive); }
+void FileLogger::persist(Archive& archive) { records_->persist(archive); }
 void FileLogger::on_end() {
-  writer_->flush();
+  records_->sync();
   claim_.reset();
 }
 

@@ -131,10 +131,16 @@ int train(const Arguments& args) {
       {"logdir", logdir}, {"steps", trained.elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
       {"test_loss", test.entry_value("loss")}, {"train_seconds", train_seconds},
       {"steps_per_second", static_cast<double>(trained.elapsed.steps) / train_seconds}};
-  return sample::print_result(result);
+  std::printf("result: %s\n", result.dump().c_str());
+  return 0;
 }
 
-void add_options(CLI::App& app, Arguments& args) {
+}  // namespace
+
+// 8. Errors are exceptions with a one-line message.
+int main(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("Trains a classifier on MNIST-format images.", "mnist");
   args.add_to(app);
   app.add_option("--model", args.model, "linear or cnn")
       ->check(CLI::IsMember({"linear", "cnn"}))
@@ -146,11 +152,5 @@ void add_options(CLI::App& app, Arguments& args) {
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
-}
-
-}  // namespace
-
-// 8. Errors are exceptions with a one-line message.
-int main(int argc, char** argv) {
-  return sample::run("Trains a classifier on MNIST-format images.", "mnist", add_options, train, argc, argv);
+  return sample::run(app, argc, argv, [&] { return train(args); });
 }

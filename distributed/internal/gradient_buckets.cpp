@@ -1,5 +1,6 @@
 #include "distributed/internal/gradient_buckets.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace giro::detail {

@@ -1,5 +1,6 @@
 #include "distributed/nccl/watchdog.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace giro::nccl {

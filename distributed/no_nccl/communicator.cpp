@@ -1,8 +1,10 @@
+#include <fmt/format.h>
+
 #include <giro/distributed/communicator.h>
+#include <giro/runtime/error.h>
 
 #include "distributed/internal/job.h"
 #include "runtime/internal/cuda_module.h"
-#include "runtime/internal/throw_error.h"
 
 // Stands in for NCCL where neither the library nor the CUDA backend's module contains it.
 namespace giro::nccl {
@@ -18,7 +20,7 @@ bool is_available() noexcept {
 
 std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout) {
   if (const auto function = in_cuda_module<start>()) return function(launch, device, timeout);
-  throw_error(ErrorCode::unsupported, "World: {}", kReason);
+  throw Error(ErrorCode::unsupported, fmt::format("World: {}", kReason));
 }
 
 std::string identity_of(Device device) {
@@ -29,7 +31,7 @@ std::string identity_of(Device device) {
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout) {
   if (const auto function = in_cuda_module<connect>()) return function(host, device, timeout);
-  throw_error(ErrorCode::unsupported, "communicator on {}: {}", to_string(device), kReason);
+  throw Error(ErrorCode::unsupported, fmt::format("communicator on {}: {}", to_string(device), kReason));
 }
 
 void abandon_peers() noexcept {

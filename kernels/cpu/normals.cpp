@@ -1,5 +1,6 @@
 #include "kernels/cpu/normals.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>

@@ -1,6 +1,7 @@
 #include "kernels/cpu/tile_loops.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>

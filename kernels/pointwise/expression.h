@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <variant>
 #include <vector>
 
 #include <giro/runtime/dtype.h>

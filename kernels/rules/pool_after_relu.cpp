@@ -13,25 +13,23 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   std::size_t pools = 0;
   for (const std::size_t k : *readers) {
     const auto* const pool = detail::op_of<ops::AvgPool>(ops[k]);
-    const auto* const backward = detail::op_of<ops::AvgPoolBackward>(ops[k]);
+    const auto* const backward = detail::op_of<ops::AvgPoolActivationBackward>(ops[k]);
     if (!ops.is_unchanged(relu->x, i, k)) return false;
-    if (pool != nullptr && !pool->has_relu && same(pool->x, relu->y) &&
-        pool_windows_tile(pool->x.shape(), pool->options)) {
+    if (pool != nullptr && same(pool->x, relu->y) && pool_windows_tile(pool->x.shape(), pool->options)) {
       ++pools;
     } else if (backward == nullptr || !same(backward->x, relu->y) || !backward->has_relu ||
-               detail::overlap(backward->dx, relu->x)) {
+               detail::overlap(backward->dz, relu->x)) {
       return false;
     }
   }
   if (pools == 0) return false;
   for (const std::size_t k : *readers) {
     if (const auto* const pool = detail::op_of<ops::AvgPool>(ops[k])) {
-      queue("activation_avg_pool", ops::AvgPool{pool->y, relu->x.reshape(pool->x.shape()), pool->options, true},
-            stream);
+      queue(ops::ActivationAvgPool{pool->y, relu->x.reshape(pool->x.shape()), true, pool->options}, stream);
     } else {
-      ops::AvgPoolBackward backward = *detail::op_of<ops::AvgPoolBackward>(ops[k]);
+      ops::AvgPoolActivationBackward backward = *detail::op_of<ops::AvgPoolActivationBackward>(ops[k]);
       backward.x = relu->x.reshape(backward.x.shape());
-      queue("avg_pool_activation_backward", backward, stream);
+      queue(backward, stream);
     }
     ops.replace(k);
   }

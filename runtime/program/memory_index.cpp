@@ -1,9 +1,11 @@
 #include "runtime/program/memory_index.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
-#include "runtime/internal/throw_error.h"
+#include <giro/runtime/error.h>
 
 namespace giro::rules {
 namespace {
@@ -75,8 +77,8 @@ void MemoryIndex::add(std::size_t i, const detail::HeldOp& op) {
   for_each_part(op, [&](const Tensor& tensor, bool is_written) {
     Region* const region = at(tensor);
     if (region == nullptr) {
-      throw_error(ErrorCode::invalid_argument,
-                  "{}: a rule makes it touch memory that no op of the program touched before", op.node.op);
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: a rule makes it touch memory that no op of the program touched before", op.node.op));
     }
     insert(region->ops, i);
     if (is_written) insert(region->writers, i);

@@ -10,7 +10,6 @@
 #include <giro/runtime/files/archive.h>
 
 #include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -26,7 +25,7 @@ struct StoredPiece {
 };
 
 [[noreturn]] void reject_shard(const std::string& path, const std::string& what) {
-  throw_error(ErrorCode::corrupt_data, "shard '{}': {}", path, what);
+  throw Error(ErrorCode::corrupt_data, fmt::format("shard '{}': {}", path, what));
 }
 
 std::vector<StoredPiece> read_pieces(const safetensors::Layout& layout, const std::string& path) {
@@ -142,8 +141,9 @@ std::vector<Leaf> PieceJoiner::finish(const std::string& unit) {
   std::vector<Leaf> leaves;
   for (Joined& joined : joined_) {
     if (joined.next != joined.whole.count()) {
-      throw_error(ErrorCode::corrupt_data, "checkpoint '{}': its shards have {} elements of {}, expected {}", unit,
-                  joined.next, printable(joined.path), to_string(joined.expected()));
+      throw Error(ErrorCode::corrupt_data,
+                  fmt::format("checkpoint '{}': its shards have {} elements of {}, expected {}", unit, joined.next,
+                              printable(joined.path), to_string(joined.expected())));
     }
     Leaf& leaf = leaves.emplace_back();
     if (held_.contains(joined.path)) {

@@ -14,20 +14,8 @@ AsyncWriter::AsyncWriter(std::shared_ptr<MetricWriter> writer)
 }
 AsyncWriter::~AsyncWriter() = default;
 
-void AsyncWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
-  worker_->submit([this, step, scalars] { writer_->write_scalars(step, scalars); });
-}
-void AsyncWriter::write_images(std::int64_t step, const Arrays& images) {
-  worker_->submit([this, step, images] { writer_->write_images(step, images); });
-}
-void AsyncWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
-  worker_->submit([this, step, arrays] { writer_->write_histograms(step, arrays); });
-}
-void AsyncWriter::write_texts(std::int64_t step, const Texts& texts) {
-  worker_->submit([this, step, texts] { writer_->write_texts(step, texts); });
-}
-void AsyncWriter::write_hparams(const HParams& hparams) {
-  worker_->submit([this, hparams] { writer_->write_hparams(hparams); });
+void AsyncWriter::write(const Record& record) {
+  worker_->submit([this, record] { writer_->write(record); });
 }
 void AsyncWriter::flush() {
   worker_->join();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include <giro/callbacks/metric_writer.h>
@@ -23,11 +22,7 @@ class AsyncWriter final : public MetricWriter {
   AsyncWriter(const AsyncWriter&) = delete;
   AsyncWriter& operator=(const AsyncWriter&) = delete;
 
-  void write_scalars(std::int64_t step, const Scalars& scalars) override;
-  void write_images(std::int64_t step, const Arrays& images) override;
-  void write_histograms(std::int64_t step, const Arrays& arrays) override;
-  void write_texts(std::int64_t step, const Texts& texts) override;
-  void write_hparams(const HParams& hparams) override;
+  void write(const Record& record) override;
   void flush() override;
   void close() override;
 

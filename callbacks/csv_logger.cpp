@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "callbacks/internal/record_writer.h"
+#include "callbacks/internal/line_writer.h"
 #include "loop/log/internal/record_text.h"
 
 namespace giro {
@@ -42,19 +42,19 @@ std::vector<std::string> from_cells(std::string_view line) {
   return cells;
 }
 
-class CsvWriter final : public detail::RecordWriter {
+class CsvWriter final : public detail::LineWriter {
  public:
   CsvWriter(const std::string& path, const LoggerOptions& options)
-      : RecordWriter("csv_logger", path, options, line_end) {}
+      : LineWriter("csv_logger", path, options, line_end) {}
 
  private:
-  // The header identifies the column. Collection and name are empty if it was read from a file and not logged since.
+  // The header identifies the column. The tag is empty if it was read from a file and not logged since.
   struct Column {
     std::string header;
-    std::string collection, name;
+    Tag tag = "";
   };
 
-  void begin() override {
+  void reset() override {
     columns_.clear();
     by_header_.clear();
     columns_in_file_ = 0;
@@ -77,13 +77,13 @@ class CsvWriter final : public detail::RecordWriter {
     return step;
   }
 
-  void append(const Elapsed& elapsed, const std::vector<Logs::Entry>& numbers) override {
+  void append(const Elapsed& elapsed, const Record::Scalars& scalars) override {
     cells_.assign(columns_.size(), {});
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const std::size_t column = column_of(numbers[i], i);
+    for (std::size_t i = 0; i < scalars.size(); ++i) {
+      const std::size_t column = column_of(scalars[i].first, i);
       cells_.resize(columns_.size());
       cells_[column].clear();
-      detail::append_csv(cells_[column], numbers[i].value.value());
+      detail::append_csv(cells_[column], scalars[i].second);
     }
     if (!has_header_ || columns_.size() > columns_in_file_) write_header(columns_.size() - columns_in_file_);
     columns_in_file_ = columns_.size();
@@ -92,19 +92,16 @@ class CsvWriter final : public detail::RecordWriter {
   }
 
   // Most records have the same entries in the same order, so the entry's position finds its column.
-  std::size_t column_of(const Logs::Entry& entry, std::size_t hint) {
-    if (hint < columns_.size() && columns_[hint].name == entry.name && columns_[hint].collection == entry.collection) {
-      return hint;
-    }
-    const std::string header = detail::csv_column(entry.collection, entry.name);
+  std::size_t column_of(const Tag& tag, std::size_t hint) {
+    if (hint < columns_.size() && columns_[hint].tag == tag) return hint;
+    const std::string header = detail::csv_column(tag.collection(), tag.name());
     const auto known = by_header_.find(header);
     const std::size_t column = known != by_header_.end() ? known->second : add_column(header);
-    columns_[column].collection = entry.collection;
-    columns_[column].name = entry.name;
+    columns_[column].tag = tag;
     return column;
   }
   std::size_t add_column(const std::string& header) {
-    columns_.push_back({header, "", ""});
+    columns_.push_back({header});
     return by_header_.emplace(header, columns_.size() - 1).first->second;
   }
 

@@ -1,23 +1,25 @@
 #include <giro/callbacks/file_logger.h>
 
-#include "callbacks/internal/record_writer.h"
+#include "callbacks/internal/run_writer.h"
 
 namespace giro {
 
+FileLogger::FileLogger(const std::shared_ptr<detail::RunWriter>& writer) : MetricLogger(writer), writer_(writer) {}
+
 void FileLogger::on_claim() {
-  if (!claim_) claim_ = records_->claim(records_);
+  if (!claim_) claim_ = writer_->claim(writer_);
 }
 void FileLogger::on_start(const Elapsed& elapsed) {
   on_claim();
-  records_->start(elapsed.steps);
+  writer_->begin(elapsed);
 }
 void FileLogger::operator()(const Elapsed& elapsed, const Logs& logs) {
   on_claim();
-  records_->write(elapsed, logs);
+  writer_->write(record_of(elapsed, logs));
 }
-void FileLogger::persist(Archive& archive) { records_->persist(archive); }
+void FileLogger::persist(Archive& archive) { writer_->persist(archive); }
 void FileLogger::on_end() {
-  records_->sync();
+  writer_->flush();
   claim_.reset();
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
+#include <giro/callbacks/metric_logger.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/files/file_system.h>
@@ -10,7 +10,7 @@
 namespace giro {
 
 namespace detail {
-class RecordWriter;
+class RunWriter;
 }
 
 struct LoggerOptions {
@@ -21,15 +21,14 @@ struct LoggerOptions {
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// An observer that writes the logs of each step it is due in to a file as they arrive, one record per step. Base of
-// csv_logger and jsonl_logger. Arrays are left out (see Outputs). Copies write to the same file, and nothing else may:
-// before a loop changes anything, its loggers lock their files until it ends, with a file `.<name>.lock` next to each.
-// Errors: invalid_argument (no name, a negative interval); when a loop begins or it is called: io; invalid_argument if
-// another logger writes to the file, naming its process; corrupt_data if the file to append to has another format.
-class FileLogger {
+// A MetricLogger of files that belong to a run. Base of csv_logger and jsonl_logger, which write the logs of each step
+// they are due in to a file as they arrive, one record per step, and of tensorboard. Copies write to the same file, and
+// nothing else may: before a loop changes anything, its loggers lock their files until it ends, with a file
+// `.<name>.lock` next to each. Errors: invalid_argument (no name, a negative interval); when a loop begins or it is
+// called: io; invalid_argument if another logger writes to the file, naming its process; corrupt_data if the file to
+// append to has another format.
+class FileLogger : public MetricLogger {
  public:
-  static constexpr bool kPrimaryOnly = true;
-
   void on_claim();
   void on_start(const Elapsed& elapsed);
   // A resumed run continues the file that it wrote before, as with LoggerOptions::append.
@@ -39,10 +38,10 @@ class FileLogger {
   void on_end();
 
  protected:
-  explicit FileLogger(std::shared_ptr<detail::RecordWriter> records) : records_(std::move(records)) {}
+  explicit FileLogger(const std::shared_ptr<detail::RunWriter>& writer);
 
  private:
-  std::shared_ptr<detail::RecordWriter> records_;
+  std::shared_ptr<detail::RunWriter> writer_;
   std::shared_ptr<void> claim_;  // held while it writes
 };
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "callbacks/internal/record_writer.h"
+#include "callbacks/internal/line_writer.h"
 #include "loop/log/internal/record_text.h"
 
 namespace giro {
@@ -14,11 +14,11 @@ namespace {
 
 using detail::append_json, detail::json_string, detail::kJsonlBegin;
 
-class JsonlRecordWriter final : public detail::RecordWriter {
+class JsonlLines final : public detail::LineWriter {
  public:
-  JsonlRecordWriter(const std::string& path, const LoggerOptions& options)
-      : RecordWriter("jsonl_logger", path, options,
-                     [](std::string_view text, std::size_t begin) { return text.find('\n', begin); }) {}
+  JsonlLines(const std::string& path, const LoggerOptions& options)
+      : LineWriter("jsonl_logger", path, options,
+                   [](std::string_view text, std::size_t begin) { return text.find('\n', begin); }) {}
 
  private:
   std::int64_t read(const std::string& line) override {
@@ -30,16 +30,16 @@ class JsonlRecordWriter final : public detail::RecordWriter {
     return step;
   }
 
-  void append(const Elapsed& elapsed, const std::vector<Logs::Entry>& numbers) override {
+  void append(const Elapsed& elapsed, const Record::Scalars& scalars) override {
     // Grouped by collection, in the order of first appearance.
     collections_.clear();
-    for (const Logs::Entry& entry : numbers) {
+    for (const auto& [tag, value] : scalars) {
       auto found = collections_.begin();
-      while (found != collections_.end() && found->first != entry.collection) ++found;
-      if (found == collections_.end()) found = collections_.insert(found, {entry.collection, {}});
+      while (found != collections_.end() && found->first != tag.collection()) ++found;
+      if (found == collections_.end()) found = collections_.emplace(found, tag.collection(), "");
       std::string& fields = found->second;
-      fields.append(fields.empty() ? "{" : ",").append(json_string(entry.name)).append(1, ':');
-      append_json(fields, entry.value.value());
+      fields.append(fields.empty() ? "{" : ",").append(json_string(std::string(tag.name()))).append(1, ':');
+      append_json(fields, value);
     }
     std::string& text = file().text;
     append_json(text, elapsed);
@@ -55,6 +55,6 @@ class JsonlRecordWriter final : public detail::RecordWriter {
 }  // namespace
 
 JsonlLogger::JsonlLogger(const std::string& path, const LoggerOptions& options)
-    : FileLogger(std::make_shared<JsonlRecordWriter>(path, options)) {}
+    : FileLogger(std::make_shared<JsonlLines>(path, options)) {}
 
 }  // namespace giro

@@ -15,8 +15,6 @@ namespace {
 
 using detail::append_json, detail::json_string;
 
-constexpr const char* kJsonlWriter = "JsonlWriter";
-
 std::string json_of(double value) {
   std::string text;
   append_json(text, value);
@@ -24,29 +22,43 @@ std::string json_of(double value) {
 }
 
 std::string json_of(const HParam& hparam) {
-  if (const double* number = std::get_if<double>(&hparam.value)) return json_of(*number);
   if (const bool* flag = std::get_if<bool>(&hparam.value)) return *flag ? "true" : "false";
+  if (const double* number = std::get_if<double>(&hparam.value)) return json_of(*number);
   return json_string(std::get<std::string>(hparam.value));
 }
 
-std::string json_of(const detail::Histogram& histogram) {
+std::string json_of_image(const HostArray& image) {
+  return fmt::format(R"({{"dtype":"{}","shape":[{}]}})", name_of(image.dtype()),
+                     fmt::join(image.shape().begin(), image.shape().end(), ","));
+}
+
+std::string json_of_histogram(const HostArray& array) {
+  const detail::Histogram histogram = detail::histogram_of(array);
   std::vector<std::string> edges;
   for (const double edge : histogram.edges) edges.push_back(json_of(edge));
   return fmt::format(R"({{"edges":[{}],"counts":[{}]}})", fmt::join(edges, ","), fmt::join(histogram.counts, ","));
 }
 
-// {"tag":value,...}
-template <class Tagged, class F>
-std::string object_of(const Tagged& tagged, F&& json) {
-  std::string text = "{";
+// "kind":{"tag":value,...}
+template <class T, class F>
+std::string field_of(std::string_view kind, const Record::Tagged<T>& tagged, F&& json) {
+  std::string fields;
   for (const auto& [tag, value] : tagged) {
-    text += fmt::format("{}{}:{}", text.size() > 1 ? "," : "", json_string(tag), json(value));
+    fields += fmt::format("{}{}:{}", fields.empty() ? "" : ",", json_string(tag.path()), json(value));
   }
-  return text + "}";
+  return fmt::format(R"("{}":{{{}}})", kind, fields);
 }
 
-std::string line_of(std::int64_t step, std::string_view kind, const std::string& object) {
-  return fmt::format(R"({{"step":{},"{}":{}}})", step, kind, object);
+std::string field_of(const Record::Scalars& scalars) {
+  return field_of("scalars", scalars, [](double value) { return json_of(value); });
+}
+std::string field_of(const Record::Images& images) { return field_of("images", images, json_of_image); }
+std::string field_of(const Record::Histograms& arrays) { return field_of("histograms", arrays, json_of_histogram); }
+std::string field_of(const Record::Texts& texts) {
+  return field_of("texts", texts, [](const std::string& text) { return json_string(text); });
+}
+std::string field_of(const Record::HParams& hparams) {
+  return field_of("hparams", hparams, [](const HParam& hparam) { return json_of(hparam); });
 }
 
 }  // namespace
@@ -59,43 +71,16 @@ JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
 }
 JsonlWriter::~JsonlWriter() = default;
 
-void JsonlWriter::line(const std::string& text) {
-  if (is_closed_) detail::reject_closed(kJsonlWriter);
-  file_->text += text;
+void JsonlWriter::write(const Record& record) {
+  detail::expect_writable("JsonlWriter", !is_closed_, record);
+  const bool has_step = !std::holds_alternative<Record::HParams>(record.values);
+  file_->text += fmt::format("{{{}{}}}", has_step ? fmt::format(R"("step":{},)", record.elapsed.steps) : "",
+                             std::visit([](const auto& values) { return field_of(values); }, record.values));
   file_->end_line(Elapsed::now());
 }
 
-void JsonlWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
-  detail::expect_step_and_tags(kJsonlWriter, step, scalars);
-  line(line_of(step, "scalars", object_of(scalars, [](double value) { return json_of(value); })));
-}
-
-void JsonlWriter::write_images(std::int64_t step, const Arrays& images) {
-  detail::expect_step_and_tags(kJsonlWriter, step, images);
-  line(line_of(step, "images", object_of(images, [](const HostArray& image) {
-                 return fmt::format(R"({{"dtype":"{}","shape":[{}]}})", name_of(image.dtype()),
-                                    fmt::join(image.shape().begin(), image.shape().end(), ","));
-               })));
-}
-
-void JsonlWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
-  detail::expect_step_and_tags(kJsonlWriter, step, arrays);
-  line(line_of(step, "histograms",
-               object_of(arrays, [](const HostArray& array) { return json_of(detail::histogram_of(array)); })));
-}
-
-void JsonlWriter::write_texts(std::int64_t step, const Texts& texts) {
-  detail::expect_step_and_tags(kJsonlWriter, step, texts);
-  line(line_of(step, "texts", object_of(texts, [](const std::string& text) { return json_string(text); })));
-}
-
-void JsonlWriter::write_hparams(const HParams& hparams) {
-  detail::expect_step_and_tags(kJsonlWriter, 0, hparams);
-  line(fmt::format(R"({{"hparams":{}}})", object_of(hparams, [](const HParam& value) { return json_of(value); })));
-}
-
 void JsonlWriter::flush() {
-  if (is_closed_) detail::reject_closed(kJsonlWriter);
+  detail::expect_open("JsonlWriter", !is_closed_);
   file_->flush();
 }
 void JsonlWriter::close() {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -26,17 +25,11 @@ class JsonlWriter final : public MetricWriter {
   JsonlWriter(const JsonlWriter&) = delete;
   JsonlWriter& operator=(const JsonlWriter&) = delete;
 
-  void write_scalars(std::int64_t step, const Scalars& scalars) override;
-  void write_images(std::int64_t step, const Arrays& images) override;
-  void write_histograms(std::int64_t step, const Arrays& arrays) override;
-  void write_texts(std::int64_t step, const Texts& texts) override;
-  void write_hparams(const HParams& hparams) override;
+  void write(const Record& record) override;
   void flush() override;
   void close() override;
 
  private:
-  void line(const std::string& text);
-
   std::shared_ptr<detail::LogFile> file_;
   std::shared_ptr<void> claim_;  // the lock, until it is closed
   bool is_closed_ = false;

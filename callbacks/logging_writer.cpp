@@ -12,8 +12,6 @@
 namespace giro {
 namespace {
 
-constexpr const char* kLoggingWriter = "LoggingWriter";
-
 std::string listed(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
 
 std::string text_of(const detail::Histogram& histogram) {
@@ -25,66 +23,63 @@ std::string text_of(const detail::Histogram& histogram) {
   return listed(buckets);
 }
 
+// The lines that a record becomes, without what comes before each.
+std::vector<std::string> lines_of(Record::Scalars scalars) {
+  std::sort(scalars.begin(), scalars.end());
+  std::vector<std::string> values;
+  for (const auto& [tag, value] : scalars) {
+    values.push_back(fmt::format("{}={:.6g}", tag.path(), detail::without_nan_sign(value)));
+  }
+  return {listed(values)};
+}
+
+std::vector<std::string> lines_of(const Record::Images& images) {
+  std::vector<std::string> shapes;
+  for (const auto& [tag, image] : images) shapes.push_back(fmt::format("{}: {}", tag.path(), to_string(image.shape())));
+  return {fmt::format("Got images: {{{}}}.", listed(shapes))};
+}
+
+std::vector<std::string> lines_of(const Record::Histograms& arrays) {
+  std::vector<std::string> lines;
+  for (const auto& [tag, array] : arrays) {
+    lines.push_back(fmt::format("Histogram for '{}' = {{{}}}", tag.path(), text_of(detail::histogram_of(array))));
+  }
+  return lines;
+}
+
+std::vector<std::string> lines_of(const Record::Texts& texts) {
+  std::vector<std::string> lines;
+  for (const auto& [tag, text] : texts) lines.push_back(fmt::format("{}: {}", tag.path(), text));
+  return lines;
+}
+
+std::vector<std::string> lines_of(const Record::HParams& hparams) {
+  std::vector<std::string> values;
+  for (const auto& [tag, hparam] : hparams) {
+    values.push_back(
+        std::visit([&tag = tag](const auto& value) { return fmt::format("{}={}", tag.path(), value); }, hparam.value));
+  }
+  return {listed(values)};
+}
+
 }  // namespace
 
 LoggingWriter::LoggingWriter(const LoggingWriterOptions& options) : options_(options) {
   if (options_.out == nullptr) throw Error(ErrorCode::invalid_argument, "LoggingWriter: `out` is null");
 }
 
-void LoggingWriter::expect_open() const {
-  if (is_closed_) detail::reject_closed(kLoggingWriter);
-}
-
-void LoggingWriter::line(std::int64_t step, const std::string& text) {
-  const std::string collection = options_.collection.empty() ? "" : " collection=" + options_.collection;
-  std::fputs(fmt::format("[{}]{} {}\n", step, collection, text).c_str(), options_.out);
-}
-
-void LoggingWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
-  expect_open();
-  detail::expect_step_and_tags(kLoggingWriter, step, scalars);
-  Scalars sorted = scalars;
-  std::sort(sorted.begin(), sorted.end());
-  std::vector<std::string> values;
-  for (const auto& [tag, value] : sorted) {
-    values.push_back(fmt::format("{}={:.6g}", tag, detail::without_nan_sign(value)));
+void LoggingWriter::write(const Record& record) {
+  detail::expect_writable("LoggingWriter", !is_closed_, record);
+  std::string head = std::holds_alternative<Record::HParams>(record.values) ? "[Hyperparameters]"
+                                                                            : fmt::format("[{}]", record.elapsed.steps);
+  if (!options_.collection.empty()) head += " collection=" + options_.collection;
+  for (const std::string& line : std::visit([](const auto& values) { return lines_of(values); }, record.values)) {
+    std::fputs(fmt::format("{} {}\n", head, line).c_str(), options_.out);
   }
-  line(step, listed(values));
-}
-
-void LoggingWriter::write_images(std::int64_t step, const Arrays& images) {
-  expect_open();
-  detail::expect_step_and_tags(kLoggingWriter, step, images);
-  std::vector<std::string> shapes;
-  for (const auto& [tag, image] : images) shapes.push_back(fmt::format("{}: {}", tag, to_string(image.shape())));
-  line(step, fmt::format("Got images: {{{}}}.", listed(shapes)));
-}
-
-void LoggingWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
-  expect_open();
-  detail::expect_step_and_tags(kLoggingWriter, step, arrays);
-  for (const auto& [tag, array] : arrays) {
-    line(step, fmt::format("Histogram for '{}' = {{{}}}", tag, text_of(detail::histogram_of(array))));
-  }
-}
-
-void LoggingWriter::write_texts(std::int64_t step, const Texts& texts) {
-  expect_open();
-  detail::expect_step_and_tags(kLoggingWriter, step, texts);
-  for (const auto& [tag, text] : texts) line(step, fmt::format("{}: {}", tag, text));
-}
-
-void LoggingWriter::write_hparams(const HParams& hparams) {
-  expect_open();
-  detail::expect_step_and_tags(kLoggingWriter, 0, hparams);
-  std::vector<std::string> values;
-  for (const auto& [name, value] : hparams) values.push_back(fmt::format("{}={}", name, detail::text_of(value)));
-  const std::string collection = options_.collection.empty() ? "" : " collection=" + options_.collection;
-  std::fputs(fmt::format("[Hyperparameters]{} {}\n", collection, listed(values)).c_str(), options_.out);
 }
 
 void LoggingWriter::flush() {
-  expect_open();
+  detail::expect_open("LoggingWriter", !is_closed_);
   std::fflush(options_.out);
 }
 void LoggingWriter::close() {

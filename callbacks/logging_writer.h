@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -21,18 +20,11 @@ class LoggingWriter final : public MetricWriter {
  public:
   explicit LoggingWriter(const LoggingWriterOptions& options = {});
 
-  void write_scalars(std::int64_t step, const Scalars& scalars) override;
-  void write_images(std::int64_t step, const Arrays& images) override;
-  void write_histograms(std::int64_t step, const Arrays& arrays) override;
-  void write_texts(std::int64_t step, const Texts& texts) override;
-  void write_hparams(const HParams& hparams) override;
+  void write(const Record& record) override;
   void flush() override;
   void close() override;
 
  private:
-  void line(std::int64_t step, const std::string& text);
-  void expect_open() const;
-
   LoggingWriterOptions options_;
   bool is_closed_ = false;
 };

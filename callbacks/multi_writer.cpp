@@ -29,20 +29,8 @@ MultiWriter::MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers) : w
     throw Error(ErrorCode::invalid_argument, "MultiWriter: one of the writers is null");
 }
 
-void MultiWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
-  for_all(writers_, [&](MetricWriter& writer) { writer.write_scalars(step, scalars); });
-}
-void MultiWriter::write_images(std::int64_t step, const Arrays& images) {
-  for_all(writers_, [&](MetricWriter& writer) { writer.write_images(step, images); });
-}
-void MultiWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
-  for_all(writers_, [&](MetricWriter& writer) { writer.write_histograms(step, arrays); });
-}
-void MultiWriter::write_texts(std::int64_t step, const Texts& texts) {
-  for_all(writers_, [&](MetricWriter& writer) { writer.write_texts(step, texts); });
-}
-void MultiWriter::write_hparams(const HParams& hparams) {
-  for_all(writers_, [&](MetricWriter& writer) { writer.write_hparams(hparams); });
+void MultiWriter::write(const Record& record) {
+  for_all(writers_, [&](MetricWriter& writer) { writer.write(record); });
 }
 void MultiWriter::flush() {
   for_all(writers_, [](MetricWriter& writer) { writer.flush(); });

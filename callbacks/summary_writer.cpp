@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <giro/loop/time/clock.h>
@@ -15,6 +16,7 @@
 
 #include "callbacks/internal/event_file.h"
 #include "callbacks/internal/histogram_buckets.h"
+#include "callbacks/internal/metric_text.h"
 #include "callbacks/internal/png_image.h"
 #include "callbacks/internal/summary_values.h"
 #include "runtime/internal/elements.h"
@@ -59,34 +61,69 @@ std::vector<std::uint8_t> to_bytes(const Tensor& tensor) {
 
 struct SummaryWriter::Impl {
   Impl(const std::string& dir, const SummaryWriterOptions& options)
-      : dir(dir), buckets(options.histogram_buckets), file(std::in_place, dir, options.files, options.flush_interval) {}
+      : name(fmt::format("tensorboard '{}'", dir)),
+        buckets(options.histogram_buckets),
+        file(std::in_place, dir, options.files, options.flush_interval) {}
 
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
-    throw Error(code, fmt::format("tensorboard '{}': {}", dir, what));
+    throw Error(code, fmt::format("{}: {}", name, what));
   }
   detail::EventFile& open_file() {
-    if (!file) fail(ErrorCode::invalid_argument, "the writer is closed");
+    detail::expect_open(name, file.has_value());
     return *file;
   }
-  void check_step(std::int64_t step) const {
-    if (step < 0) fail(ErrorCode::invalid_argument, fmt::format("the step is {}, expected at least 0", step));
-  }
-  void check_tag(const std::string& tag) const {
-    if (tag.empty()) fail(ErrorCode::invalid_argument, "a tag is empty");
-    if (!is_utf8(tag)) fail(ErrorCode::invalid_argument, fmt::format("the tag {} is not UTF-8", printable(tag)));
+  const std::string& checked(const Tag& tag) const {
+    if (!is_utf8(tag.path())) {
+      fail(ErrorCode::invalid_argument, fmt::format("the tag {} is not UTF-8", printable(tag.path())));
+    }
+    return tag.path();
   }
 
-  // Writes one event with all values; add(tag, value) adds each.
-  template <class Values, class F>
-  void write(std::int64_t step, const Values& values, F&& add) {
-    detail::EventFile& events = open_file();
-    check_step(step);
-    summary.clear();
-    for (const auto& [tag, value] : values) {
-      check_tag(tag);
-      add(tag, value);
+  // Each adds values to the summary of an event.
+  void add(const Record::Scalars& scalars) {
+    for (const auto& [tag, value] : scalars) detail::add_scalar(summary, checked(tag), value);
+  }
+  void add(const Record::Images& images) {
+    for (const auto& [tag, array] : images) {
+      const ImageSizes sizes = image_sizes(checked(tag), array);
+      const std::vector<std::uint8_t> pixels = to_bytes(array.tensor());
+      const std::int64_t bytes = sizes.height * sizes.width * sizes.channels;
+      std::vector<std::string> files;
+      for (std::int64_t i = 0; i < sizes.count; ++i) {
+        files.push_back(detail::encode_png(pixels.data() + i * bytes, sizes.height, sizes.width, sizes.channels));
+      }
+      detail::add_images(summary, tag.path(), sizes.width, sizes.height, files);
     }
-    if (!summary.empty()) events.add_summary(Clock::now(), step, summary);
+  }
+  void add(const Record::Histograms& arrays) {
+    for (const auto& [tag, array] : arrays) {
+      const detail::HistogramBuckets counted = detail::histogram_buckets(array.tensor(), buckets);
+      detail::add_histogram(summary, checked(tag), counted.rows);
+      if (counted.not_finite == 0) continue;
+      detail::add_scalar(summary, tag.path() + "/not_finite", static_cast<double>(counted.not_finite));
+    }
+  }
+  void add(const Record::Texts& texts) {
+    for (const auto& [tag, text] : texts) {
+      const std::string& path = checked(tag);
+      if (!is_utf8(text)) fail(ErrorCode::invalid_argument, fmt::format("the text '{}' is not UTF-8", path));
+      detail::add_text(summary, path, text);
+    }
+  }
+  void add(const Record::HParams& hparams) {
+    for (const auto& [tag, hparam] : hparams) {
+      const std::string& path = checked(tag);
+      const double* number = std::get_if<double>(&hparam.value);
+      if (number != nullptr && !std::isfinite(*number)) {  // TensorBoard's hyperparameter page would fail
+        fail(ErrorCode::invalid_argument,
+             fmt::format("the hyperparameter '{}' is {}, expected a finite number", path, *number));
+      }
+      const std::string* text = std::get_if<std::string>(&hparam.value);
+      if (text != nullptr && !is_utf8(*text)) {
+        fail(ErrorCode::invalid_argument, fmt::format("the hyperparameter '{}' is not UTF-8", path));
+      }
+    }
+    detail::add_hparams(summary, hparams, date);
   }
 
   ImageSizes image_sizes(const std::string& tag, const HostArray& array) const {
@@ -108,10 +145,11 @@ struct SummaryWriter::Impl {
     return {rank == 4 ? shape[0] : 1, shape[-3], shape[-2], shape[-1]};
   }
 
-  std::string dir;
+  std::string name;  // for messages
   std::int64_t buckets;
   std::optional<detail::EventFile> file;  // empty once closed
-  ProtoMessage summary;
+  ProtoMessage summary;                   // of the current event
+  double date = 0;
 };
 
 SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions& options) {
@@ -149,59 +187,14 @@ SummaryWriter::~SummaryWriter() {
   }
 }
 
-void SummaryWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
-  impl_->write(step, scalars,
-               [&](const std::string& tag, double value) { detail::add_scalar(impl_->summary, tag, value); });
-}
-
-void SummaryWriter::write_images(std::int64_t step, const Arrays& images) {
-  impl_->write(step, images, [&](const std::string& tag, const HostArray& array) {
-    const ImageSizes sizes = impl_->image_sizes(tag, array);
-    const std::vector<std::uint8_t> pixels = to_bytes(array.tensor());
-    const std::int64_t bytes = sizes.height * sizes.width * sizes.channels;
-    std::vector<std::string> files;
-    for (std::int64_t i = 0; i < sizes.count; ++i) {
-      files.push_back(detail::encode_png(pixels.data() + i * bytes, sizes.height, sizes.width, sizes.channels));
-    }
-    detail::add_images(impl_->summary, tag, sizes.width, sizes.height, files);
-  });
-}
-
-void SummaryWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
-  impl_->write(step, arrays, [&](const std::string& tag, const HostArray& array) {
-    const detail::HistogramBuckets buckets = detail::histogram_buckets(array.tensor(), impl_->buckets);
-    detail::add_histogram(impl_->summary, tag, buckets.rows);
-    if (buckets.not_finite > 0) {
-      detail::add_scalar(impl_->summary, tag + "/not_finite", static_cast<double>(buckets.not_finite));
-    }
-  });
-}
-
-void SummaryWriter::write_texts(std::int64_t step, const Texts& texts) {
-  impl_->write(step, texts, [&](const std::string& tag, const std::string& text) {
-    if (!is_utf8(text)) impl_->fail(ErrorCode::invalid_argument, fmt::format("the text '{}' is not UTF-8", tag));
-    detail::add_text(impl_->summary, tag, text);
-  });
-}
-
-void SummaryWriter::write_hparams(const HParams& hparams) {
-  detail::EventFile& events = impl_->open_file();
-  for (const auto& [name, hparam] : hparams) {
-    impl_->check_tag(name);
-    const double* number = std::get_if<double>(&hparam.value);
-    if (number != nullptr && !std::isfinite(*number)) {  // TensorBoard's hyperparameter page would fail
-      impl_->fail(ErrorCode::invalid_argument,
-                  fmt::format("the hyperparameter '{}' is {}, expected a finite number", name, *number));
-    }
-    const std::string* text = std::get_if<std::string>(&hparam.value);
-    if (text != nullptr && !is_utf8(*text)) {
-      impl_->fail(ErrorCode::invalid_argument, fmt::format("the hyperparameter '{}' is not UTF-8", name));
-    }
-  }
-  const double date = Clock::now();
-  ProtoMessage summary;
-  detail::add_hparams(summary, hparams, date);
-  events.add_summary(date, 0, summary);
+// Writes one event with all values.
+void SummaryWriter::write(const Record& record) {
+  Impl& impl = *impl_;
+  detail::expect_writable(impl.name, impl.file.has_value(), record);
+  impl.summary.clear();
+  impl.date = Clock::now();
+  std::visit([&](const auto& values) { impl.add(values); }, record.values);
+  if (!impl.summary.empty()) impl.file->add_summary(impl.date, record.elapsed.steps, impl.summary);
 }
 
 void SummaryWriter::flush() { impl_->open_file().flush(); }

@@ -39,11 +39,7 @@ class SummaryWriter final : public MetricWriter {
   SummaryWriter& operator=(SummaryWriter&&) noexcept;
   ~SummaryWriter() override;
 
-  void write_scalars(std::int64_t step, const Scalars& scalars) override;
-  void write_images(std::int64_t step, const Arrays& images) override;
-  void write_histograms(std::int64_t step, const Arrays& arrays) override;
-  void write_texts(std::int64_t step, const Texts& texts) override;
-  void write_hparams(const HParams& hparams) override;
+  void write(const Record& record) override;
   void flush() override;
   void close() override;
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/callbacks/file_logger.h>
 #include <giro/callbacks/metric_writer.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
@@ -13,8 +14,6 @@
 #include <giro/runtime/state.h>
 
 namespace giro {
-
-class Archive;
 
 struct TensorBoardOptions {
   // Written once per run, at its first step.
@@ -31,8 +30,8 @@ struct TensorBoardOptions {
 
 class TensorBoardHistograms;
 
-// An observer that writes the logs of each step it is due in for TensorBoard: a number as the scalar
-// "<collection>/<name>", such as "metrics/loss", at step elapsed.steps.
+// A FileLogger for TensorBoard, with a directory instead of a file: a number becomes the scalar "<collection>/<name>",
+// such as "metrics/loss", at step elapsed.steps.
 //
 //   const auto board = giro::tensorboard("logdir/tensorboard", {.hparams = {{"learning_rate", 1e-3}}});
 //   ...
@@ -43,18 +42,11 @@ class TensorBoardHistograms;
 // the earlier files. A new run in another run's directory leaves those files alone, but TensorBoard shows the new run
 // for the tags that both have, so use one directory per run. Copies write to the same file. Errors when a loop begins
 // or it is called: those of SummaryWriter.
-class TensorBoard {
+class TensorBoard : public FileLogger {
  public:
-  static constexpr bool kPrimaryOnly = true;
-
   TensorBoard(std::string dir, TensorBoardOptions options);
 
-  void on_claim();
-  void on_start(const Elapsed& elapsed);
   void operator()(const Elapsed& elapsed, const Logs& logs);
-  void persist(Archive& archive);
-  // For loops written by hand, too: writes everything to disk.
-  void on_end();
 
   // A callback that writes histograms of all leaves of these collections, tagged by their paths. It sees the state, so
   // it is a barrier: use every(1'000) rather than every(1). Error(not_found) naming the nearest collection.
@@ -64,8 +56,10 @@ class TensorBoard {
 
  private:
   friend class TensorBoardHistograms;
-  struct Impl;
-  std::shared_ptr<Impl> impl_;
+  struct Board;
+  explicit TensorBoard(const std::shared_ptr<Board>& board);
+
+  std::shared_ptr<Board> board_;
 };
 
 // See TensorBoard::histograms.
@@ -77,10 +71,10 @@ class TensorBoardHistograms {
 
  private:
   friend class TensorBoard;
-  TensorBoardHistograms(std::shared_ptr<TensorBoard::Impl> board, std::vector<std::string> collections)
+  TensorBoardHistograms(std::shared_ptr<TensorBoard::Board> board, std::vector<std::string> collections)
       : board_(std::move(board)), collections_(std::move(collections)) {}
 
-  std::shared_ptr<TensorBoard::Impl> board_;
+  std::shared_ptr<TensorBoard::Board> board_;
   std::vector<std::string> collections_;
 };
 

@@ -25,14 +25,20 @@ std::vector<double> numbers_of(const HostArray& array) {
 
 }  // namespace
 
-void reject_step(const char* writer, std::int64_t step) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: the step is {}, expected 0 or more", writer, step));
+void expect_open(const std::string& writer, bool is_open) {
+  if (!is_open) throw Error(ErrorCode::invalid_argument, fmt::format("{}: it is closed", writer));
 }
-void reject_tag(const char* writer) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: a tag is empty", writer));
-}
-void reject_closed(const char* writer) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: it is closed", writer));
+
+void expect_writable(const std::string& writer, bool is_open, const Record& record) {
+  expect_open(writer, is_open);
+  const auto reject = [&](const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", writer, what));
+  };
+  if (record.elapsed.steps < 0) reject(fmt::format("the step is {}, expected 0 or more", record.elapsed.steps));
+  const auto has_empty_tag = [](const auto& values) {
+    return std::ranges::any_of(values, [](const auto& tagged) { return tagged.first.path().empty(); });
+  };
+  if (std::visit(has_empty_tag, record.values)) reject("a tag is empty");
 }
 
 Histogram histogram_of(const HostArray& array) {
@@ -53,10 +59,6 @@ Histogram histogram_of(const HostArray& array) {
     ++histogram.counts[static_cast<std::size_t>(after - histogram.edges.begin()) - 1];
   }
   return histogram;
-}
-
-std::string text_of(const HParam& hparam) {
-  return std::visit([](const auto& value) { return fmt::format("{}", value); }, hparam.value);
 }
 
 }  // namespace giro::detail

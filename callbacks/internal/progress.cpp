@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::size_t kUnknownColumns = 80;  // of a terminal of unknown width
 
-// How many elements count in a metric's value (Logs::add_metric); 1 if the logs have no count.
-double count_of(const Logs& logs, const Logs::Entry& entry) {
-  const auto found = logs.schema().find(kCounts, name_in_counts(entry.collection, entry.name));
-  return found ? logs.value(*found) : 1;
-}
-
 Progress::Options with_known_total(Progress::Options options) {
   if (options.total.steps == 0) options.total.steps.reset();
   return options;
@@ -50,13 +44,16 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
   dated_ = done_ = elapsed;
   done_.count(elapsed.step_samples);
   const Logs::Entries entries = logs.entries();
-  const bool has_counts =
-      std::ranges::any_of(entries, [](const Logs::Entry& entry) { return entry.collection == kCounts; });
+  counts_.assign(entries.size(), 1);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto& [part, counted] = logs.schema().role(i);
+    if (part == LogSchema::Part::count) counts_[counted] = logs.value(i);
+  }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Logs::Entry entry = entries[i];
     Metric& metric = metric_of(entry, i);
     if (metric.kind == Kind::hidden) continue;
-    const double count = has_counts ? count_of(logs, entry) : 1;
+    const double count = counts_[i];
     if (!(count > 0) && metric.kind == Kind::mean) continue;
     const double value = entry.value.value();
     metric.sum = metric.kind == Kind::latest ? value : metric.sum + count * value;

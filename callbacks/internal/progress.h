@@ -87,6 +87,7 @@ class Progress {
   const Format format_;
   const bool terminal_;
   std::vector<Metric> metrics_;
+  std::vector<double> counts_;  // of the latest logs' entries: how many elements each is the mean of; 1: not counted
   Elapsed begin_;
   Elapsed done_;   // including the latest step
   Elapsed dated_;  // at the latest date, so without the latest step

@@ -75,8 +75,8 @@ void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, do
   constexpr int kHparams = 1, kStartTime = 5;
   constexpr int kMapKey = 1, kMapValue = 2;
   ProtoMessage info;
-  for (const auto& [name, value] : hparams) {
-    info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, name).add_message(kMapValue, json_value(value)));
+  for (const auto& [tag, value] : hparams) {
+    info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, tag.path()).add_message(kMapValue, json_value(value)));
   }
   info.add_double(kStartTime, date);
   const ProtoMessage content = ProtoMessage().add_message(kSessionStartInfo, info);

@@ -8,10 +8,12 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include <giro/runtime/error.h>
 
+#include "loop/log/internal/history_records.h"
 #include "runtime/internal/text.h"
 
 namespace giro {
@@ -51,50 +53,20 @@ const std::map<std::string, double (*)(const Records&)> kByName{
     {"max", [](const Records& records) { return *std::max_element(records.values.begin(), records.values.end()); }},
 };
 
-// Whether the entry only serves to merge a metric (Logs::add_metric).
-bool is_merge_data(const Logs& logs, const Logs::Entry& entry) {
-  if (entry.collection != detail::kCounts && entry.collection != detail::kMeans &&
-      entry.collection != detail::kLogarithms) {
-    return false;
-  }
-  const std::size_t slash = entry.name.find('/');
-  return slash != entry.name.npos && logs.schema().find(entry.name.substr(0, slash), entry.name.substr(slash + 1));
-}
+// The columns of a metric's parts.
+struct Parts {
+  std::optional<std::size_t> count, mean, logarithm;
+};
 
-// Aggregates a metric with counts over a history.
-double aggregate_counted(const History& history, const Logs& latest, const Logs::Entry& entry,
-                         const Aggregation& aggregation) {
-  const std::string key = entry.collection + "." + entry.name;
-  const std::string merged = detail::name_in_counts(entry.collection, entry.name);
-  const auto path_in = [&](std::string_view collection) { return fmt::format("{}.{}", collection, merged); };
-  auto [values, counts] = history.collect(key, path_in(detail::kCounts));
-  const auto column_of = [&](std::string_view collection) {
-    if (!latest.schema().find(collection, merged)) return std::vector<double>();
-    return std::vector<double>(history.collect(key, path_in(collection))[1]);
-  };
-  std::vector<double> means = column_of(detail::kMeans), logarithms = column_of(detail::kLogarithms);
-  const std::size_t records = history.column(key).size();
-  const auto fits = [&](const std::vector<double>& column) { return column.empty() || column.size() == records; };
-  if (values.size() != records || !fits(means) || !fits(logarithms)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the metric '{}' has counts in {} of its {} records, expected all or none", key,
-                            values.size(), records));
+// Leaves out the records in which nothing counts.
+void keep_counting(std::vector<std::vector<double>>& columns, const std::vector<double>& counts) {
+  for (std::vector<double>& column : columns) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] > 0) column[kept++] = column[i];
+    }
+    column.resize(kept);
   }
-  std::size_t counting = 0;
-  for (std::size_t i = 0; i < records; ++i) {
-    if (!(counts[i] > 0)) continue;
-    values[counting] = values[i];
-    counts[counting] = counts[i];
-    if (!means.empty()) means[counting] = means[i];
-    if (!logarithms.empty()) logarithms[counting] = logarithms[i];
-    ++counting;
-  }
-  if (counting == 0) return std::numeric_limits<double>::quiet_NaN();
-  values.resize(counting);
-  counts.resize(counting);
-  if (!means.empty()) means.resize(counting);
-  if (!logarithms.empty()) logarithms.resize(counting);
-  return aggregation(entry.collection, {.values = values, .weights = counts, .means = means, .logarithms = logarithms});
 }
 
 }  // namespace
@@ -117,18 +89,43 @@ Aggregation::Aggregation(std::initializer_list<std::pair<std::string, Aggregatio
       }) {}
 
 Logs aggregate(const History& history, const Aggregation& aggregation) {
+  const History::Records& all = history.records();
+  const auto is_logged = [&](std::size_t column) { return !all.columns[column].values.empty(); };
+  std::vector<Parts> parts_of(all.names.size());
+  for (std::size_t i = 0; i < all.names.size(); ++i) {
+    const auto& [part, metric] = all.names.role(i);
+    if (!is_logged(i)) continue;
+    if (part == LogSchema::Part::count) parts_of[metric].count = i;
+    if (part == LogSchema::Part::mean) parts_of[metric].mean = i;
+    if (part == LogSchema::Part::logarithm) parts_of[metric].logarithm = i;
+  }
+
   Logs result;
-  const Logs latest = history.latest();
-  for (const Logs::Entry& entry : latest.entries()) {
-    if (is_merge_data(latest, entry)) continue;
-    if (latest.schema().find(detail::kCounts, detail::name_in_counts(entry.collection, entry.name))) {
-      result.add_entry(entry.collection, entry.name, aggregate_counted(history, latest, entry, aggregation));
-      continue;
+  for (std::size_t i = 0; i < all.names.size(); ++i) {
+    if (!is_logged(i) || all.names.role(i).part != LogSchema::Part::value) continue;
+    using Source = History::Records::Source;
+    const LogSchema::Key& key = all.names[i];
+    const Parts& parts = parts_of[i];
+    std::vector<Source> sources{{false, i}, parts.count ? Source{false, *parts.count} : History::Records::kStepSamples};
+    if (parts.mean) sources.push_back({false, *parts.mean});
+    if (parts.logarithm) sources.push_back({false, *parts.logarithm});
+    std::vector<std::vector<double>> columns = all.collect(sources);
+    if (parts.count) {
+      const std::size_t records = all.columns[i].values.size();
+      if (columns[0].size() != records) {
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("the metric '{}' has counts in {} of its {} records, expected all or none", key.path(),
+                                columns[0].size(), records));
+      }
+      keep_counting(columns, std::vector<double>(columns[1]));
     }
-    const auto [values, samples] =
-        history.collect(entry.collection + "." + entry.name, std::string("elapsed.step_samples"));
-    result.add_entry(entry.collection, entry.name,
-                     aggregation(entry.collection, {.values = values, .weights = samples}));
+    const double value = columns[0].empty()
+                             ? std::numeric_limits<double>::quiet_NaN()
+                             : aggregation(key.collection, {.values = columns[0],
+                                                            .weights = columns[1],
+                                                            .means = parts.mean ? columns[2] : Values(),
+                                                            .logarithms = parts.logarithm ? columns.back() : Values()});
+    result.add_entry(key.collection, key.name, value);
   }
   return result;
 }

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include <giro/loop/log/outputs.h>
 #include <giro/runtime/error.h>
 
 #include "loop/log/internal/history_records.h"
@@ -20,16 +19,6 @@ namespace {
 constexpr std::array<std::string_view, 6> kElapsedFields{"steps",      "samples", "date",
                                                          "date_start", "time",    "step_samples"};
 constexpr std::size_t kLogged = 8;  // name orders cached to avoid a search
-
-// The entries as host numbers, without arrays.
-Logs as_numbers(const Logs& logs) {
-  Logs numbers;
-  for (std::size_t i = 0; i < logs.values().size(); ++i) {
-    const Logs::Entry entry = logs.entries()[i];
-    if (!is_array(entry)) numbers.add_entry(entry.collection, entry.name, logs.value(i));
-  }
-  return numbers;
-}
 
 }  // namespace
 
@@ -56,7 +45,7 @@ void History::commit(const Elapsed& elapsed, const Logs& logs) {
   if (!records_) records_ = std::make_shared<Records>();
   const bool are_numbers =
       std::ranges::all_of(logs.values(), [](const LogValue& value) { return value.number() != nullptr; });
-  are_numbers ? records_->commit(elapsed, logs) : records_->commit(elapsed, as_numbers(logs));
+  are_numbers ? records_->commit(elapsed, logs) : records_->commit(elapsed, logs.numbers());
 }
 
 void History::Records::commit(const Elapsed& elapsed, const Logs& numbers) {
@@ -90,17 +79,19 @@ const History::Records::Logged& History::Records::logged_as(const LogSchema& sch
                 fmt::format("the log entry '{}' is in a collection that the history fills itself", schema[i].path()));
   }
   Logged added{schema, {}, 0};
-  for (std::size_t i = 0; i < schema.size(); ++i) added.columns.push_back(column_of(schema[i]));
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    added.columns.push_back(column_of(schema[i], schema.role(i).among(added.columns)));
+  }
   added.layout = layout_of(added.columns);
   if (logged.size() < kLogged) return logged.emplace_back(std::move(added));
   oldest_logged = (oldest_logged + 1) % kLogged;
   return logged[oldest_logged] = std::move(added);
 }
 
-std::uint32_t History::Records::column_of(const LogSchema::Key& key) {
+std::uint32_t History::Records::column_of(const LogSchema::Key& key, LogSchema::Role role) {
   if (const auto column = names.find(key.collection, key.name)) return static_cast<std::uint32_t>(*column);
   columns.emplace_back();
-  names.add(key.collection, key.name);
+  names.add(key.collection, key.name, role);
   return static_cast<std::uint32_t>(columns.size() - 1);
 }
 
@@ -110,7 +101,11 @@ std::uint32_t History::Records::layout_of(std::vector<std::uint32_t> sorted) {
   const auto place = std::ranges::lower_bound(layouts_in_order, sorted, {}, columns_of);
   if (place != layouts_in_order.end() && columns_of(*place) == sorted) return *place;
   LogSchema schema;
-  for (const std::uint32_t column : sorted) schema.add(names[column].collection, names[column].name);
+  std::vector<std::size_t> positions(names.size(), LogSchema::kNone);
+  for (const std::uint32_t column : sorted) {
+    positions[column] = schema.size();
+    schema.add(names[column].collection, names[column].name, names.role(column).among(positions));
+  }
   const auto layout = static_cast<std::uint32_t>(layouts.size());
   layouts_in_order.insert(place, layout);
   layouts.push_back({std::move(sorted), std::move(schema)});
@@ -164,37 +159,40 @@ void History::collect_into(const std::string* first_key, std::vector<double>* fi
   const Records& all = records();
   std::vector<Records::Source> sources;
   for (const std::string& key : keys) sources.push_back(all.find(key));
+  std::ranges::move(all.collect(sources), values.begin());
+}
 
+std::vector<std::vector<double>> History::Records::collect(const std::vector<Source>& sources) const {
   std::vector<bool> has_all;  // by layout
-  for (const Records::Layout& layout : all.layouts) {
-    has_all.push_back(std::all_of(sources.begin(), sources.end(), [&](const Records::Source& source) {
-      return source.is_elapsed || layout.has(source.index);
-    }));
+  for (const Layout& layout : layouts) {
+    has_all.push_back(std::all_of(sources.begin(), sources.end(),
+                                  [&](const Source& source) { return source.is_elapsed || layout.has(source.index); }));
   }
   std::size_t count = 0;
-  for (std::size_t run = 0; run < all.runs.size(); ++run) {
-    if (has_all[all.runs[run].layout]) count += all.run_end(run) - all.runs[run].first_record;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    if (has_all[runs[run].layout]) count += run_end(run) - runs[run].first_record;
   }
 
+  std::vector<std::vector<double>> values(sources.size());
   for (std::size_t k = 0; k < sources.size(); ++k) {
     values[k].reserve(count);
     std::vector<bool> has;  // by layout
-    for (const Records::Layout& layout : all.layouts)
-      has.push_back(!sources[k].is_elapsed && layout.has(sources[k].index));
+    for (const Layout& layout : layouts) has.push_back(!sources[k].is_elapsed && layout.has(sources[k].index));
     std::size_t next = 0;  // the next value in the column
-    for (std::size_t run = 0; run < all.runs.size(); ++run) {
-      const std::size_t begin = all.runs[run].first_record, end = all.run_end(run), layout = all.runs[run].layout;
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      const std::size_t begin = runs[run].first_record, end = run_end(run), layout = runs[run].layout;
       if (has_all[layout]) {
         if (sources[k].is_elapsed) {
-          all.append_elapsed(sources[k].index, begin, end, values[k]);
+          append_elapsed(sources[k].index, begin, end, values[k]);
         } else {
-          const auto first = all.columns[sources[k].index].values.begin() + static_cast<std::ptrdiff_t>(next);
+          const auto first = columns[sources[k].index].values.begin() + static_cast<std::ptrdiff_t>(next);
           values[k].insert(values[k].end(), first, first + static_cast<std::ptrdiff_t>(end - begin));
         }
       }
       if (has[layout]) next += end - begin;
     }
   }
+  return values;
 }
 
 void History::Records::append_elapsed(std::size_t field, std::size_t begin, std::size_t end,
@@ -217,13 +215,17 @@ std::vector<double> History::column(std::string_view key) const { return std::mo
 
 Logs History::latest(std::size_t first_record) const {
   const Records& all = records();
-  Logs latest;
+  LogSchema schema;
+  std::vector<LogValue> values;
+  std::vector<std::size_t> positions(all.columns.size(), LogSchema::kNone);
   for (std::size_t i = 0; i < all.columns.size(); ++i) {
     const Records::Column& column = all.columns[i];
     if (column.values.empty() || column.last_record < first_record) continue;
-    latest.add_entry(all.names[i].collection, all.names[i].name, column.values.back());
+    positions[i] = schema.size();
+    schema.add(all.names[i].collection, all.names[i].name, all.names.role(i).among(positions));
+    values.emplace_back(column.values.back());
   }
-  return latest;
+  return Logs(std::move(schema), std::move(values));
 }
 
 History::Iterator History::begin() const { return Iterator(records(), 0); }

@@ -16,6 +16,7 @@
 
 namespace giro {
 
+class Aggregation;
 class Archive;
 
 // The logs of a run, one record per step, stored by column: a number takes 8 bytes, and growing a column copies
@@ -91,6 +92,7 @@ class History {
   void write_npy(std::string_view key, const std::string& path, FileSystem& files = *posix_file_system()) const;
 
  private:
+  friend Logs aggregate(const History& history, const Aggregation& aggregation);
   struct Records;
   const Records& records() const;
   // The values of each of `count` keys. Takes pointers, since spans would slow down compiling programs that use this.

@@ -103,13 +103,24 @@ void History::persist(Archive& archive) {
       "records", size(), [&](std::size_t first) { return all.lines_from(first); },
       [&](std::string_view text) {
         auto read = std::make_shared<Records>();
+        // A file has names alone: those that Logs::add_metric makes tell a column's role.
+        const auto role_of = [&](const Name& column) -> LogSchema::Role {
+          const std::size_t slash = column.name.find('/');
+          if (slash == column.name.npos) return {};
+          const auto metric = read->names.find(column.name.substr(0, slash), column.name.substr(slash + 1));
+          if (!metric) return {};
+          if (column.collection == detail::kCounts) return {LogSchema::Part::count, *metric};
+          if (column.collection == detail::kMeans) return {LogSchema::Part::mean, *metric};
+          if (column.collection == detail::kLogarithms) return {LogSchema::Part::logarithm, *metric};
+          return {};
+        };
         for (const Name& column : columns) {
           if (column.collection == "elapsed") {
             throw Error(ErrorCode::corrupt_data,
                         fmt::format("a column of the history is {:?} in the collection 'elapsed', which has no columns",
                                     column.name.substr(0, 80)));
           }
-          read->column_of({column.collection, column.name});
+          read->column_of({column.collection, column.name}, role_of(column));
         }
         std::vector<Logs> records;
         for (const auto& layout : layouts) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,22 @@ class LogSchema {
     }
   };
 
+  // What an entry is for: a value of its own, or data to merge the metric at a position before it (Logs::add_metric).
+  enum class Part : std::uint8_t { value, count, mean, logarithm };
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  struct Role {
+    Part part;
+    std::size_t metric;
+
+    // The role among other entries, where entry i has the position positions[i], or kNone if it is left out.
+    template <class Positions>
+    Role among(const Positions& positions) const {
+      if (part == Part::value || positions[metric] == kNone) return {};
+      return {part, static_cast<std::size_t>(positions[metric])};
+    }
+    friend bool operator==(const Role&, const Role&) = default;
+  };
+
   // No entries.
   LogSchema() = default;
   LogSchema(const LogSchema&) = default;
@@ -38,16 +55,18 @@ class LogSchema {
   }
 
   // Adds an entry, which must be new.
-  void add(std::string_view collection, std::string_view name);
+  void add(std::string_view collection, std::string_view name, Role role = {});
   // Adds the entry only if that needs no search: another schema has already added it right after these names. Returns
   // whether it was added.
-  bool add_if_next(std::string_view collection, std::string_view name) noexcept;
+  bool add_if_next(std::string_view collection, std::string_view name, Role role = {}) noexcept;
 
   std::size_t size() const noexcept { return size_; }
   const Key& operator[](std::size_t entry) const noexcept;
+  const Role& role(std::size_t entry) const noexcept;
   std::optional<std::size_t> find(std::string_view collection, std::string_view name) const;
 
-  // Whether the names and their order are the same. Compares no names: equal sequences of names are on the same branch.
+  // Whether the names, roles and their order are the same. Compares no names: equal sequences of names are on the same
+  // branch.
   friend bool operator==(const LogSchema& a, const LogSchema& b) noexcept {
     return a.branch_ == b.branch_ && a.size_ == b.size_;
   }

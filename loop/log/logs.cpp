@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/loop/log/outputs.h>
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
@@ -90,6 +91,11 @@ Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(s
 std::span<LogValue> Logs::values() noexcept { return values_; }
 
 Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
+  add(collection, name, {}, std::move(value));
+  return *this;
+}
+
+std::size_t Logs::add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue value) {
   if (const std::string* digits = value.inexact()) {
     throw Error(
         ErrorCode::invalid_argument,
@@ -99,22 +105,24 @@ Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogVal
   // Reserved first, so that each name has a value even if an allocation throws.
   if (values_.size() == values_.capacity()) values_.reserve(std::max<std::size_t>(4, 2 * values_.size()));
   // Usually the same names are logged in the same order, so this is the next one, and new.
-  if (!schema_.add_if_next(collection, name)) {
+  if (!schema_.add_if_next(collection, name, role)) {
     if (const auto entry = schema_.find(collection, name)) {
       values_[*entry] = std::move(value);
-      return *this;
+      return *entry;
     }
-    schema_.add(collection, name);
+    schema_.add(collection, name, role);
   }
   values_.push_back(std::move(value));
-  return *this;
+  return values_.size() - 1;
 }
 
 Logs& Logs::add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric) {
+  using Part = LogSchema::Part;
+  const std::size_t entry = add(collection, name, {}, metric.value);
   const std::string merged = detail::name_in_counts(collection, name);
-  add_entry(collection, name, metric.value).add_entry(detail::kCounts, merged, metric.count);
-  if (metric.mean.value()) add_entry(detail::kMeans, merged, metric.mean);
-  if (metric.logarithm.value()) add_entry(detail::kLogarithms, merged, metric.logarithm);
+  add(detail::kCounts, merged, {Part::count, entry}, metric.count);
+  if (metric.mean.value()) add(detail::kMeans, merged, {Part::mean, entry}, metric.mean);
+  if (metric.logarithm.value()) add(detail::kLogarithms, merged, {Part::logarithm, entry}, metric.logarithm);
   return *this;
 }
 
@@ -144,10 +152,24 @@ void Logs::merge(Logs other) {
     *this = std::move(other);
     return;
   }
+  std::vector<std::size_t> positions;
   for (std::size_t i = 0; i < other.values_.size(); ++i) {
     const LogSchema::Key& key = other.schema()[i];
-    add_entry(key.collection, key.name, std::move(other.values_[i]));
+    positions.push_back(
+        add(key.collection, key.name, other.schema().role(i).among(positions), std::move(other.values_[i])));
   }
+}
+
+Logs Logs::numbers() const {
+  Logs numbers;
+  std::vector<std::size_t> positions;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const Entry entry = entries()[i];
+    positions.push_back(is_array(entry)
+                            ? LogSchema::kNone
+                            : numbers.add(entry.collection, entry.name, schema_.role(i).among(positions), value(i)));
+  }
+  return numbers;
 }
 
 void Logs::fetch() {

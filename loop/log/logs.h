@@ -112,7 +112,8 @@ class Logs {
   // Metrics with a count of elements. The mean over steps (Aggregation) weights each step by its count; the mean of
   // standard deviations is the standard deviation of all elements together. The same holds over ranks. Adds the value,
   // as an ordinary metric, and the entry counts."metrics/NAME"; for a standard deviation also means."metrics/NAME"; for
-  // a perplexity, whose mean is exp of the mean of its logarithms, also logarithms."metrics/NAME".
+  // a perplexity, whose mean is exp of the mean of its logarithms, also logarithms."metrics/NAME". The schema has the
+  // roles of these (LogSchema::Role); an entry with such a name that add_entry makes has none.
   Logs& add_metric(std::string_view name, const nn::Metric& metric) { return add_counted("metrics", name, metric); }
   Logs& add_stateful_metric(std::string_view name, const nn::Metric& metric) {
     return add_counted("stateful_metrics", name, metric);
@@ -136,6 +137,9 @@ class Logs {
     return *this;
   }
 
+  // The entries as numbers, without arrays (Outputs). Waits for them. Error(shape_mismatch) naming an array that is not
+  // an output.
+  Logs numbers() const;
   // Replaces values on a device by their current values on the host: numbers, and copies of arrays. Waits for the
   // numbers. Error(shape_mismatch) naming an array that is not an output.
   void fetch();
@@ -158,6 +162,8 @@ class Logs {
 
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
+  // Returns the entry's position.
+  std::size_t add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue value);
   Logs& add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric);
 
   friend class LogRing;  // sets the values of a row

@@ -10,6 +10,7 @@
 #include <giro/loop/loop.h>
 
 #include "tests/callbacks/bar_output.h"
+#include "tests/support/counted_metric.h"
 #include "tests/support/expect_error.h"
 
 namespace giro {
@@ -63,11 +64,10 @@ TEST_F(KerasBarFile, WeightsMetricsByTheirCounts) {
   const double values[] = {0.25, 1, NAN, 0.5}, counts[] = {2, 6, 0, 8};
   for (int step = 0; step < 4; ++step) {
     bar(at_step(step, 1e-3), giro::logs()
-                                 .add_metric("accuracy", values[step])
-                                 .add_entry("counts", "metrics/accuracy", counts[step])
-                                 .add_metric("none", NAN)
-                                 .add_entry("counts", "metrics/none", 0)
-                                 .add_metric("plain", step));
+                                 .add_metric("accuracy", test::counted_metric(values[step], counts[step]))
+                                 .add_metric("none", test::counted_metric(NAN, 0))
+                                 .add_metric("plain", step)
+                                 .add_entry("counts", "metrics/plain", 1 + step));
   }
   EXPECT_EQ(only_line(),
             "4/4 [==============================] - 0s 1ms/step - accuracy: 0.6562 - none: nan - plain: 1.5000");

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <giro/callbacks/metric_writer.h>
@@ -13,16 +13,16 @@ namespace giro::test {
 
 // Records its calls, and throws if the only tag is "fail".
 struct RecordingWriter : MetricWriter {
-  void write_scalars(std::int64_t step, const Scalars& scalars) override {
-    std::string call = fmt::format("scalars {}", step);
-    for (const auto& [tag, value] : scalars) call += fmt::format(" {}={:g}", tag, value);
+  void write(const Record& record) override {
+    constexpr const char* kKinds[] = {"scalars", "images", "histograms", "texts", "hparams"};
+    std::string call = kKinds[record.values.index()];
+    if (call != "hparams") call += fmt::format(" {}", record.elapsed.steps);
+    const auto* scalars = std::get_if<Record::Scalars>(&record.values);
+    if (scalars == nullptr) return note(call);
+    for (const auto& [tag, value] : *scalars) call += fmt::format(" {}={:g}", tag.path(), value);
     note(call);
-    if (scalars.size() == 1 && scalars.front().first == "fail") throw std::runtime_error("the disk is full");
+    if (scalars->size() == 1 && scalars->front().first.path() == "fail") throw std::runtime_error("the disk is full");
   }
-  void write_images(std::int64_t step, const Arrays&) override { note(fmt::format("images {}", step)); }
-  void write_histograms(std::int64_t step, const Arrays&) override { note(fmt::format("histograms {}", step)); }
-  void write_texts(std::int64_t step, const Texts&) override { note(fmt::format("texts {}", step)); }
-  void write_hparams(const HParams&) override { note("hparams"); }
   void flush() override { note("flush"); }
   void close() override { note("close"); }
 

@@ -49,16 +49,19 @@ struct History::Records {
     bool is_elapsed;
     std::size_t index;
   };
+  static constexpr Source kStepSamples{.is_elapsed = true, .index = 5};
   std::size_t size() const noexcept { return steps.size(); }
   // `numbers` must be host numbers.
   void commit(const Elapsed& elapsed, const Logs& numbers);
   const Logged& logged_as(const LogSchema& schema);
-  std::uint32_t column_of(const LogSchema::Key& key);
+  std::uint32_t column_of(const LogSchema::Key& key, LogSchema::Role role);
   std::uint32_t layout_of(std::vector<std::uint32_t> sorted);
   std::size_t run_end(std::size_t run) const;
   std::size_t common_of(std::size_t record) const;
   Elapsed elapsed_of(std::size_t record, const Common& shared) const;
   Source find(std::string_view key) const;
+  // The values of each source over the records that have all of them.
+  std::vector<std::vector<double>> collect(const std::vector<Source>& sources) const;
   void append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const;
   // Writes the records from `first` on for a checkpoint, one line each; reads them back. `known` has the names of each
   // layout.

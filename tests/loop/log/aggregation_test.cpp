@@ -4,13 +4,17 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/loop/loop.h>
+#include <giro/runtime/files/archive.h>
 
+#include "tests/support/counted_metric.h"
 #include "tests/support/expect_error.h"
 
 namespace giro {
@@ -138,7 +142,7 @@ TEST(Aggregation, ZeroWeightsCountEqually) {
 TEST(Aggregation, WeightsMetricsByTheirCounts) {
   Fixture run;
   const auto counted = [](double value, double count) {
-    return logs().add_metric("c", value).add_entry("counts", "metrics/c", count);
+    return logs().add_metric("c", test::counted_metric(value, count));
   };
   run.step(30, counted(1, 2));
   run.step(30, counted(NAN, 0));  // nothing counts
@@ -159,7 +163,7 @@ TEST(Aggregation, WeightsMetricsByTheirCounts) {
 TEST(Aggregation, PoolsStandardDeviationsByTheirMeans) {
   Fixture run;
   const auto deviation = [](double value, double mean, double count) {
-    return logs().add_metric("d", value).add_entry("counts", "metrics/d", count).add_entry("means", "metrics/d", mean);
+    return logs().add_metric("d", test::counted_metric(value, count, mean));
   };
   run.step(1, deviation(1, 2, 2));  // 1, 3
   run.step(1, deviation(2, 7, 2));  // 5, 9
@@ -174,6 +178,48 @@ TEST(Aggregation, KeepsUserEntriesNamedCounts) {
   run.step(1, logs().add_entry("counts", "cats", 3).add_entry("means", "no/such", 4));
   EXPECT_EQ(run.of("counts.cats", "last"), 3);
   EXPECT_EQ(run.of("means.no/such", "last"), 4);
+  // Even one with the name of a metric's count.
+  run.step(1, logs().add_metric("x", 1).add_entry("counts", "metrics/x", 7));
+  run.step(3, logs().add_metric("x", 5).add_entry("counts", "metrics/x", 1));
+  EXPECT_EQ(run.of("x", "mean"), 4);
+  EXPECT_EQ(run.of("counts.metrics/x", "last"), 1);
+}
+
+// The count is known by its role, so no name can be taken for another.
+TEST(Aggregation, CountsOfNamesThatLookAlike) {
+  Fixture run;
+  const auto step = [&](double value, double count) {
+    run.step(1, logs().add_metric("y.z", test::counted_metric(value, count)).add_entry("metrics.y", "z", 100));
+  };
+  step(1, 3);
+  step(5, 1);
+  EXPECT_EQ(aggregate(run.history, {{"metrics", "mean"}}).entries()[2].value.value(), 2);
+}
+
+// Logs that are merged, copied by a history or read from its file keep the roles of their entries.
+TEST(Aggregation, CountsStayCounts) {
+  Fixture run;
+  const auto merged = [](double value, double count) {
+    Logs logs = giro::logs().add_loss("first", 0);
+    logs.merge(giro::logs().add_loss("kl", 1).add_metric("c", test::counted_metric(value, count)));
+    return logs;
+  };
+  run.step(1, merged(1, 2));
+  run.step(1, merged(4, 6));
+  EXPECT_EQ(run.of("c", "mean"), (2 * 1 + 6 * 4) / 8.0);
+
+  History rebuilt;
+  for (const auto& [elapsed, logs] : run.history) rebuilt.commit(elapsed, logs);
+  EXPECT_EQ(aggregate(rebuilt, "mean").entry_value("c"), (2 * 1 + 6 * 4) / 8.0);
+  EXPECT_EQ(run.history.latest().schema().role(5).part, LogSchema::Part::count);
+
+  Archive archive;
+  run.history.persist(archive);
+  std::map<std::string, Archive::Lines> lines = archive.lines();
+  Archive read = Archive::read(archive.text(), {}, nullptr, std::move(lines));
+  History restored;
+  restored.persist(read);
+  EXPECT_EQ(aggregate(restored, "mean").entry_value("c"), (2 * 1 + 6 * 4) / 8.0);
 }
 
 }  // namespace

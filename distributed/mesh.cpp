@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -21,7 +20,7 @@ std::string text_of(const Mesh::Axes& axes) {
 // Resolves a size of -1 and checks that the product of the sizes is `ranks`.
 Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
   const auto reject = [given = axes](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("Mesh {}: {}", text_of(given), why));
+    throw_error(ErrorCode::invalid_argument, "Mesh {}: {}", text_of(given), why);
   };
   if (axes.empty()) reject("expected at least one axis");
   std::int64_t product = 1;
@@ -71,8 +70,8 @@ const Mesh::Groups& Mesh::groups(const std::string& name) const {
   if (found != groups_.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& [other, size] : axes_) known.push_back(other);
-  throw Error(ErrorCode::not_found,
-              fmt::format("Mesh {}: there is no axis {}{}", text_of(axes_), printable(name), suggestion(name, known)));
+  throw_error(ErrorCode::not_found, "Mesh {}: there is no axis {}{}", text_of(axes_), printable(name),
+              suggestion(name, known));
 }
 
 }  // namespace giro

@@ -9,9 +9,9 @@
 
 #include <giro/distributed/communicator.h>
 #include <giro/distributed/world.h>
-#include <giro/runtime/error.h>
 
 #include "distributed/internal/gradient_buckets.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -59,8 +59,7 @@ class DataParallel : public Partitioner {
     if (differs == 0) return;
     const int other = static_cast<int>(differs);
     const auto [line, first_line] = first_difference(broadcast(text, other), of_first);
-    throw Error(ErrorCode::communication,
-                fmt::format("{}: rank {} has {}, but rank 0 has {}", what, other, line, first_line));
+    throw_error(ErrorCode::communication, "{}: rank {} has {}, but rank 0 has {}", what, other, line, first_line);
   }
   void set_failed() const noexcept override { world_.set_failed(); }
 
@@ -121,8 +120,8 @@ class ZeroDataParallel final : public DataParallel {
 std::shared_ptr<const Partitioner> make_data_parallel(World& world, const Communicator& ranks, const Communicator& host,
                                                       const DataParallelOptions& options) {
   if (options.bucket_bytes < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes));
+    throw_error(ErrorCode::invalid_argument, "data_parallel: bucket_bytes is {}, expected at least 1",
+                options.bucket_bytes);
   }
   auto partitioner = std::make_shared<DataParallel>(world, ranks, host, options);
   partitioner->expect_same("the partitioner", fmt::format("data_parallel, bucket_bytes {}", options.bucket_bytes));

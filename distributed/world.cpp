@@ -20,6 +20,7 @@
 #include "distributed/internal/job.h"
 #include "distributed/internal/launch.h"
 #include "distributed/internal/placement.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -39,9 +40,8 @@ struct Program {
 
 void expect_same(const char* what, int rank, const char* value, const char* of_first) {
   if (std::string(value) == of_first) return;
-  throw Error(ErrorCode::communication,
-              fmt::format("World: the ranks run different programs: {} is {} on rank 0 and {} on rank {}", what,
-                          of_first, value, rank));
+  throw_error(ErrorCode::communication, "World: the ranks run different programs: {} is {} on rank 0 and {} on rank {}",
+              what, of_first, value, rank);
 }
 
 void check_programs(const Communicator& host) {
@@ -69,25 +69,24 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
   }
   if (!missing.empty()) {
     if (launch.size == 1) return nullptr;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("World: {} has started {} processes, which connect through NCCL with one GPU each, but {}. "
-                            "Processes on CPUs need MPI{}: mpirun -n {} PROGRAM",
-                            launch.launcher, launch.size, missing,
-                            mpi::is_available() ? "" : ", which giro was built without", launch.size));
+    throw_error(ErrorCode::unsupported,
+                "World: {} has started {} processes, which connect through NCCL with one GPU each, but {}. "
+                "Processes on CPUs need MPI{}: mpirun -n {} PROGRAM",
+                launch.launcher, launch.size, missing, mpi::is_available() ? "" : ", which giro was built without",
+                launch.size);
   }
   // A single visible GPU may be the one that the launcher assigned to this rank.
   if (gpus > 1 && launch.local_rank >= gpus) {
-    throw Error(ErrorCode::device_mismatch,
-                fmt::format("World: rank {} has local rank {} on a machine with {} GPUs: each rank needs its own",
-                            launch.rank, launch.local_rank, gpus));
+    throw_error(ErrorCode::device_mismatch,
+                "World: rank {} has local rank {} on a machine with {} GPUs: each rank needs its own", launch.rank,
+                launch.local_rank, gpus);
   }
   return nccl::start(launch, detail::device_of_rank(launch.local_rank), timeout);
 }
 
 std::chrono::milliseconds timeout_of(const WorldOptions& options) {
   if (!(options.timeout > 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("World: the timeout must be positive, found {} s", options.timeout));
+    throw_error(ErrorCode::invalid_argument, "World: the timeout must be positive, found {} s", options.timeout);
   }
   constexpr double kForEver = 1e9;  // seconds; still fits 64 bits in nanoseconds
   return std::chrono::ceil<std::chrono::milliseconds>(
@@ -123,10 +122,10 @@ struct World::Impl {
     if (job) {
       host = Communicator(job->host);
       if (launch.method != detail::Launch::Method::manual && launch.size != 0 && launch.size != host.size()) {
-        throw Error(ErrorCode::communication,
-                    fmt::format("World: {} has started {} processes, but the MPI that giro was built with sees {}: "
-                                "they belong to different installations",
-                                launch.launcher, launch.size, host.size()));
+        throw_error(ErrorCode::communication,
+                    "World: {} has started {} processes, but the MPI that giro was built with sees {}: "
+                    "they belong to different installations",
+                    launch.launcher, launch.size, host.size());
       }
       check_programs(host);
     }

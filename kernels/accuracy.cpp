@@ -1,15 +1,13 @@
 #include <giro/kernels/accuracy.h>
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include <giro/kernels/reduce.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/correct_rows.h"
 #include "kernels/pointwise/term.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -44,8 +42,7 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
   check("accuracy", out, logits, labels, stream);
   checks::has_shape("accuracy", {"out", out}, {});
   if (logits.count() == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("accuracy: logits is {}, which has no elements", to_string(logits)));
+    throw_error(ErrorCode::invalid_argument, "accuracy: logits is {}, which has no elements", to_string(logits));
   }
   const Buffer memory = stream.allocate(labels.shape().count() * sizeof(float));
   const Tensor rows(memory.data(), DType::f32, labels.shape(), stream.device());
@@ -57,8 +54,7 @@ void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, cons
   check("correct", out, logits, labels, stream);
   checks::has_shape("correct", {"out", out}, labels.shape());
   if (logits.shape()[1] == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("correct: logits is {}, expected at least one class", to_string(logits)));
+    throw_error(ErrorCode::invalid_argument, "correct: logits is {}, expected at least one class", to_string(logits));
   }
   queue("correct", correct_rows(out, logits, labels), stream);
 }

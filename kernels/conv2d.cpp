@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -20,14 +19,13 @@ void check_options(const Conv2dOptions& options) {
   for (std::size_t axis = 0; axis < 2; ++axis) {
     if (options.stride[axis] < 1 || options.dilation[axis] < 1 || options.pad_before[axis] < 0 ||
         options.pad_after[axis] < 0) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("conv2d: stride {}, dilation {} and padding {}, {}; expected at least 1, 1 and 0",
-                      options.stride[axis], options.dilation[axis], options.pad_before[axis], options.pad_after[axis]));
+      throw_error(ErrorCode::invalid_argument,
+                  "conv2d: stride {}, dilation {} and padding {}, {}; expected at least 1, 1 and 0",
+                  options.stride[axis], options.dilation[axis], options.pad_before[axis], options.pad_after[axis]);
     }
   }
   if (options.groups < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("conv2d: {} groups, expected at least 1", options.groups));
+    throw_error(ErrorCode::invalid_argument, "conv2d: {} groups, expected at least 1", options.groups);
   }
 }
 
@@ -38,8 +36,7 @@ std::string channels_of(std::int64_t groups) { return groups == 1 ? "C" : fmt::f
 Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<std::int64_t, 2> window,
                            std::array<std::int64_t, 2> stride, std::array<std::int64_t, 2> dilation) {
   if (stride[0] < 1 || stride[1] < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("same_padding: stride {}, {}; expected at least 1", stride[0], stride[1]));
+    throw_error(ErrorCode::invalid_argument, "same_padding: stride {}, {}; expected at least 1", stride[0], stride[1]);
   }
   Conv2dOptions options{.stride = stride, .dilation = dilation};
   const std::array<std::int64_t, 2> size{height, width};
@@ -56,9 +53,8 @@ Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<s
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options) {
   check_options(options);
   if (x.rank() != 4 || w.rank() != 4 || x[3] != w[3] * options.groups || w[0] % options.groups != 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, {})", to_string(x),
-                            to_string(w), channels_of(options.groups)));
+    throw_error(ErrorCode::shape_mismatch, "conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, {})",
+                to_string(x), to_string(w), channels_of(options.groups));
   }
   std::array<std::int64_t, 2> out{};
   for (std::size_t axis = 0; axis < 2; ++axis) {
@@ -66,9 +62,8 @@ Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options)
     const std::int64_t padded = x[i] + options.pad_before[axis] + options.pad_after[axis];
     const std::int64_t window = reach(w[i], options.dilation[axis]);
     if (w[i] < 1 || padded < window) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("conv2d: a window of {} does not fit in {} padded rows or columns of x {}", window,
-                              padded, to_string(x)));
+      throw_error(ErrorCode::shape_mismatch, "conv2d: a window of {} does not fit in {} padded rows or columns of x {}",
+                  window, padded, to_string(x));
     }
     out[axis] = (padded - window) / options.stride[axis] + 1;
   }
@@ -79,24 +74,24 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
                              std::array<std::int64_t, 2> more) {
   check_options(options);
   if (dz.rank() != 4 || w.rank() != 4 || dz[3] != w[0] || w[0] % options.groups != 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("conv2d_transpose: dz is {}, w is {}; expected (N, OH, OW, O) and (O, KH, KW, {})",
-                            to_string(dz), to_string(w), channels_of(options.groups)));
+    throw_error(ErrorCode::shape_mismatch,
+                "conv2d_transpose: dz is {}, w is {}; expected (N, OH, OW, O) and (O, KH, KW, {})", to_string(dz),
+                to_string(w), channels_of(options.groups));
   }
   std::array<std::int64_t, 2> size{};
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const int i = static_cast<int>(axis) + 1;
     if (more[axis] < 0 || more[axis] >= options.stride[axis]) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("conv2d_transpose: {} extra rows or columns with a stride of {}, expected 0 to {}",
-                              more[axis], options.stride[axis], options.stride[axis] - 1));
+      throw_error(ErrorCode::invalid_argument,
+                  "conv2d_transpose: {} extra rows or columns with a stride of {}, expected 0 to {}", more[axis],
+                  options.stride[axis], options.stride[axis] - 1);
     }
     const std::int64_t pads = options.pad_before[axis] + options.pad_after[axis];
     size[axis] = (dz[i] - 1) * options.stride[axis] + reach(w[i], options.dilation[axis]) - pads + more[axis];
     if (w[i] < 1 || dz[i] < 1 || size[axis] < 1) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("conv2d_transpose: a window of {} with padding {} and {} leaves nothing of dz {}", w[i],
-                              options.pad_before[axis], options.pad_after[axis], to_string(dz)));
+      throw_error(ErrorCode::shape_mismatch,
+                  "conv2d_transpose: a window of {} with padding {} and {} leaves nothing of dz {}", w[i],
+                  options.pad_before[axis], options.pad_after[axis], to_string(dz));
     }
   }
   return {dz[0], size[0], size[1], w[3] * options.groups};

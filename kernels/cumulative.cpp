@@ -1,11 +1,8 @@
 #include <giro/kernels/cumulative.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -15,7 +12,7 @@ void cumulative(const Tensor& y, const Tensor& x, Cumulative of, bool reversed, 
   checks::same_dtype("cumulative", {"y", y}, {"x", x});
   checks::same_shape("cumulative", {"y", y}, {"x", x});
   if (x.dtype() == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("cumulative: x is {}, expected a numeric dtype", to_string(x)));
+    throw_error(ErrorCode::dtype_mismatch, "cumulative: x is {}, expected a numeric dtype", to_string(x));
   }
   queue(ops::Cumulative{y, x, of, reversed}, stream);
 }

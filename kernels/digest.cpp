@@ -1,13 +1,10 @@
 #include <giro/kernels/digest.h>
 
-#include <fmt/format.h>
-
 #include <cstdint>
-
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -17,9 +14,8 @@ void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
   checks::has_shape("digest", {"digest", digest}, {});
   checks::has_dtype("digest", {"bytes", bytes}, DType::u8);
   if (bytes.count() % 8 != 0 || reinterpret_cast<std::uintptr_t>(bytes.raw()) % 8 != 0) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("digest: bytes is {} at {}, expected whole, aligned 8-byte words", to_string(bytes), bytes.raw()));
+    throw_error(ErrorCode::invalid_argument, "digest: bytes is {} at {}, expected whole, aligned 8-byte words",
+                to_string(bytes), bytes.raw());
   }
   queue(ops::Digest{digest, bytes}, stream);
 }

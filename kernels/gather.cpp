@@ -1,15 +1,12 @@
 #include <giro/kernels/gather.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -36,8 +33,7 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   checks::is_integer("gather_rows", {"indices", indices});
   checks::has_rank("gather_rows", {"indices", indices}, 1);
   if (axis >= src.shape().rank()) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("gather_rows: src is {}, expected an axis {}", to_string(src), axis));
+    throw_error(ErrorCode::shape_mismatch, "gather_rows: src is {}, expected an axis {}", to_string(src), axis);
   }
   std::vector<std::int64_t> sizes(src.shape().begin(), src.shape().end());
   sizes[axis] = indices.count();
@@ -51,8 +47,7 @@ void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOr
   checks::has_rank("batch_indices", {"indices", indices}, 1);
   checks::is_slot_ring("batch_indices", positions, stream);
   if (order.size < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("batch_indices: an order of {} rows, expected at least 1", order.size));
+    throw_error(ErrorCode::invalid_argument, "batch_indices: an order of {} rows, expected at least 1", order.size);
   }
   queue(ops::BatchIndices{indices, positions.slots, positions.call, order}, stream);
 }

@@ -9,11 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
 #include "kernels/internal/strided_batches.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -36,8 +35,8 @@ Shape matmul_shape(const Shape& a, const Shape& b, const MatmulOptions& options)
     const auto text = [](const Shape& shape, bool transposed) {
       return to_string(shape) + (transposed && shape.rank() > 1 ? " transposed" : "");
     };
-    throw Error(ErrorCode::shape_mismatch, fmt::format("matmul: a is {}, b is {}; {}", text(a, options.transpose_a),
-                                                       text(b, options.transpose_b), what));
+    throw_error(ErrorCode::shape_mismatch, "matmul: a is {}, b is {}; {}", text(a, options.transpose_a),
+                text(b, options.transpose_b), what);
   };
   if (a.rank() == 0 || b.rank() == 0) fail("expected at least one axis each");
   const Shape left = as_matrices(a, true), right = as_matrices(b, false);

@@ -1,15 +1,12 @@
 #include <giro/kernels/moments.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/pointwise/term.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -56,9 +53,8 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
     checks::has_dtype("moments", {"mask", mask}, DType::boolean);
     const Shape &all = values.shape(), &first = mask.shape();
     if (first.rank() > all.rank() || !std::equal(first.begin(), first.end(), all.begin())) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("moments: mask is {}, values is {}; expected the first axes of values", to_string(mask),
-                              to_string(values)));
+      throw_error(ErrorCode::shape_mismatch, "moments: mask is {}, values is {}; expected the first axes of values",
+                  to_string(mask), to_string(values));
     }
   }
   const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;

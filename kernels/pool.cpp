@@ -1,28 +1,23 @@
 #include <giro/kernels/pool.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
 Shape pool_shape(const Shape& x, const PoolOptions& options) {
-  if (x.rank() != 4) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("pooling: x is {}, expected (N, H, W, C)", to_string(x)));
-  }
+  if (x.rank() != 4) throw_error(ErrorCode::shape_mismatch, "pooling: x is {}, expected (N, H, W, C)", to_string(x));
   std::array<std::int64_t, 2> out{};
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const std::int64_t size = x[static_cast<int>(axis) + 1];
     if (options.window[axis] < 1 || options.stride[axis] < 1) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("pooling: window {} and stride {}, expected at least 1",
-                                                           options.window[axis], options.stride[axis]));
+      throw_error(ErrorCode::invalid_argument, "pooling: window {} and stride {}, expected at least 1",
+                  options.window[axis], options.stride[axis]);
     }
     if (options.window[axis] > size) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("pooling: a window of {} does not fit in x {}", options.window[axis], to_string(x)));
+      throw_error(ErrorCode::shape_mismatch, "pooling: a window of {} does not fit in x {}", options.window[axis],
+                  to_string(x));
     }
     out[axis] = (size - options.window[axis]) / options.stride[axis] + 1;
   }
@@ -52,7 +47,7 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   check("avg_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
-  queue(ops::AvgPoolBackward{dx, dy, options}, stream);
+  queue(ops::AvgPoolBackward{.dx = dx, .dy = dy, .options = options}, stream);
 }
 
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {

@@ -1,15 +1,12 @@
 #include <giro/kernels/publish.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/publish_op.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -25,12 +22,11 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
   checks::has_dtype(op, {"row", row}, DType::i64);
   checks::has_shape(op, {"row", row}, {});
   if (!std::has_single_bit(static_cast<std::uint64_t>(ring.capacity))) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("publish_row: a ring of {} rows, expected a power of two", ring.capacity));
+    throw_error(ErrorCode::invalid_argument, "publish_row: a ring of {} rows, expected a power of two", ring.capacity);
   }
   if (static_cast<std::int64_t>(scalars.size()) != ring.columns) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("publish_row: {} scalars, expected {}, as in the ring's rows",
-                                                         scalars.size(), ring.columns));
+    throw_error(ErrorCode::invalid_argument, "publish_row: {} scalars, expected {}, as in the ring's rows",
+                scalars.size(), ring.columns);
   }
   for (const Tensor& scalar : scalars) {
     checks::on_device(op, {{"scalar", scalar}}, stream);

@@ -1,14 +1,11 @@
 #include <giro/kernels/reduce.h>
 
-#include <fmt/format.h>
-
 #include <utility>
-
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/term.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -22,7 +19,7 @@ void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_noth
   checks::has_dtype(op, {"x", x}, DType::f32);
   checks::has_shape(op, {"out", out}, {});
   if (!of_nothing && x.count() == 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: x is {}, which has no elements", op, to_string(x)));
+    throw_error(ErrorCode::invalid_argument, "{}: x is {}, which has no elements", op, to_string(x));
   }
 }
 

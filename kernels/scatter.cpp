@@ -1,13 +1,11 @@
 #include <giro/kernels/scatter.h>
 
-#include <fmt/format.h>
-
 #include <giro/kernels/sort.h>
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -21,15 +19,14 @@ void scatter_add(const Tensor& sums, const Tensor& updates, const Tensor& indice
   constexpr std::string_view op = "scatter_add";
   checks::on_device(op, {{"sums", sums}, {"updates", updates}, {"indices", indices}}, stream);
   if (!is_floating(updates.dtype()) && updates.dtype() != DType::i64) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{}: updates is {}, expected f32, bf16, f16, f64 or i64", op, to_string(updates)));
+    throw_error(ErrorCode::dtype_mismatch, "{}: updates is {}, expected f32, bf16, f16, f64 or i64", op,
+                to_string(updates));
   }
   checks::has_dtype(op, {"sums", sums}, dtype_of_sums(updates.dtype()));
   checks::is_integer(op, {"indices", indices});
   checks::has_rank(op, {"indices", indices}, 1);
   if (sums.shape().rank() == 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: sums is {}, expected at least one axis", op, to_string(sums)));
+    throw_error(ErrorCode::shape_mismatch, "{}: sums is {}, expected at least one axis", op, to_string(sums));
   }
   checks::has_shape(op, {"updates", updates}, sums.shape().drop_front().with_front(indices.count()));
   const std::int64_t count = indices.count();

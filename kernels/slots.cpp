@@ -1,11 +1,8 @@
 #include <giro/kernels/slots.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -16,10 +13,10 @@ void check(std::string_view op, const SlotRing& ring, std::int64_t offset, const
   checks::on_device(op, {content}, stream);
   const auto bytes = static_cast<std::int64_t>(content.tensor.bytes());
   if (offset < 0 || offset % SlotRing::kAlignment != 0 || offset + bytes > ring.bytes()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: bytes [{}, {}) of slots of {} bytes, expected a range within a slot that begins at a "
-                            "multiple of {}",
-                            op, offset, offset + bytes, ring.bytes(), static_cast<int>(SlotRing::kAlignment)));
+    throw_error(ErrorCode::invalid_argument,
+                "{}: bytes [{}, {}) of slots of {} bytes, expected a range within a slot that begins at a "
+                "multiple of {}",
+                op, offset, offset + bytes, ring.bytes(), static_cast<int>(SlotRing::kAlignment));
   }
 }
 

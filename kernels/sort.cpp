@@ -1,13 +1,10 @@
 #include <giro/kernels/sort.h>
 
-#include <fmt/format.h>
-
 #include <limits>
-
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -17,13 +14,12 @@ void argsort(const Tensor& indices, const Tensor& x, bool descending, const Stre
   checks::has_dtype("argsort", {"indices", indices}, DType::i64);
   checks::has_rank("argsort", {"indices", indices}, 2);
   if (indices.shape()[0] != x.shape()[0] || indices.shape()[1] > x.shape()[1]) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("argsort: indices is {}, x is {}; expected equally many rows, none longer than those of x",
-                            to_string(indices), to_string(x)));
+    throw_error(ErrorCode::shape_mismatch,
+                "argsort: indices is {}, x is {}; expected equally many rows, none longer than those of x",
+                to_string(indices), to_string(x));
   }
   if (x.shape()[1] > std::numeric_limits<std::uint32_t>::max()) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("argsort: x is {}, expected rows of fewer than 2^32 elements", to_string(x)));
+    throw_error(ErrorCode::shape_mismatch, "argsort: x is {}, expected rows of fewer than 2^32 elements", to_string(x));
   }
   queue(ops::ArgSort{indices, x, descending}, stream);
 }

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -34,10 +33,7 @@ Device parse_device(const std::string& name, const Discovery& discovery) {
     const auto [rest, failure] = std::from_chars(name.data() + 5, end, index);
     known = failure == std::errc() && rest == end && index >= 0;
   }
-  if (!known) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("unknown device '{}': expected auto, cpu, cuda or cuda:N", name));
-  }
+  if (!known) throw_error(ErrorCode::invalid_argument, "unknown device '{}': expected auto, cpu, cuda or cuda:N", name);
   const Device device = Device::cuda(index);
   const bool present = std::any_of(discovery.devices.begin(), discovery.devices.end(),
                                    [&](const DeviceInfo& info) { return info.device == device; });
@@ -45,7 +41,7 @@ Device parse_device(const std::string& name, const Discovery& discovery) {
     const std::string why = discovery.no_cuda_reason.empty()
                                 ? fmt::format("this machine has {} CUDA device(s)", discovery.devices.size() - 1)
                                 : discovery.no_cuda_reason;
-    throw Error(ErrorCode::device, fmt::format("no device {}: {}", to_string(device), why));
+    throw_error(ErrorCode::device, "no device {}: {}", to_string(device), why);
   }
   return device;
 }

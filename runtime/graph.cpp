@@ -13,6 +13,7 @@
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
 #include "runtime/internal/memory_report.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/emit.h"
 #include "runtime/program/graph_recorder.h"
 
@@ -85,9 +86,8 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   for (const Graph* part : parts) {
     if (part == nullptr) throw Error(ErrorCode::invalid_argument, "a sequence of graphs: a part is null");
     if (part->device() != parts.front()->device()) {
-      throw Error(ErrorCode::device_mismatch,
-                  fmt::format("a sequence of graphs: the first part was recorded on {}, part {} on {}",
-                              to_string(parts.front()->device()), impls.size(), to_string(part->device())));
+      throw_error(ErrorCode::device_mismatch, "a sequence of graphs: the first part was recorded on {}, part {} on {}",
+                  to_string(parts.front()->device()), impls.size(), to_string(part->device()));
     }
     impls.push_back(part->impl_);
   }
@@ -125,17 +125,15 @@ detail::GraphImpl& Graph::impl() const {
 void Graph::check_replay(const Stream& stream) const {
   const detail::GraphImpl& graph = impl();
   if (stream.device() != graph.device) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("a graph recorded on {} cannot be replayed on {}",
-                                                        to_string(graph.device), to_string(stream.device())));
+    throw_error(ErrorCode::device_mismatch, "a graph recorded on {} cannot be replayed on {}", to_string(graph.device),
+                to_string(stream.device()));
   }
   stream.impl().check_usable("replay");
 }
 
 void Graph::replay(const Stream& stream, std::int64_t times) const {
   detail::GraphImpl& graph = impl();
-  if (times < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("replay: {} times, expected at least 0", times));
-  }
+  if (times < 0) throw_error(ErrorCode::invalid_argument, "replay: {} times, expected at least 0", times);
   check_replay(stream);
   if (stream.is_recording()) detail::Recording::current()->flush();
   const Span span("launch", "replay", "times", times);

@@ -1,17 +1,15 @@
 // Times graphs and their ops.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/emit.h"
 
 namespace giro {
@@ -77,9 +75,7 @@ std::vector<std::optional<double>> Graph::op_times(const Stream& stream, const s
 }
 
 double Graph::replay_time(const Stream& stream, std::int64_t times) const {
-  if (times < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("replay_time: {} times, expected at least 1", times));
-  }
+  if (times < 1) throw_error(ErrorCode::invalid_argument, "replay_time: {} times, expected at least 1", times);
   prepare(times);
   return stream.impl().time([&] { replay(stream, times); }) / static_cast<double>(times);
 }

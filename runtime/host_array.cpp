@@ -1,17 +1,16 @@
 #include <giro/runtime/host_array.h>
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
 HostArray::HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived) {
   if (!host.device().is_cpu()) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("HostArray: found {}, expected host memory", to_string(host)));
+    throw_error(ErrorCode::device_mismatch, "HostArray: found {}, expected host memory", to_string(host));
   }
   content_ = std::make_shared<const Content>(Content{host, std::move(owner), std::move(arrived), nullptr});
 }
@@ -19,8 +18,8 @@ HostArray::HostArray(const Tensor& host, std::shared_ptr<const void> owner, std:
 HostArray::HostArray(const HostArray& values, const Shape& shape) {
   const Tensor& flat = values.content_->host;
   if (shape.count() != flat.count()) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("HostArray: found {} values, expected {} for the shape {}",
-                                                       flat.count(), shape.count(), to_string(shape)));
+    throw_error(ErrorCode::shape_mismatch, "HostArray: found {} values, expected {} for the shape {}", flat.count(),
+                shape.count(), to_string(shape));
   }
   content_ = std::make_shared<const Content>(Content{flat.reshape(shape), values.content_->owner, nullptr, nullptr});
 }
@@ -31,8 +30,8 @@ HostArray::HostArray(DType dtype, const Shape& shape, std::shared_ptr<const Arri
 
 HostArray HostArray::copy_of(const Tensor& tensor, const Stream& stream) {
   if (stream.is_recording()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} cannot be copied to the host while its step is being recorded", to_string(tensor)));
+    throw_error(ErrorCode::invalid_argument, "{} cannot be copied to the host while its step is being recorded",
+                to_string(tensor));
   }
   const auto memory =
       std::make_shared<const Buffer>(Buffer::allocate(stream.device(), tensor.bytes(), MemoryKind::pinned));

@@ -1,13 +1,12 @@
 #include <giro/runtime/native_stream.h>
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include <giro/runtime/error.h>
 
 #include "runtime/cpu/stream.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/opaque_op.h"
 
 namespace giro {
@@ -31,11 +30,9 @@ CUstream_st* cuda_stream(const Stream& stream) {
 
 void submit(const Stream& stream, std::function<void()> function) {
   if (!stream.device().is_cpu()) {
-    throw Error(
-        ErrorCode::device_mismatch,
-        fmt::format(
-            "submit: the stream is on {}, expected one on the CPU; on a GPU, launch kernels on cuda_stream(stream)",
-            to_string(stream.device())));
+    throw_error(ErrorCode::device_mismatch,
+                "submit: the stream is on {}, expected one on the CPU; on a GPU, launch kernels on cuda_stream(stream)",
+                to_string(stream.device()));
   }
   if (!function) throw Error(ErrorCode::invalid_argument, "submit: the function is empty");
   stream.impl().check_usable("submit");

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/overlap.h"
 
 namespace giro {
@@ -119,8 +118,8 @@ void Program::set_name(std::string name) { name_ = std::move(name); }
 
 void Program::set_times(const std::vector<std::optional<double>>& seconds, const Times& times) {
   if (seconds.size() != nodes_.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("set_times: {} times, expected one for each of {} nodes", seconds.size(), nodes_.size()));
+    throw_error(ErrorCode::invalid_argument, "set_times: {} times, expected one for each of {} nodes", seconds.size(),
+                nodes_.size());
   }
   for (std::size_t i = 0; i < seconds.size(); ++i) nodes_[i].seconds = seconds[i];
   times_ = times;

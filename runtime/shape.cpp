@@ -9,25 +9,25 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/throw_error.h"
+
 namespace giro {
 
 Shape::Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
   if (rank_ > kMaxRank) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("a shape has at most {} axes, found {}", kMaxRank, rank_));
+    throw_error(ErrorCode::invalid_argument, "a shape has at most {} axes, found {}", kMaxRank, rank_);
   }
   bool empty = false;
   for (std::size_t axis = 0; axis < rank_; ++axis) {
     const std::int64_t size = sizes[axis];
-    if (size < 0) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("axis {} of a shape has the negative size {}", axis, size));
-    }
+    if (size < 0) throw_error(ErrorCode::invalid_argument, "axis {} of a shape has the negative size {}", axis, size);
     sizes_[axis] = size;
     empty = empty || size == 0;
     if (size > 0 && count_ > std::numeric_limits<std::int64_t>::max() / size) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("the element count of shape ({}) overflows 63 bits", fmt::join(sizes, ", ")));
+      throw_error(ErrorCode::invalid_argument, "the element count of shape ({}) overflows 63 bits",
+                  fmt::join(sizes, ", "));
     }
     if (size > 0) count_ *= size;
   }
@@ -37,8 +37,7 @@ Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
 std::int64_t Shape::operator[](int axis) const {
   const int rank = static_cast<int>(rank_);
   if (axis < -rank || axis >= rank) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("axis {} is out of range for shape {}", axis, to_string(*this)));
+    throw_error(ErrorCode::invalid_argument, "axis {} is out of range for shape {}", axis, to_string(*this));
   }
   return sizes_[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
 }

@@ -1,14 +1,10 @@
 #include <giro/runtime/snapshot.h>
 
-#include <fmt/format.h>
-
-#include <string>
-#include <utility>
-
 #include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
 #include "runtime/internal/structure.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -53,12 +49,12 @@ struct Snapshot::Saved {
   // The collections of the state that correspond to `parts`.
   std::vector<const Collection*> matching(const char* call, const State& state) const {
     if (state.stream().is_recording()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: the state's stream is recording, and the recorded work has not run yet", call));
+      throw_error(ErrorCode::invalid_argument,
+                  "{}: the state's stream is recording, and the recorded work has not run yet", call);
     }
     if (state.device() != device) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("{}: the state is on {}, but the snapshot is of one on {}",
-                                                          call, to_string(state.device()), to_string(device)));
+      throw_error(ErrorCode::device_mismatch, "{}: the state is on {}, but the snapshot is of one on {}", call,
+                  to_string(state.device()), to_string(device));
     }
     std::vector<const Collection*> collections = collections_of(state, which);
     structure.expect_same(call, Structure(collections));

@@ -13,6 +13,7 @@
 
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/recording.h"
 
 namespace giro {
@@ -24,8 +25,8 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit = Collection:
 
 void check_part(const std::string& name, const CollectionOptions& options) {
   if (options.parts >= 1 && options.part.value_or(0) >= 0 && options.part.value_or(0) < options.parts) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("collection '{}': there is no part {} of {}", name, options.part.value_or(0), options.parts));
+  throw_error(ErrorCode::invalid_argument, "collection '{}': there is no part {} of {}", name, options.part.value_or(0),
+              options.parts);
 }
 
 // All existing states, so that a state inside another's object can be found.
@@ -47,9 +48,8 @@ Tensor Collection::flat() const {
   const DType dtype = specs_.empty() ? DType::u8 : specs_.front().dtype;
   for (const LeafSpec& leaf : specs_) {
     if (leaf.dtype == dtype) continue;
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("collection '{}' does not have a single dtype: '{}' is {}, '{}' is {}", name_,
-                            path_of(specs_.front()), name_of(dtype), path_of(leaf), name_of(leaf.dtype)));
+    throw_error(ErrorCode::dtype_mismatch, "collection '{}' does not have a single dtype: '{}' is {}, '{}' is {}",
+                name_, path_of(specs_.front()), name_of(dtype), path_of(leaf), name_of(leaf.dtype));
   }
   const auto count = static_cast<std::int64_t>(buffer_->size() / size_of(dtype));
   return Tensor(buffer_->data(), dtype, {count}, buffer_->device());
@@ -58,11 +58,10 @@ Tensor Collection::flat() const {
 Tensor Collection::flat(const Shard& shard) const {
   const Tensor all = flat();
   if (is_sharded() || shard.count != options_.parts || shard.index < 0 || shard.index >= shard.count) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("collection '{}' consists of {} parts{}, found shard {} of {}; to lay one out like another, add it "
-                    "with the other's specs() and options()",
-                    name_, options_.parts, is_sharded() ? ", one of which is here" : "", shard.index, shard.count));
+    throw_error(ErrorCode::invalid_argument,
+                "collection '{}' consists of {} parts{}, found shard {} of {}; to lay one out like another, add it "
+                "with the other's specs() and options()",
+                name_, options_.parts, is_sharded() ? ", one of which is here" : "", shard.index, shard.count);
   }
   const std::int64_t each = all.count() / shard.count;
   return all.rows(shard.index * each, (shard.index + 1) * each);
@@ -119,11 +118,10 @@ void State::expect_whole() const {
   if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
   for (const Part& part : parts_) {
     if (!part.identity.expired()) continue;
-    throw Error(
+    throw_error(
         ErrorCode::invalid_argument,
-        fmt::format(
-            "the state that was attached as '{}' was destroyed or replaced; expected attach() of the one in its place",
-            part.name));
+        "the state that was attached as '{}' was destroyed or replaced; expected attach() of the one in its place",
+        part.name);
   }
   note_use();
 }
@@ -141,7 +139,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   check_part(name, options);
   const auto same_name = [&](const auto& other) { return other->name() == name; };
   if (name.empty() || std::any_of(collections_.begin(), collections_.end(), same_name)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("a collection needs a name of its own, found '{}'", name));
+    throw_error(ErrorCode::invalid_argument, "a collection needs a name of its own, found '{}'", name);
   }
   auto collection = std::make_shared<Collection>();
   std::size_t total = 0;
@@ -163,7 +161,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   for (const LeafSpec& leaf : specs) {
     std::string path = collection->path_of(leaf);
     if (contains(path) || !paths.insert(path).second) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("the path '{}' is already in the tree", path));
+      throw_error(ErrorCode::invalid_argument, "the path '{}' is already in the tree", path);
     }
     const std::size_t bytes = static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype);
     const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
@@ -200,14 +198,12 @@ void State::attach(const std::string& name, const State& part) {
   const bool takes_place = std::equal(before.begin(), before.end(), collections.begin(), collections.end(), is_same) ||
                            std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.name == name; });
   if (name.empty() || &part == this || (!before.empty() && !takes_place)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("attach: a part of the tree needs a name of its own, found '{}'", name));
+    throw_error(ErrorCode::invalid_argument, "attach: a part of the tree needs a name of its own, found '{}'", name);
   }
   if (part.context() != context()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("attach '{}': the state has a context of its own, expected one created with this state's context()",
-                    name));
+    throw_error(ErrorCode::invalid_argument,
+                "attach '{}': the state has a context of its own, expected one created with this state's context()",
+                name);
   }
   // Recordings treat leaves in other memory as another state.
   if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
@@ -231,10 +227,10 @@ void State::expect_one_tree(const void* object, std::size_t bytes) const {
         std::count_if(collections_.begin(), collections_.end(), is_part) == std::ssize(other->collections_)) {
       continue;
     }
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("this state holds another, with {} collections, that is not part of its tree: nothing "
-                            "would save it; expected attach(name, it), or a pointer to what need not be saved",
-                            other->collections_.size()));
+    throw_error(ErrorCode::invalid_argument,
+                "this state holds another, with {} collections, that is not part of its tree: nothing "
+                "would save it; expected attach(name, it), or a pointer to what need not be saved",
+                other->collections_.size());
   }
 }
 
@@ -255,7 +251,7 @@ Tensor State::at(const std::string& path) const {
   }
   std::vector<std::string> known;
   for (const Leaf& leaf : flatten()) known.push_back(leaf.path);
-  throw Error(ErrorCode::not_found, fmt::format("no leaf '{}' in the state{}", path, suggestion(path, known)));
+  throw_error(ErrorCode::not_found, "no leaf '{}' in the state{}", path, suggestion(path, known));
 }
 
 const Collection& State::collection(const std::string& name) const {
@@ -265,7 +261,7 @@ const Collection& State::collection(const std::string& name) const {
   }
   std::vector<std::string> known;
   for (const auto& collection : collections_) known.push_back(collection->name());
-  throw Error(ErrorCode::not_found, fmt::format("no collection '{}' in the state{}", name, suggestion(name, known)));
+  throw_error(ErrorCode::not_found, "no collection '{}' in the state{}", name, suggestion(name, known));
 }
 
 bool State::contains_collection(const std::string& name) const {
@@ -311,7 +307,7 @@ State State::unflatten(const std::vector<Leaf>& leaves) const {
     try {
       copy(targets[i].value, leaves[i].value, stream());
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("unflatten: leaf '{}': {}", targets[i].path, error.what()));
+      throw_error(error.code(), "unflatten: leaf '{}': {}", targets[i].path, error.what());
     }
   }
   stream().synchronize();  // the caller may free the leaves afterwards
@@ -340,8 +336,8 @@ void State::assign(const State& other) {
   const std::vector<const Collection*> to = collections_of(*this), from = collections_of(other);
   Structure(to).expect_same("assign", Structure(from));
   if (other.device() != device()) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("assign: the other state is on {}, this one on {}",
-                                                        to_string(other.device()), to_string(device())));
+    throw_error(ErrorCode::device_mismatch, "assign: the other state is on {}, this one on {}",
+                to_string(other.device()), to_string(device()));
   }
   const bool apart = other.stream() != stream();
   if (apart) {

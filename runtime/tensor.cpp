@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/op_scope.h"
 #include "runtime/program/recording.h"
 
@@ -19,18 +19,18 @@ std::shared_ptr<const Buffer> Tensor::buffer() const {
   std::shared_ptr<const Buffer> buffer = buffer_.lock();
   const std::weak_ptr<const Buffer> none;
   if (!buffer && (buffer_.owner_before(none) || none.owner_before(buffer_))) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} uses memory that was released with the last nn::Var that held it; expected a Var that "
-                            "is kept, as by nn::stop_gradient",
-                            to_string(*this)));
+    throw_error(ErrorCode::invalid_argument,
+                "{} uses memory that was released with the last nn::Var that held it; expected a Var that "
+                "is kept, as by nn::stop_gradient",
+                to_string(*this));
   }
   return buffer;
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
   if (shape.count() != count()) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("cannot view {} as shape {}: {} elements versus {}",
-                                                       to_string(*this), to_string(shape), count(), shape.count()));
+    throw_error(ErrorCode::shape_mismatch, "cannot view {} as shape {}: {} elements versus {}", to_string(*this),
+                to_string(shape), count(), shape.count());
   }
   Tensor result = *this;
   result.shape_ = shape;
@@ -39,8 +39,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   if (begin < 0 || begin > end || end > shape_[0]) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("rows [{}, {}) are out of range for {}", begin, end, to_string(*this)));
+    throw_error(ErrorCode::invalid_argument, "rows [{}, {}) are out of range for {}", begin, end, to_string(*this));
   }
   const Shape row = shape_.drop_front();
   Tensor result = *this;
@@ -50,19 +49,16 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
 }
 
 void Tensor::check_dtype(DType wanted) const {
-  if (wanted != dtype_) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("{} read as {}", to_string(*this), name_of(wanted)));
-  }
+  if (wanted != dtype_) throw_error(ErrorCode::dtype_mismatch, "{} read as {}", to_string(*this), name_of(wanted));
 }
 
 // The host cannot reach a GPU's memory anyway, and custom kernels take its address while recording.
 void Tensor::check_computed() const {
   if (device_.is_cuda() || detail::Recording::current() == nullptr || detail::OpScope::is_open()) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("data: {} is being recorded and holds no values yet; compute on it with ops, or in a function "
-                  "given to nn::call or submit, which runs at each replay",
-                  to_string(*this)));
+  throw_error(ErrorCode::invalid_argument,
+              "data: {} is being recorded and holds no values yet; compute on it with ops, or in a function "
+              "given to nn::call or submit, which runs at each replay",
+              to_string(*this));
 }
 
 std::string to_string(const Tensor& tensor) {
@@ -74,8 +70,8 @@ namespace {
 // A CPU stream copies only between host memory; a CUDA stream between its device and the host.
 void check_accessible(const char* what, const Tensor& tensor, const Stream& stream) {
   if (stream.device().is_cpu() && !tensor.device().is_cpu()) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("{} is {}, which a stream on {} cannot reach", what,
-                                                        to_string(tensor), to_string(stream.device())));
+    throw_error(ErrorCode::device_mismatch, "{} is {}, which a stream on {} cannot reach", what, to_string(tensor),
+                to_string(stream.device()));
   }
 }
 
@@ -83,23 +79,19 @@ void check_accessible(const char* what, const Tensor& tensor, const Stream& stre
 void check_not_recording(const char* call, const Tensor& tensor, const Stream& stream) {
   stream.impl().check_usable(call);
   if (!stream.is_recording()) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format(
-          "{}: {} cannot be reached by the host while its stream is recording: the recorded work has not run yet", call,
-          to_string(tensor)));
+  throw_error(ErrorCode::invalid_argument,
+              "{}: {} cannot be reached by the host while its stream is recording: the recorded work has not run yet",
+              call, to_string(tensor));
 }
 
 }  // namespace
 
 void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
   if (dst.shape() != src.shape()) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("copy: destination is {}, source is {}", to_string(dst), to_string(src)));
+    throw_error(ErrorCode::shape_mismatch, "copy: destination is {}, source is {}", to_string(dst), to_string(src));
   }
   if (dst.dtype() != src.dtype()) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("copy: destination is {}, source is {}", to_string(dst), to_string(src)));
+    throw_error(ErrorCode::dtype_mismatch, "copy: destination is {}, source is {}", to_string(dst), to_string(src));
   }
   check_accessible("copy: the destination", dst, stream);
   check_accessible("copy: the source", src, stream);
@@ -115,8 +107,8 @@ void detail::read_bytes(void* host, const Tensor& tensor, const Stream& stream) 
 
 void detail::write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream) {
   if (bytes != tensor.bytes()) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{} bytes given for {}, expected {}", bytes, to_string(tensor), tensor.bytes()));
+    throw_error(ErrorCode::shape_mismatch, "{} bytes given for {}, expected {}", bytes, to_string(tensor),
+                tensor.bytes());
   }
   check_accessible("the tensor to write", tensor, stream);
   check_not_recording("from_host", tensor, stream);

@@ -131,16 +131,10 @@ int train(const Arguments& args) {
       {"logdir", logdir}, {"steps", trained.elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
       {"test_loss", test.entry_value("loss")}, {"train_seconds", train_seconds},
       {"steps_per_second", static_cast<double>(trained.elapsed.steps) / train_seconds}};
-  std::printf("result: %s\n", result.dump().c_str());
-  return 0;
+  return sample::print_result(result);
 }
 
-}  // namespace
-
-// 8. Errors are exceptions with a one-line message.
-int main(int argc, char** argv) {
-  Arguments args;
-  CLI::App app("Trains a classifier on MNIST-format images.", "mnist");
+void add_options(CLI::App& app, Arguments& args) {
   args.add_to(app);
   app.add_option("--model", args.model, "linear or cnn")
       ->check(CLI::IsMember({"linear", "cnn"}))
@@ -152,5 +146,11 @@ int main(int argc, char** argv) {
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
-  return sample::run(app, argc, argv, [&] { return train(args); });
+}
+
+}  // namespace
+
+// 8. Errors are exceptions with a one-line message.
+int main(int argc, char** argv) {
+  return sample::run("Trains a classifier on MNIST-format images.", "mnist", add_options, train, argc, argv);
 }

@@ -201,34 +201,28 @@ int train(Arguments args) {
       {"train_loss_last", losses.back()}, {"best_step", best_step}, {"valid_loss", best_loss},
       {"valid_mae", giro::aggregate(validated.history, "mean").entry_value("mae")},
       {"train_seconds", trained.elapsed.time()}};
-  std::printf("result: %s\n", result.dump().c_str());
-  return 0;
+  return sample::print_result(result);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Arguments args;
-  CLI::App app(
-      "Learns to predict a column of a CSV file from other columns. Every fifth row is for validation.", "regression");
+void add_options(CLI::App& app, Arguments& args) {
   args.add_to(app);
   app.add_option("--data", args.data, "CSV files with the same header; without them, made-up house prices");
   app.add_option("--features", args.features, "columns to predict from, such as area,rooms")->delimiter(',');
   app.add_option("--target", args.target, "column to predict");
   app.add_option("--delimiter", args.delimiter, "field separator")->capture_default_str();
-  app.add_option("--hidden", args.hidden, "width of the two hidden layers")
-      ->check(sample::kCount)
-      ->capture_default_str();
+  sample::add_count(app, "--hidden", args.hidden, "width of the two hidden layers");
   app.add_option("--delta", args.delta, "the loss is squared below this error, in standard deviations of the target")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--batch", args.batch, "rows per step, over all ranks")->check(sample::kCount)->capture_default_str();
+  sample::add_count(app, "--batch", args.batch, "rows per step, over all ranks");
   app.add_option("--learning-rate", args.learning_rate, "of adamw")->capture_default_str();
-  app.add_option("--evaluate-every", args.evaluate_every, "steps between validations")
-      ->check(sample::kCount)
-      ->capture_default_str();
-  app.add_option("--patience", args.patience, "validations in a row without improvement before it stops")
-      ->check(sample::kCount)
-      ->capture_default_str();
-  return sample::run(app, argc, argv, [&] { return train(args); });
+  sample::add_count(app, "--evaluate-every", args.evaluate_every, "steps between validations");
+  sample::add_count(app, "--patience", args.patience, "validations in a row without improvement before it stops");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sample::run("Learns to predict a column of a CSV file from other columns. Every fifth row is for validation.",
+      "regression", add_options, train, argc, argv);
 }

@@ -191,23 +191,24 @@ int train(const Arguments& args) {
       {"steps", train_loop.step()}, {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()},
       {"train_seconds", history.back().elapsed.time()},
       {"tokens_per_second", steps * static_cast<double>(args.batch * args.length) / seconds}};
-  std::printf("result: %s\n", result.dump().c_str());
-  return 0;
+  return sample::print_result(result);
+}
+
+void add_options(CLI::App& app, Arguments& args) {
+  args.add_to(app);
+  app.add_option("--data", args.data, "text files")->required();
+  sample::add_count(app, "--batch", args.batch, "texts per step, over all ranks");
+  app.add_option("--length", args.length, "bytes per text")->check(CLI::Range(2, 1'000'000))->capture_default_str();
+  app.add_flag("--carry", args.carry, "each text continues the one at its place in the previous batch");
+  sample::add_count(app, "--width", args.width, "features per byte");
+  sample::add_count(app, "--layers", args.layers, "LSTM layers");
+  app.add_option("--dropout", args.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
+  app.add_option("--learning-rate", args.learning_rate, "of sgd with momentum")->capture_default_str();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Arguments args;
-  CLI::App app("Trains a recurrent language model as a stream of checkpoints.", "rnnlm");
-  args.add_to(app);
-  app.add_option("--data", args.data, "text files")->required();
-  app.add_option("--batch", args.batch, "texts per step, over all ranks")->check(sample::kCount)->capture_default_str();
-  app.add_option("--length", args.length, "bytes per text")->check(CLI::Range(2, 1'000'000))->capture_default_str();
-  app.add_flag("--carry", args.carry, "each text continues the one at its place in the previous batch");
-  app.add_option("--width", args.width, "features per byte")->check(sample::kCount)->capture_default_str();
-  app.add_option("--layers", args.layers, "LSTM layers")->check(sample::kCount)->capture_default_str();
-  app.add_option("--dropout", args.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
-  app.add_option("--learning-rate", args.learning_rate, "of sgd with momentum")->capture_default_str();
-  return sample::run(app, argc, argv, [&] { return train(args); });
+  return sample::run(
+      "Trains a recurrent language model as a stream of checkpoints.", "rnnlm", add_options, train, argc, argv);
 }

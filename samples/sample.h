@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -132,16 +133,32 @@ inline int stopped(
   return 128 + signal;
 }
 
+// Prints the line that scripts read. Returns the exit code.
+inline int print_result(const nlohmann::ordered_json& result) {
+  std::printf("result: %s\n", result.dump().c_str());
+  return 0;
+}
+
+// An option that is a count, from 1 on.
+template <class Count>
+void add_count(CLI::App& app, const char* name, Count& count, const char* about) {
+  app.add_option(name, count, about)->check(kCount)->capture_default_str();
+}
+
 // Parses the command line and runs the sample. Errors are exceptions with a one-line message.
-template <class Run>
-int run(CLI::App& app, int argc, char** argv, Run&& train) {
+template <class Arguments, class Train>
+int run(const char* about, const char* name, void (*add_options)(CLI::App&, Arguments&), const Train& train, int argc,
+    char** argv) {
+  Arguments args;
+  CLI::App app(about, name);
+  add_options(app, args);
   try {
     app.parse(argc, argv);
-    return train();
+    return train(args);
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.what());
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
     return 2;
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -7,7 +8,26 @@
 
 namespace giro::detail {
 
-// The implementation of a Communicator. Arguments have been checked; counts are in elements and at least 1.
+// A call of all ranks. Its arguments have been checked.
+struct Collective {
+  enum class Kind { all_reduce, broadcast, all_gather, reduce_scatter, barrier };
+
+  const char* name() const noexcept {
+    constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier"};
+    return kNames[static_cast<int>(kind)];
+  }
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(count) * size_of(dtype); }
+
+  Kind kind;
+  std::int64_t count = 0;  // elements, at least 1: of the tensor or, if it gathers or scatters, of one rank's part
+  DType dtype = DType::f32;
+  Reduction reduction = Reduction::sum;
+  int root = 0;
+  void* out = nullptr;
+  const void* in = nullptr;  // the same as `out` for all_reduce and broadcast
+};
+
+// The implementation of a Communicator.
 class CommunicatorImpl {
  public:
   CommunicatorImpl(int rank, int size, Device device) : rank(rank), size(size), device(device) {}
@@ -15,13 +35,7 @@ class CommunicatorImpl {
   CommunicatorImpl(const CommunicatorImpl&) = delete;
   CommunicatorImpl& operator=(const CommunicatorImpl&) = delete;
 
-  virtual void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) = 0;
-  virtual void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) = 0;
-  // `count` is the size of one rank's part: of `in` here, of `out` in reduce_scatter.
-  virtual void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) = 0;
-  virtual void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
-                              const Stream& stream) = 0;
-  virtual void barrier(const Stream& stream) = 0;
+  virtual void run(const Collective& call, const Stream& stream) = 0;
   virtual std::shared_ptr<CommunicatorImpl> split(int color, int key) = 0;
 
   const int rank, size;

@@ -1,6 +1,5 @@
 #include "distributed/internal/gradient_buckets.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace giro::detail {

@@ -5,11 +5,9 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
-#include <string_view>
-
-#include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -27,10 +25,9 @@ class Environment {
   std::string text(const char* name) const {
     const char* const value = variable_(name);
     if (value != nullptr && *value != '\0') return value;
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("World: the environment variable {} is {}; processes started by {} need it to find each other",
-                    name, value == nullptr ? "missing" : "empty", launcher_));
+    throw_error(ErrorCode::invalid_argument,
+                "World: the environment variable {} is {}; processes started by {} need it to find each other", name,
+                value == nullptr ? "missing" : "empty", launcher_);
   }
   template <class Number>
   Number number(const char* name, Number least, Number most) const {
@@ -38,9 +35,9 @@ class Environment {
     Number number{};
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error == std::errc() && end == value.data() + value.size() && number >= least && number <= most) return number;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("World: the environment variable {} is {}, expected a number from {} to {}", name,
-                            printable(value), least, most));
+    throw_error(ErrorCode::invalid_argument,
+                "World: the environment variable {} is {}, expected a number from {} to {}", name, printable(value),
+                least, most);
   }
 
  private:

@@ -13,6 +13,7 @@
 
 #include "distributed/internal/exchange.h"
 #include "distributed/internal/job.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -61,21 +62,20 @@ void check_placement(const Communicator& host, Device device) {
   for (std::size_t rank = 0; rank < rank_devices.size(); ++rank) {
     const RankDevice& rank_device = rank_devices[rank];
     if (rank_device.missing[0] != '\0') {
-      throw Error(ErrorCode::device, fmt::format("communicator: rank {} has no {}: {}", rank,
-                                                 to_string(rank_device.device), rank_device.missing.data()));
+      throw_error(ErrorCode::device, "communicator: rank {} has no {}: {}", rank, to_string(rank_device.device),
+                  rank_device.missing.data());
     }
     if (rank_device.device.kind() != rank_devices[0].device.kind()) {
-      throw Error(
+      throw_error(
           ErrorCode::device_mismatch,
-          fmt::format(
-              "communicator: rank 0 asks for {}, rank {} for {}: either all ranks compute on GPUs, or all on the CPU",
-              to_string(rank_devices[0].device), rank, to_string(rank_device.device)));
+          "communicator: rank 0 asks for {}, rank {} for {}: either all ranks compute on GPUs, or all on the CPU",
+          to_string(rank_devices[0].device), rank, to_string(rank_device.device));
     }
     for (std::size_t other = 0; rank_device.device.is_cuda() && other < rank; ++other) {
       if (rank_device.gpu != rank_devices[other].gpu) continue;
-      throw Error(ErrorCode::device_mismatch,
-                  fmt::format("communicator: rank {} and rank {} share the GPU {}: each rank needs its own", other,
-                              rank, rank_device.gpu.data()));
+      throw_error(ErrorCode::device_mismatch,
+                  "communicator: rank {} and rank {} share the GPU {}: each rank needs its own", other, rank,
+                  rank_device.gpu.data());
     }
   }
 }

@@ -55,7 +55,7 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<Session> session, MPI_Comm comm
     : CommunicatorImpl(rank, size, Device::cpu()), session_(std::move(session)), comm_(comm) {}
 
 template <class Start>
-void MpiCommunicator::run(const Call& call, Start&& start) {
+void MpiCommunicator::finish(const Call& call, Start&& start) {
   session_->check_usable(call);
   MPI_Request request = MPI_REQUEST_NULL;
   session_->check(start(&request), call);
@@ -63,107 +63,86 @@ void MpiCommunicator::run(const Call& call, Start&& start) {
 }
 
 template <class Start>
-void MpiCommunicator::run_pieces(const Call& call, std::int64_t count, std::int64_t most, Start&& start) {
-  for (std::int64_t first = 0; first < count; first += most) {
-    const int elements = static_cast<int>(std::min(most, count - first));
-    run(call, [&](MPI_Request* request) { return start(first, elements, request); });
+void MpiCommunicator::finish_pieces(const Call& call, const detail::Collective& of, Start&& start) {
+  for (std::int64_t first = 0; first < of.count; first += max_elements_per_call) {
+    const int elements = static_cast<int>(std::min(max_elements_per_call, of.count - first));
+    const std::size_t byte = static_cast<std::size_t>(first) * size_of(of.dtype);
+    finish(call, [&](MPI_Request* request) { return start(byte, elements, request); });
   }
 }
 
-void MpiCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction,
-                                 const Stream& stream) {
-  submit(stream, [self = shared_from_this(), data, count, dtype, reduction] {
-    const std::size_t width = size_of(dtype);
-    self->run_pieces(self->call("all_reduce", static_cast<std::size_t>(count) * width), count, max_elements_per_call,
-                     [&](std::int64_t first, int elements, MPI_Request* request) {
-                       char* const piece = static_cast<char*>(data) + static_cast<std::size_t>(first) * width;
-                       return MPI_Iallreduce(MPI_IN_PLACE, piece, elements, type_of(dtype), op_of(dtype, reduction),
-                                             self->comm_, request);
-                     });
-    if (reduction == Reduction::mean) divide(data, count, dtype, self->size);
-  });
+void MpiCommunicator::run(const detail::Collective& call, const Stream& stream) {
+  submit(stream, [self = shared_from_this(), call] { self->run_now(call); });
 }
 
-void MpiCommunicator::broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) {
-  submit(stream, [self = shared_from_this(), data, count, dtype, root] {
-    const std::size_t width = size_of(dtype);
-    self->run_pieces(self->call("broadcast", static_cast<std::size_t>(count) * width), count, max_elements_per_call,
-                     [&](std::int64_t first, int elements, MPI_Request* request) {
-                       char* const piece = static_cast<char*>(data) + static_cast<std::size_t>(first) * width;
-                       return MPI_Ibcast(piece, elements, type_of(dtype), root, self->comm_, request);
-                     });
-  });
+void MpiCommunicator::run_now(const detail::Collective& call) {
+  using Kind = detail::Collective::Kind;
+  if (call.kind == Kind::barrier) return barrier_now("barrier");
+  if (call.kind == Kind::all_gather) return gather(call);
+  if (call.kind == Kind::reduce_scatter) {
+    if (call.out != static_cast<const char*>(call.in) + static_cast<std::size_t>(rank) * call.bytes()) {
+      scatter(call, static_cast<char*>(call.out));
+    } else {
+      std::vector<char> apart(call.bytes());  // MPI_IN_PLACE would put the part at the front of `in`
+      scatter(call, apart.data());
+      std::memcpy(call.out, apart.data(), apart.size());
+    }
+  } else {
+    finish_pieces(this->call(call.name(), call.bytes()), call,
+                  [&](std::size_t byte, int elements, MPI_Request* request) {
+                    char* const piece = static_cast<char*>(call.out) + byte;
+                    return call.kind == Kind::broadcast
+                               ? MPI_Ibcast(piece, elements, type_of(call.dtype), call.root, comm_, request)
+                               : MPI_Iallreduce(MPI_IN_PLACE, piece, elements, type_of(call.dtype),
+                                                op_of(call.dtype, call.reduction), comm_, request);
+                  });
+  }
+  if (call.reduction == Reduction::mean) divide(call.out, call.count, call.dtype, size);
 }
 
-void MpiCommunicator::all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) {
-  submit(stream, [self = shared_from_this(), out, in, count, dtype] {
-    self->gather_now(static_cast<char*>(out), static_cast<const char*>(in), count, dtype);
-  });
-}
-
-void MpiCommunicator::gather_now(char* out, const char* in, std::int64_t count, DType dtype) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-  const Call gather = call("all_gather", bytes * static_cast<std::size_t>(size));
+void MpiCommunicator::gather(const detail::Collective& call) {
+  const std::size_t bytes = call.bytes();
+  const Call all = this->call(call.name(), bytes * static_cast<std::size_t>(size));
+  const MPI_Datatype type = type_of(call.dtype);
+  auto* const out = static_cast<char*>(call.out);
   char* const own = out + static_cast<std::size_t>(rank) * bytes;
-  if (count <= max_elements_per_call / size) {
-    const void* const from = in == own ? MPI_IN_PLACE : in;
-    const int elements = static_cast<int>(count);
-    return run(gather, [&](MPI_Request* request) {
-      return MPI_Iallgather(from, elements, type_of(dtype), out, elements, type_of(dtype), comm_, request);
+  if (call.count <= max_elements_per_call / size) {
+    const void* const from = call.in == own ? MPI_IN_PLACE : call.in;
+    const int elements = static_cast<int>(call.count);
+    return finish(all, [&](MPI_Request* request) {
+      return MPI_Iallgather(from, elements, type, out, elements, type, comm_, request);
     });
   }
   // Pieces of all parts would not be contiguous in `out`, so each rank broadcasts its part instead.
-  if (in != own) std::memcpy(own, in, bytes);
+  if (call.in != own) std::memcpy(own, call.in, bytes);
   for (int root = 0; root < size; ++root) {
-    run_pieces(gather, count, max_elements_per_call, [&](std::int64_t first, int elements, MPI_Request* request) {
-      char* const piece =
-          out + static_cast<std::size_t>(root) * bytes + static_cast<std::size_t>(first) * size_of(dtype);
-      return MPI_Ibcast(piece, elements, type_of(dtype), root, comm_, request);
+    finish_pieces(all, call, [&](std::size_t byte, int elements, MPI_Request* request) {
+      return MPI_Ibcast(out + static_cast<std::size_t>(root) * bytes + byte, elements, type, root, comm_, request);
     });
   }
 }
 
-void MpiCommunicator::reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
-                                     const Stream& stream) {
-  submit(stream, [self = shared_from_this(), out, in, count, dtype, reduction] {
-    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-    const char* const from = static_cast<const char*>(in);
-    if (out != from + static_cast<std::size_t>(self->rank) * bytes) {
-      self->reduce_scatter_now(static_cast<char*>(out), from, count, dtype, reduction);
-    } else {
-      std::vector<char> apart(bytes);  // MPI_IN_PLACE would put the part at the front of `in`
-      self->reduce_scatter_now(apart.data(), from, count, dtype, reduction);
-      std::memcpy(out, apart.data(), bytes);
-    }
-    if (reduction == Reduction::mean) divide(out, count, dtype, self->size);
-  });
-}
-
-void MpiCommunicator::reduce_scatter_now(char* out, const char* in, std::int64_t count, DType dtype,
-                                         Reduction reduction) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
-  const Call scatter = call("reduce_scatter", bytes * static_cast<std::size_t>(size));
-  if (count <= max_elements_per_call / size) {
-    return run(scatter, [&](MPI_Request* request) {
-      return MPI_Ireduce_scatter_block(in, out, static_cast<int>(count), type_of(dtype), op_of(dtype, reduction), comm_,
-                                       request);
+void MpiCommunicator::scatter(const detail::Collective& call, char* out) {
+  const std::size_t bytes = call.bytes();
+  const Call all = this->call(call.name(), bytes * static_cast<std::size_t>(size));
+  const MPI_Datatype type = type_of(call.dtype);
+  const MPI_Op op = op_of(call.dtype, call.reduction);
+  const auto* const in = static_cast<const char*>(call.in);
+  if (call.count <= max_elements_per_call / size) {
+    return finish(all, [&](MPI_Request* request) {
+      return MPI_Ireduce_scatter_block(in, out, static_cast<int>(call.count), type, op, comm_, request);
     });
   }
   for (int root = 0; root < size; ++root) {
-    run_pieces(scatter, count, max_elements_per_call, [&](std::int64_t first, int elements, MPI_Request* request) {
-      const std::size_t offset = static_cast<std::size_t>(first) * size_of(dtype);
-      return MPI_Ireduce(in + static_cast<std::size_t>(root) * bytes + offset, out + offset, elements, type_of(dtype),
-                         op_of(dtype, reduction), root, comm_, request);
+    finish_pieces(all, call, [&](std::size_t byte, int elements, MPI_Request* request) {
+      const char* const from = in + static_cast<std::size_t>(root) * bytes + byte;
+      return MPI_Ireduce(from, out + byte, elements, type, op, root, comm_, request);
     });
   }
-}
-
-void MpiCommunicator::barrier(const Stream& stream) {
-  submit(stream, [self = shared_from_this()] { self->barrier_now("barrier"); });
 }
 
 void MpiCommunicator::barrier_now(const char* name) {
-  run(call(name, 0), [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
+  finish(call(name, 0), [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
 }
 
 std::shared_ptr<detail::CommunicatorImpl> MpiCommunicator::split(int color, int key) {

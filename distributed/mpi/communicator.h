@@ -21,12 +21,7 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   static std::shared_ptr<MpiCommunicator> create(std::shared_ptr<Session> session, MPI_Comm comm);
   MpiCommunicator(std::shared_ptr<Session> session, MPI_Comm comm, int rank, int size);
 
-  void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) override;
-  void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) override;
-  void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) override;
-  void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
-                      const Stream& stream) override;
-  void barrier(const Stream& stream) override;
+  void run(const detail::Collective& call, const Stream& stream) override;
   std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
 
   // A barrier that runs at once, without a stream.
@@ -36,13 +31,15 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   Call call(const char* name, std::size_t bytes) const { return {name, bytes, rank, size}; }
   // Starts an operation with `start(MPI_Request*)` and waits for it.
   template <class Start>
-  void run(const Call& call, Start&& start);
-  // The same for pieces of up to `most` of the `count` elements: start(first, elements, MPI_Request*).
+  void finish(const Call& call, Start&& start);
+  // The same for pieces of up to max_elements_per_call of the `count` elements: start(byte, elements, MPI_Request*),
+  // where `byte` is the offset of the piece.
   template <class Start>
-  void run_pieces(const Call& call, std::int64_t count, std::int64_t most, Start&& start);
+  void finish_pieces(const Call& call, const detail::Collective& of, Start&& start);
 
-  void gather_now(char* out, const char* in, std::int64_t count, DType dtype);
-  void reduce_scatter_now(char* out, const char* in, std::int64_t count, DType dtype, Reduction reduction);
+  void run_now(const detail::Collective& call);
+  void gather(const detail::Collective& call);
+  void scatter(const detail::Collective& call, char* out);
 
   const std::shared_ptr<Session> session_;
   const MPI_Comm comm_;

@@ -1,6 +1,5 @@
 #include "distributed/internal/job.h"
 
-#include <fmt/format.h>
 #include <mpi.h>
 
 #include <future>
@@ -11,6 +10,7 @@
 
 #include "distributed/mpi/communicator.h"
 #include "distributed/mpi/session.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::mpi {
 namespace {
@@ -60,9 +60,10 @@ Initialized initialize(std::chrono::milliseconds timeout) {
   std::thread thread(std::move(call));
   if (made.wait_for(timeout) != std::future_status::ready) {
     thread.detach();
-    throw Error(ErrorCode::communication, fmt::format("World: MPI_Init_thread has waited {:.1f} s for the other ranks; "
-                                                      "one has exited before creating its World, or hangs",
-                                                      std::chrono::duration<double>(timeout).count()));
+    throw_error(ErrorCode::communication,
+                "World: MPI_Init_thread has waited {:.1f} s for the other ranks; "
+                "one has exited before creating its World, or hangs",
+                std::chrono::duration<double>(timeout).count());
   }
   thread.join();
   return made.get();

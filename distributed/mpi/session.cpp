@@ -9,6 +9,7 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/internal/job.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::mpi {
 namespace {
@@ -36,13 +37,11 @@ void Session::fail(const std::string& why) {
 }
 
 void Session::check_usable(const Call& call) const {
-  if (ended) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the World of this communicator has ended", call.name));
-  }
+  if (ended) throw_error(ErrorCode::invalid_argument, "{}: the World of this communicator has ended", call.name);
   if (failed) {
-    throw Error(ErrorCode::communication,
-                fmt::format("{} on rank {} of {}: an earlier collective has failed, and the ranks no longer agree",
-                            call.name, call.rank, call.size));
+    throw_error(ErrorCode::communication,
+                "{} on rank {} of {}: an earlier collective has failed, and the ranks no longer agree", call.name,
+                call.rank, call.size);
   }
 }
 

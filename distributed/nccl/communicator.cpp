@@ -19,43 +19,20 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nccl {
 namespace {
 
 ncclDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return ncclFloat32;
-    case DType::f64:
-      return ncclFloat64;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    case DType::i32:
-      return ncclInt32;
-    case DType::i64:
-      return ncclInt64;
-    case DType::u8:
-    case DType::boolean:
-      return ncclUint8;
-  }
-  throw Error(ErrorCode::unsupported, "NCCL: no such dtype");
+  constexpr ncclDataType_t kTypes[] = {ncclFloat32, ncclBfloat16, ncclFloat16, ncclFloat64,
+                                       ncclInt32,   ncclInt64,    ncclUint8,   ncclUint8};  // in the order of DType
+  return kTypes[static_cast<std::size_t>(dtype)];
 }
 
 ncclRedOp_t op_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum:
-      return ncclSum;
-    case Reduction::mean:
-      return ncclAvg;
-    case Reduction::max:
-      return ncclMax;
-    case Reduction::min:
-      return ncclMin;
-  }
-  throw Error(ErrorCode::unsupported, "NCCL: no such reduction");
+  constexpr ncclRedOp_t kOps[] = {ncclSum, ncclAvg, ncclMax, ncclMin};  // in the order of Reduction
+  return kOps[static_cast<std::size_t>(reduction)];
 }
 
 // NCCL's reason, on one line.
@@ -104,7 +81,22 @@ class NcclCommId {
   NcclCommId& operator=(const NcclCommId&) = delete;
 };
 
-std::size_t bytes_of(std::int64_t count, DType dtype) { return static_cast<std::size_t>(count) * size_of(dtype); }
+// Starts the operation.
+ncclResult_t start(const detail::Collective& call, ncclComm_t comm, cudaStream_t on) {
+  using Kind = detail::Collective::Kind;
+  const auto count = static_cast<std::size_t>(call.count);
+  const ncclDataType_t type = type_of(call.dtype);
+  switch (call.kind) {
+    case Kind::broadcast:
+      return ncclBroadcast(call.in, call.out, count, type, call.root, comm, on);
+    case Kind::all_gather:
+      return ncclAllGather(call.in, call.out, count, type, comm, on);
+    case Kind::reduce_scatter:
+      return ncclReduceScatter(call.in, call.out, count, type, op_of(call.reduction), comm, on);
+    default:
+      return ncclAllReduce(call.in, call.out, count, type, op_of(call.reduction), comm, on);
+  }
+}
 
 }  // namespace
 
@@ -115,8 +107,8 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
   for (int rank = 0; rank < host.size(); ++rank) {
     const UniqueId& unique_id = ids[static_cast<std::size_t>(rank)];
     if (unique_id.failure[0] == '\0') continue;
-    throw Error(ErrorCode::communication,
-                fmt::format("communicator: NCCL failed to start on rank {}: {}", rank, unique_id.failure.data()));
+    throw_error(ErrorCode::communication, "communicator: NCCL failed to start on rank {}: {}", rank,
+                unique_id.failure.data());
   }
   std::shared_ptr<NcclCommunicator> made;
   std::array<char, 200> failure{};
@@ -183,8 +175,8 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::check_usable(const char* name) const {
   const std::string why = detail::failure();
   if (why.empty()) return;
-  throw Error(ErrorCode::communication,
-              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, why));
+  throw_error(ErrorCode::communication, "{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size,
+              why);
 }
 
 std::string NcclCommunicator::describe(const char* name, std::size_t bytes) const {
@@ -232,12 +224,17 @@ void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t
   throw Error(status == ncclUnhandledCudaError ? ErrorCode::device : ErrorCode::communication, why);
 }
 
-template <class Call>
-void NcclCommunicator::queue(const char* name, std::size_t bytes, const Stream& stream, Call&& call) {
+void NcclCommunicator::run(const detail::Collective& given, const Stream& stream) {
+  using Kind = detail::Collective::Kind;
+  const char* const name = given.name();
+  const bool has_parts = given.kind == Kind::all_gather || given.kind == Kind::reduce_scatter;
+  const std::size_t bytes = given.bytes() * static_cast<std::size_t>(has_parts ? size : 1);
+  detail::Collective call = given;
+  if (call.kind == Kind::barrier) call.count = 1, call.in = call.out = barrier_buffer_.data();
   const std::lock_guard lock(mutex_);
   check_usable(name);
   const cudaStream_t on = cuda::handle(stream);
-  finish(call(comm_, on), name, bytes);
+  finish(start(call, comm_, on), name, bytes);
   if (stream.is_recording()) {
     is_recorded_ = true;
     detail::Recording::current()->kept.push_back(shared_from_this());
@@ -303,38 +300,6 @@ void NcclCommunicator::poll() noexcept {
                                : describe(queued_.front().name, queued_.front().bytes);
   abort(fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
                     what, seconds));
-}
-
-void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction,
-                                  const Stream& stream) {
-  queue("all_reduce", bytes_of(count, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
-    return ncclAllReduce(data, data, static_cast<std::size_t>(count), type_of(dtype), op_of(reduction), comm, on);
-  });
-}
-
-void NcclCommunicator::broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) {
-  queue("broadcast", bytes_of(count, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
-    return ncclBroadcast(data, data, static_cast<std::size_t>(count), type_of(dtype), root, comm, on);
-  });
-}
-
-void NcclCommunicator::all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) {
-  queue("all_gather", bytes_of(count * size, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
-    return ncclAllGather(in, out, static_cast<std::size_t>(count), type_of(dtype), comm, on);
-  });
-}
-
-void NcclCommunicator::reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
-                                      const Stream& stream) {
-  queue("reduce_scatter", bytes_of(count * size, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
-    return ncclReduceScatter(in, out, static_cast<std::size_t>(count), type_of(dtype), op_of(reduction), comm, on);
-  });
-}
-
-void NcclCommunicator::barrier(const Stream& stream) {
-  queue("barrier", 0, stream, [&](ncclComm_t comm, cudaStream_t on) {
-    return ncclAllReduce(barrier_buffer_.data(), barrier_buffer_.data(), 1, ncclFloat32, ncclSum, comm, on);
-  });
 }
 
 std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {

@@ -42,12 +42,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
                                                    std::chrono::milliseconds timeout);
   ~NcclCommunicator() override;
 
-  void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) override;
-  void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) override;
-  void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) override;
-  void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
-                      const Stream& stream) override;
-  void barrier(const Stream& stream) override;
+  void run(const detail::Collective& call, const Stream& stream) override;
   std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
 
   void check() const override;
@@ -70,10 +65,6 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout);
 
   void poll() noexcept override;
-
-  // Queues the NCCL operation that `call(ncclComm_t, cudaStream_t)` starts.
-  template <class Call>
-  void queue(const char* name, std::size_t bytes, const Stream& stream, Call&& call);
 
   // With mutex_ locked:
   void finish(ncclResult_t status, const char* name, std::size_t bytes);  // waits for a call in progress

@@ -1,10 +1,8 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 #include <giro/runtime/error.h>
 
@@ -12,6 +10,7 @@
 #include "distributed/internal/host_communicator.h"
 #include "distributed/internal/job.h"
 #include "distributed/nccl/communicator.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nccl {
 namespace {
@@ -40,8 +39,8 @@ std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, 
   try {
     gpus = NcclCommunicator::connect(launch.address, launch.rank, launch.size, device, timeout);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("World: rank {} of {}, started by {}, cannot connect to the others at {}: {}",
-                                          launch.rank, launch.size, launch.launcher, launch.address, error.what()));
+    throw_error(error.code(), "World: rank {} of {}, started by {}, cannot connect to the others at {}: {}",
+                launch.rank, launch.size, launch.launcher, launch.address, error.what());
   }
   return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch);
 }

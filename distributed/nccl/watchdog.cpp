@@ -1,6 +1,5 @@
 #include "distributed/nccl/watchdog.h"
 
-#include <algorithm>
 #include <chrono>
 
 namespace giro::nccl {

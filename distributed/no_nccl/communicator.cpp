@@ -1,10 +1,8 @@
-#include <fmt/format.h>
-
 #include <giro/distributed/communicator.h>
-#include <giro/runtime/error.h>
 
 #include "distributed/internal/job.h"
 #include "runtime/internal/cuda_module.h"
+#include "runtime/internal/throw_error.h"
 
 // Stands in for NCCL where neither the library nor the CUDA backend's module contains it.
 namespace giro::nccl {
@@ -20,7 +18,7 @@ bool is_available() noexcept {
 
 std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout) {
   if (const auto function = in_cuda_module<start>()) return function(launch, device, timeout);
-  throw Error(ErrorCode::unsupported, fmt::format("World: {}", kReason));
+  throw_error(ErrorCode::unsupported, "World: {}", kReason);
 }
 
 std::string identity_of(Device device) {
@@ -31,7 +29,7 @@ std::string identity_of(Device device) {
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout) {
   if (const auto function = in_cuda_module<connect>()) return function(host, device, timeout);
-  throw Error(ErrorCode::unsupported, fmt::format("communicator on {}: {}", to_string(device), kReason));
+  throw_error(ErrorCode::unsupported, "communicator on {}: {}", to_string(device), kReason);
 }
 
 void abandon_peers() noexcept {

@@ -42,19 +42,11 @@ void narrow_gradient(const Tensor& dw, const Tensor& dz, const narrow::Input& x,
          });
 }
 
-// x as floats, for products that cannot read bytes.
-std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
-  Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
-  const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());
-  giro::scale(floats, x, factor, stream);
-  return {std::move(memory), floats};
-}
-
 }  // namespace
 
 void run(const ops::Dense& op, const Stream& stream) {
   if (runs_narrow(op.y)) {
-    narrow_dense(op.y, input_of(op.x, 1), op.w, op.b, stream);
+    narrow_dense(op.y, input_of(op.x, op.factor), op.w, op.b, stream);
   } else {
     matmul(op.y, {op.x}, {op.w}, op.b, stream);
   }
@@ -63,7 +55,7 @@ void run(const ops::Dense& op, const Stream& stream) {
 void run(const ops::DenseBackward& op, const Stream& stream) {
   if (op.dx) matmul(op.dx, {op.dz}, {op.w, true}, Tensor(), stream);
   if (op.dw && runs_narrow(op.dz)) {
-    narrow_gradient(op.dw, op.dz, input_of(op.x, 1), stream);
+    narrow_gradient(op.dw, op.dz, input_of(op.x, op.factor), stream);
   } else if (op.dw) {
     matmul(op.dw, {op.x, true}, {op.dz}, Tensor(), stream);
   }
@@ -75,24 +67,6 @@ void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
   const Tensor term(memory.data(), DType::f32, op.dw.shape(), op.dw.device());
   cpu::run(ops::DenseBackward{.dw = term, .db = op.db, .dz = op.dz, .x = op.x, .math = op.math}, stream);
   giro::add(op.dw, op.dw, term, stream);
-}
-
-void run(const ops::DenseU8& op, const Stream& stream) {
-  if (!narrow::can_run(op.y.shape()[1])) {
-    const auto [memory, floats] = scaled(op.x, op.factor, stream);
-    return cpu::run(ops::Dense{op.y, floats, op.w, op.b}, stream);
-  }
-  narrow_dense(op.y, input_of(op.x, op.factor), op.w, op.b, stream);
-}
-
-void run(const ops::DenseU8Backward& op, const Stream& stream) {
-  if (op.dw && narrow::can_run(op.dz.shape()[1])) {
-    narrow_gradient(op.dw, op.dz, input_of(op.x, op.factor), stream);
-  } else if (op.dw) {
-    const auto [memory, floats] = scaled(op.x, op.factor, stream);
-    matmul(op.dw, {floats, true}, {op.dz}, Tensor(), stream);
-  }
-  if (op.db) cpu::run(ops::SumRows{op.db, op.dz}, stream);
 }
 
 }  // namespace giro::cpu

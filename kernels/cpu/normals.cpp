@@ -1,6 +1,5 @@
 #include "kernels/cpu/normals.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>

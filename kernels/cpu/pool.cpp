@@ -3,6 +3,9 @@
 #include <giro/kernels/elementwise.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
@@ -120,29 +123,29 @@ struct MaxPool {
   }
 };
 
-// `rows`: of y, over all images.
+// The average of windows that tile x, after the activation F. `rows`: of y, over all images.
 template <class F, class T>
-void pool_rows(const functors::ActivationAveragePool<F, T>& pool, std::int64_t rows) {
+void pool_tiles(T* y, const T* x, const Shape& of_x, const std::array<std::int64_t, 2>& window, std::int64_t rows) {
   constexpr std::int64_t kChannels = 64;  // summed at a time
-  const std::int64_t out_width = pool.width / pool.window_w, channels = pool.channels;
-  const std::int64_t work = rows * pool.window_h * pool.width * channels;
-  const auto divisor = static_cast<float>(pool.window_h * pool.window_w);
+  const std::int64_t width = of_x[2], channels = of_x[3], out_width = width / window[1];
+  const std::int64_t work = rows * window[0] * width * channels;
+  const auto divisor = static_cast<float>(window[0] * window[1]);
   const std::int64_t block = std::max<std::int64_t>(1, kBlock * rows / std::max<std::int64_t>(1, work));
   for_each_block(rows, block, work, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin * out_width; o < end * out_width; ++o) {
       const std::int64_t row = o / out_width, w = o % out_width;
-      const T* const window = pool.z + (row * pool.window_h * pool.width + w * pool.window_w) * channels;
+      const T* const tile = x + (row * window[0] * width + w * window[1]) * channels;
       for (std::int64_t first = 0; first < channels; first += kChannels) {
         const std::int64_t count = std::min(kChannels, channels - first);
         float sums[kChannels] = {};
-        for (std::int64_t i = 0; i < pool.window_h; ++i) {
-          for (std::int64_t j = 0; j < pool.window_w; ++j) {
-            const T* const pixel = window + (i * pool.width + j) * channels + first;
+        for (std::int64_t i = 0; i < window[0]; ++i) {
+          for (std::int64_t j = 0; j < window[1]; ++j) {
+            const T* const pixel = tile + (i * width + j) * channels + first;
 #pragma omp simd
-            for (std::int64_t c = 0; c < count; ++c) sums[c] += pool.term(pixel[c]);
+            for (std::int64_t c = 0; c < count; ++c) sums[c] += F::value(static_cast<float>(pixel[c]));
           }
         }
-        T* const out = pool.y + o * channels + first;
+        T* const out = y + o * channels + first;
 #pragma omp simd
         for (std::int64_t c = 0; c < count; ++c) out[c] = T(sums[c] / divisor);
       }
@@ -150,38 +153,60 @@ void pool_rows(const functors::ActivationAveragePool<F, T>& pool, std::int64_t r
   });
 }
 
+// The gradient of that. Values between are rounded as if the activation had a gradient op of its own. Without an
+// activation, x is not read.
 template <class F, class T>
-void pool_rows_backward(const functors::AveragePoolActivationBackward<F, T>& pool, std::int64_t count) {
-  const std::int64_t channels = pool.channels, row_size = pool.width * channels;
-  const std::int64_t rows = row_size > 0 ? count / row_size : 0;
-  for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), count,
+void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std::array<std::int64_t, 2>& window) {
+  const std::int64_t width = of_x[2], channels = of_x[3], row_size = width * channels;
+  const std::int64_t rows = row_size > 0 ? of_x.count() / row_size : 0;
+  const float factor = 1.0f / static_cast<float>(window[0] * window[1]);
+  for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), of_x.count(),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t r = begin; r < end; ++r) {
-                     const T* const dy_row = pool.dy + r / pool.window_h * (row_size / pool.window_w);
-                     for (std::int64_t w = 0; w < pool.width; ++w) {
-                       const T* const dy_pixel = dy_row + w / pool.window_w * channels;
-                       const T* const x_pixel = pool.x + r * row_size + w * channels;
-                       T* const out = pool.dz + r * row_size + w * channels;
+                     const T* const dy_row = dy + r / window[0] * (row_size / window[1]);
+                     for (std::int64_t w = 0; w < width; ++w) {
+                       const T* const dy_pixel = dy_row + w / window[1] * channels;
+                       [[maybe_unused]] const T* const x_pixel = x + r * row_size + w * channels;
+                       T* const out = dx + r * row_size + w * channels;
 #pragma omp simd
                        for (std::int64_t c = 0; c < channels; ++c) {
-                         out[c] = pool.gradient(dy_pixel[c], x_pixel[c]);
+                         const float share = factor * static_cast<float>(dy_pixel[c]);
+                         if constexpr (std::is_same_v<F, functors::Identity>) {
+                           out[c] = T(share);
+                         } else {
+                           out[c] = T(F::gradient(functors::stored<T>(share), static_cast<float>(x_pixel[c])));
+                         }
                        }
                      }
                    }
                  });
 }
 
+// Runs an op that oneDNN has for f32 alone: run(out, in), on f32 copies.
+template <class F>
+void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const F& run) {
+  const Floats wide_in(in, stream), wide_out(out, stream);
+  giro::cast(wide_in.tensor, in, stream);
+  run(wide_out.tensor, wide_in.tensor);
+  giro::cast(out, wide_out.tensor, stream);
+}
+
 }  // namespace
 
 void run(const ops::AvgPool& op, const Stream& stream) {
   if (op.y.count() == 0) return;
-  if (pool_windows_tile(op.x.shape(), op.options))
-    return cpu::run(ops::ActivationAvgPool{.y = op.y, .z = op.x, .options = op.options}, stream);
+  if (pool_windows_tile(op.x.shape(), op.options)) {
+    return functors::with_activation(op.has_relu, [&]<class F>(F) {
+      functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
+        submit(stream, [y = op.y.data<T>(), x = op.x.data<T>(), of_x = op.x.shape(), window = op.options.window,
+                        rows = op.y.shape()[0] * op.y.shape()[1]] { pool_tiles<F>(y, x, of_x, window, rows); });
+      });
+    });
+  }
   if (op.y.dtype() != DType::f32) {
-    const Floats wide_x(op.x, stream), wide_y(op.y, stream);
-    giro::cast(wide_x.tensor, op.x, stream);
-    cpu::run(ops::AvgPool{wide_y.tensor, wide_x.tensor, op.options}, stream);
-    return giro::cast(op.y, wide_y.tensor, stream);
+    return run_in_f32(op.y, op.x, stream, [&](const Tensor& y, const Tensor& x) {
+      cpu::run(ops::AvgPool{.y = y, .x = x, .options = op.options}, stream);
+    });
   }
   one_dnn::checked("pooling", [&] {
     run_parts<PoolForward>(op.x, op.y, op.options, stream, [](const PoolForward& p, const Tensor& x, const Tensor& y) {
@@ -193,17 +218,25 @@ void run(const ops::AvgPool& op, const Stream& stream) {
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
   if (op.dy.count() == 0) {
     giro::fill(op.dx, 0, stream);
+    if (op.db) giro::fill(op.db, 0, stream);
     return;
   }
   if (pool_windows_tile(op.dx.shape(), op.options)) {
-    return cpu::run(ops::AvgPoolActivationBackward{.dz = op.dx, .dy = op.dy, .x = op.dx, .options = op.options},
-                    stream);
+    functors::with_activation(op.has_relu, [&]<class F>(F) {
+      functors::with_storage(op.dx.dtype(), [&]<class T>(functors::Type<T>) {
+        const Tensor& images = op.has_relu ? static_cast<const Tensor&>(op.x) : op.dx;
+        submit(stream, [dx = op.dx.data<T>(), dy = op.dy.data<T>(), x = images.data<T>(), of_x = op.dx.shape(),
+                        window = op.options.window] { tiles_backward<F>(dx, dy, x, of_x, window); });
+      });
+    });
+    const std::int64_t channels = op.dx.shape()[3];
+    if (op.db) cpu::run(ops::SumRows{op.db, op.dx.reshape({op.dx.count() / channels, channels})}, stream);
+    return;
   }
   if (op.dx.dtype() != DType::f32) {
-    const Floats wide_dx(op.dx, stream), wide_dy(op.dy, stream);
-    giro::cast(wide_dy.tensor, op.dy, stream);
-    cpu::run(ops::AvgPoolBackward{wide_dx.tensor, wide_dy.tensor, op.options}, stream);
-    return giro::cast(op.dx, wide_dx.tensor, stream);
+    return run_in_f32(op.dx, op.dy, stream, [&](const Tensor& dx, const Tensor& dy) {
+      cpu::run(ops::AvgPoolBackward{.dx = dx, .dy = dy, .options = op.options}, stream);
+    });
   }
   one_dnn::checked("pooling", [&] {
     run_parts<PoolBackward>(op.dx, op.dy, op.options, stream,
@@ -212,27 +245,6 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
                                                         {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, p.x)}};
                             });
   });
-}
-
-void run(const ops::ActivationAvgPool& op, const Stream& stream) {
-  functors::with_activation(op.has_relu, [&]<class F>(F) {
-    functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
-      submit(stream, [pool = functors::ActivationAveragePool<F, T>(op.y, op.z, op.options),
-                      rows = op.y.shape()[0] * op.y.shape()[1]] { pool_rows(pool, rows); });
-    });
-  });
-}
-
-void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) {
-  functors::with_activation(op.has_relu, [&]<class F>(F) {
-    functors::with_storage(op.dz.dtype(), [&]<class T>(functors::Type<T>) {
-      submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(op.dz, op.dy, op.x, op.options),
-                      count = op.dz.count()] { pool_rows_backward(pool, count); });
-    });
-  });
-  if (op.db)
-    cpu::run(ops::SumRows{op.db, op.dz.reshape({op.db.count() > 0 ? op.dz.count() / op.db.count() : 0, op.db.count()})},
-             stream);
 }
 
 // Not with oneDNN, which ignores NaN.

@@ -1,7 +1,6 @@
 #include "kernels/cpu/tile_loops.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>

@@ -4,10 +4,6 @@
 #include <immintrin.h>
 #endif
 
-#include <algorithm>
-#include <cstddef>
-#include <utility>
-
 namespace giro::cpu {
 namespace {
 

@@ -51,19 +51,15 @@ struct Windows {
 
 }  // namespace
 
-pointwise::Expression as_expression(const ops::ActivationAvgPool& op) {
-  const Windows windows(op.z.shape(), op.options);
+pointwise::Expression as_expression(const ops::AvgPool& op) {
+  const Windows windows(op.x.shape(), op.options);
   constexpr auto kOrder = Windows::kByWindow;
   pointwise::Builder code(windows.space(kOrder), 2);
-  Term value(code, code.read(op.z, Windows::layout(windows.of_images, kOrder)));
+  Term value(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
   if (op.has_relu) value = relu(value);
   const Term mean = value.cast(DType::f32).sum() / windows.area();
   mean.cast(op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
   return std::move(code).take();
-}
-
-pointwise::Expression as_expression(const ops::AvgPool& op) {
-  return as_expression(ops::ActivationAvgPool{.y = op.y, .z = op.x, .options = op.options});
 }
 
 pointwise::Expression as_expression(const ops::MaxPool& op) {
@@ -87,8 +83,8 @@ pointwise::Expression as_expression(const ops::MaxPoolBackward& op) {
   return std::move(code).take();
 }
 
-pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op) {
-  const Windows windows(op.dz.shape(), op.options);
+pointwise::Expression as_expression(const ops::AvgPoolBackward& op) {
+  const Windows windows(op.dx.shape(), op.options);
   const bool sums = static_cast<bool>(op.db);
   const std::array<int, Windows::kAxes> order = sums ? std::array{5, 0, 1, 2, 3, 4} : std::array{0, 1, 2, 3, 4, 5};
   pointwise::Builder code(windows.space(order), sums ? 5 : 0);
@@ -97,10 +93,10 @@ pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op) {
   };
   const float factor = 1.0f / static_cast<float>(windows.area());
   const Term share = read(op.dy, windows.of_windows).cast(DType::f32) * static_cast<double>(factor);
-  Term dz = share.cast(op.dz.dtype());
-  if (op.has_relu) dz = where(0 < read(op.x, windows.of_images), dz, 0);
-  dz.write(op.dz, Windows::layout(windows.of_images, order));
-  if (sums) dz.cast(DType::f32).sum().cast(op.db.dtype()).write(op.db, Windows::layout(windows.of_channels, order));
+  Term dx = share.cast(op.dx.dtype());
+  if (op.has_relu) dx = where(0 < read(op.x, windows.of_images), dx, 0);
+  dx.write(op.dx, Windows::layout(windows.of_images, order));
+  if (sums) dx.cast(DType::f32).sum().cast(op.db.dtype()).write(op.db, Windows::layout(windows.of_channels, order));
   return std::move(code).take();
 }
 
@@ -114,8 +110,6 @@ pointwise::Expression as_expression(const ops::SumRows& op) {
 
 void run(const ops::AvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::MaxPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
-void run(const ops::ActivationAvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
-void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 
 }  // namespace giro::cuda

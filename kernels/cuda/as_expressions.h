@@ -10,10 +10,9 @@ namespace giro::cuda {
 using giro::as_expression;  // for narrow layers
 
 pointwise::Expression as_expression(const ops::AvgPool& op);
-pointwise::Expression as_expression(const ops::ActivationAvgPool& op);
-pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op);
 pointwise::Expression as_expression(const ops::MaxPool& op);
 // For windows that tile x.
+pointwise::Expression as_expression(const ops::AvgPoolBackward& op);
 pointwise::Expression as_expression(const ops::MaxPoolBackward& op);
 pointwise::Expression as_expression(const ops::SumRows& op);
 

@@ -5,7 +5,6 @@
 // They work in tiles of 64 queries and 64 keys, in true f32. Each thread computes 4 rows and 4 or 8 columns of a tile,
 // in quads of neighbours. Both operands of a product are in shared memory, indexed by term first.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/attention_graph.h"

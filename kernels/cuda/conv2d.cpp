@@ -14,6 +14,7 @@
 #include "kernels/cuda/tiled_conv2d.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::cuda {
 namespace {
@@ -37,8 +38,8 @@ bool run_best(const Convolution& convolution, const GraphArrays& arrays, const S
     own();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    throw Error(ErrorCode::unsupported, fmt::format("conv2d: no kernel computes {}. cuDNN: {}. giro's own kernel: {}",
-                                                    text_of(convolution), *failure_reason, error.what()));
+    throw_error(ErrorCode::unsupported, "conv2d: no kernel computes {}. cuDNN: {}. giro's own kernel: {}",
+                text_of(convolution), *failure_reason, error.what());
   }
   return false;
 }

@@ -108,26 +108,4 @@ void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
   weight_gradient(op.dw, true, op.db, op.dz, op.x, op.math, stream);
 }
 
-namespace {
-
-// factor * x as floats: the matrix products here do not read bytes.
-std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
-  Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
-  const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());
-  giro::scale(floats, x, factor, stream);
-  return {std::move(memory), floats};
-}
-
-}  // namespace
-
-void run(const ops::DenseU8& op, const Stream& stream) {
-  const auto [memory, floats] = scaled(op.x, op.factor, stream);
-  cuda::run(ops::Dense{op.y, floats, op.w, op.b}, stream);
-}
-
-void run(const ops::DenseU8Backward& op, const Stream& stream) {
-  const auto [memory, floats] = scaled(op.x, op.factor, stream);
-  cuda::run(ops::DenseBackward{.dw = op.dw, .db = op.db, .dz = op.dz, .x = floats}, stream);
-}
-
 }  // namespace giro::cuda

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/expression_prelude.h"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
 #include "runtime/program/overlap.h"

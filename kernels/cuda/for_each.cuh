@@ -21,4 +21,17 @@ struct ForEach {
   }
 };
 
+// Calls f(Unit()) for the widest unit of 16, 4 or 1 bytes that divides all addresses and sizes joined in `together` by
+// |.
+template <class F>
+void with_unit(std::uintptr_t together, const F& f) {
+  if (together % sizeof(uint4) == 0) {
+    f(uint4{});
+  } else if (together % sizeof(std::uint32_t) == 0) {
+    f(std::uint32_t{});
+  } else {
+    f(std::uint8_t{});
+  }
+}
+
 }  // namespace giro::cuda

@@ -46,21 +46,14 @@ void run(const ops::GatherRows& op, const Stream& stream) {
   const std::uintptr_t together =
       reinterpret_cast<std::uintptr_t>(op.out.raw()) | reinterpret_cast<std::uintptr_t>(op.src.raw()) | row_bytes;
   functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
-    const auto copy_in = [&]<class Unit>(Unit) {
+    with_unit(together, [&]<class Unit>(Unit) {
       ForEach{stream}(
           static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
           GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
                                   op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit)), count,
                                   op.src.shape().begin()[op.axis], outer > 1, functors::missing(op.src.dtype()),
                                   functors::Fault(op.fault)});
-    };
-    if (together % sizeof(uint4) == 0) {
-      copy_in(uint4{});
-    } else if (together % sizeof(std::uint32_t) == 0) {
-      copy_in(std::uint32_t{});
-    } else {
-      copy_in(std::uint8_t{});
-    }
+    });
   });
 }
 

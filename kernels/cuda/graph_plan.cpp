@@ -16,7 +16,6 @@
 
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <new>
 #include <string_view>
 #include <unordered_map>
@@ -24,6 +23,8 @@
 #include <vector>
 
 #include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::cuda {
 namespace {
@@ -51,7 +52,7 @@ bool is_good(fe::error_t status, Stage stage, std::string* failure_reason = null
                            (stage == Stage::description && code.starts_with("BAD_PARAM"));
   if (!is_declined) {
     const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;
-    throw Error(is_memory ? ErrorCode::out_of_memory : ErrorCode::device, fmt::format("cuDNN: {}", message));
+    throw_error(is_memory ? ErrorCode::out_of_memory : ErrorCode::device, "cuDNN: {}", message);
   }
   if (failure_reason != nullptr) *failure_reason = message.substr(0, message.find('\n'));
   return false;
@@ -61,8 +62,7 @@ std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) 
   auto device = std::make_shared<fe::DeviceProperties>();
   auto status = device->deserialize({description.begin(), description.end()});
   if (status.is_bad()) {
-    throw Error(ErrorCode::device,
-                fmt::format("cuDNN does not accept the device description: {}", status.get_message()));
+    throw_error(ErrorCode::device, "cuDNN does not accept the device description: {}", status.get_message());
   }
   return device;
 }
@@ -207,7 +207,7 @@ std::string describe_device(int index) {
   std::vector<std::uint8_t> description;
   auto status = device.set_device_id(index).build();
   if (status.is_good()) status = device.serialize(description);
-  if (status.is_bad()) throw Error(ErrorCode::device, fmt::format("cuDNN: {}", status.get_message()));
+  if (status.is_bad()) throw_error(ErrorCode::device, "cuDNN: {}", status.get_message());
   return {description.begin(), description.end()};
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/alignment.h"
 #include "kernels/internal/ops.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <type_traits>
 
 #include <giro/runtime/error.h>
@@ -49,10 +48,7 @@ void pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Te
 }  // namespace
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
-  if (pool_windows_tile(op.dx.shape(), op.options)) {
-    return cuda::run(ops::AvgPoolActivationBackward{.dz = op.dx, .dy = op.dy, .x = op.dx, .options = op.options},
-                     stream);
-  }
+  if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
   pool_backward<false>(op.dx, op.dy, {}, {}, op.options, stream);
 }
 

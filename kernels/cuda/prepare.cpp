@@ -17,6 +17,7 @@ bool is_expression(const Op&) {
   return true;
 }
 using giro::is_expression;  // for narrow layers
+bool is_expression(const ops::AvgPoolBackward& op) { return pool_windows_tile(op.dx.shape(), op.options); }
 bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
 
 template <class Op>
@@ -38,8 +39,8 @@ void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
     } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
       with_tails.emplace_back(&both->expression, &both->row);
     } else if (add<ops::Dense>(op, made) || add<ops::DenseBackward>(op, made) || add<ops::AvgPool>(op, made) ||
-               add<ops::MaxPool>(op, made) || add<ops::MaxPoolBackward>(op, made) ||
-               add<ops::ActivationAvgPool>(op, made) || add<ops::AvgPoolActivationBackward>(op, made)) {
+               add<ops::AvgPoolBackward>(op, made) || add<ops::MaxPool>(op, made) ||
+               add<ops::MaxPoolBackward>(op, made)) {
       with_tails.emplace_back(&made.back(), nullptr);
     }
   }

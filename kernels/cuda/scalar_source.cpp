@@ -15,23 +15,9 @@ using pointwise::ScalarFunction;
 using pointwise::Takes;
 
 std::string_view value_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::bf16:
-    case DType::f16:
-      return "giro::f32";
-    case DType::f64:
-      return "giro::f64";
-    case DType::i32:
-      return "giro::i32";
-    case DType::i64:
-      return "giro::i64";
-    case DType::u8:
-      return "giro::u8";
-    case DType::boolean:
-      return "bool";
-  }
-  return {};
+  constexpr std::string_view kNames[] = {"giro::f32", "giro::f32", "giro::f32", "giro::f64",
+                                         "giro::i32", "giro::i64", "giro::u8",  "bool"};  // in the order of DType
+  return kNames[static_cast<std::size_t>(dtype)];
 }
 
 std::string_view storage_type(DType dtype) {

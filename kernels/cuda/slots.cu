@@ -21,17 +21,10 @@ struct WriteSlot {
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const { reinterpret_cast<Unit*>(slot() + offset)[i] = in[i]; }
 };
 
-// Copies in the widest unit that the tensor's address and size allow. Slots are always aligned.
+// Slots are always aligned.
 template <class F>
 void in_units(const Tensor& content, const F& copy) {
-  const auto together = reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes();
-  if (together % sizeof(uint4) == 0) {
-    copy(uint4{});
-  } else if (together % sizeof(std::uint32_t) == 0) {
-    copy(std::uint32_t{});
-  } else {
-    copy(std::uint8_t{});
-  }
+  with_unit(reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes(), copy);
 }
 
 }  // namespace

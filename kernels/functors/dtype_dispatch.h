@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <giro/runtime/dtype.h>
@@ -12,52 +13,29 @@ struct Type {
   using type = T;
 };
 
-// Calls f(Type<T>{}) for the C++ type T that stores `dtype`.
-template <class F>
-void with_floating(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(Type<float>{});
-    case DType::f64:
-      return f(Type<double>{});
-    case DType::bf16:
-      return f(Type<BFloat16>{});
-    case DType::f16:
-      return f(Type<Float16>{});
-    default:
-      throw Error(ErrorCode::dtype_mismatch, "expected a floating dtype, found " + std::string(name_of(dtype)));
-  }
+// Calls f(Type<T>{}) for the C++ type T, one of Ts, that stores `dtype`.
+template <class... Ts, class F>
+void with_one_of(const char* expected, DType dtype, F&& f) {
+  const bool is_one = ((dtype == dtype_of<Ts> && (f(Type<Ts>{}), true)) || ...);
+  if (is_one) return;
+  throw Error(ErrorCode::dtype_mismatch,
+              std::string("expected ") + expected + ", found " + std::string(name_of(dtype)));
 }
 
 template <class F>
-void with_any(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::i32:
-      return f(Type<std::int32_t>{});
-    case DType::i64:
-      return f(Type<std::int64_t>{});
-    case DType::u8:
-      return f(Type<std::uint8_t>{});
-    case DType::boolean:
-      return f(Type<bool>{});
-    default:
-      return with_floating(dtype, f);
-  }
+void with_floating(DType dtype, F&& f) {
+  with_one_of<float, double, BFloat16, Float16>("a floating dtype", dtype, f);
 }
 
 // The dtypes of labels and indices.
 template <class F>
 void with_integer(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::i32:
-      return f(Type<std::int32_t>{});
-    case DType::i64:
-      return f(Type<std::int64_t>{});
-    case DType::u8:
-      return f(Type<std::uint8_t>{});
-    default:
-      throw Error(ErrorCode::dtype_mismatch, "expected u8, i32 or i64, found " + std::string(name_of(dtype)));
-  }
+  with_one_of<std::int32_t, std::int64_t, std::uint8_t>("u8, i32 or i64", dtype, f);
+}
+
+template <class F>
+void with_any(DType dtype, F&& f) {
+  with_one_of<float, double, BFloat16, Float16, std::int32_t, std::int64_t, std::uint8_t, bool>("a dtype", dtype, f);
 }
 
 }  // namespace giro::functors

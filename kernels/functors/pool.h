@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include <giro/kernels/pool.h>
 #include <giro/runtime/host_device.h>
@@ -112,53 +111,6 @@ struct PoolBackward {
       }
     }
     return true;
-  }
-};
-
-// The windows tile the images. Intermediate values are rounded as in the separate ops that this replaces.
-template <class F, class T>
-struct ActivationAveragePool {
-  T* y;
-  const T* z;
-  std::int64_t width, channels, window_h, window_w;  // of z
-
-  ActivationAveragePool(const Tensor& y, const Tensor& z, const PoolOptions& options)
-      : y(y.data<T>()),
-        z(z.data<T>()),
-        width(z.shape()[2]),
-        channels(z.shape()[3]),
-        window_h(options.window[0]),
-        window_w(options.window[1]) {}
-
-  // The term of one value of z.
-  GIRO_HOST_DEVICE float term(T at) const { return F::value(static_cast<float>(at)); }
-};
-
-// Row r of x belongs to row r / window_h of y, in any image.
-template <class F, class T>
-struct AveragePoolActivationBackward {
-  T* dz;
-  const T *dy, *x;
-  std::int64_t width, channels, window_h, window_w;
-  float factor;
-
-  AveragePoolActivationBackward(const Tensor& dz, const Tensor& dy, const Tensor& x, const PoolOptions& options)
-      : dz(dz.data<T>()),
-        dy(dy.data<T>()),
-        x(x.data<T>()),
-        width(dz.shape()[2]),
-        channels(dz.shape()[3]),
-        window_h(options.window[0]),
-        window_w(options.window[1]),
-        factor(1.0f / static_cast<float>(window_h * window_w)) {}
-
-  // The gradient at one value of x. Without an activation, x_at is not read and need not exist.
-  GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at) const {
-    if constexpr (std::is_same_v<F, Identity>) {
-      return T(factor * static_cast<float>(dy_at));
-    } else {
-      return T(F::gradient(stored<T>(factor * static_cast<float>(dy_at)), static_cast<float>(x_at)));
-    }
   }
 };
 

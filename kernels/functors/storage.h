@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include <giro/runtime/dtype.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
@@ -13,19 +11,9 @@
 // The types in which ops store elements: f32, bf16 or f16. Ops compute in f32; T(value) rounds once.
 namespace giro::functors {
 
-// Calls f(Type<T>{}) for the C++ type T that stores `dtype`.
 template <class F>
 void with_storage(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(Type<float>{});
-    case DType::bf16:
-      return f(Type<BFloat16>{});
-    case DType::f16:
-      return f(Type<Float16>{});
-    default:
-      throw Error(ErrorCode::dtype_mismatch, "expected f32, bf16 or f16, found " + std::string(name_of(dtype)));
-  }
+  with_one_of<float, BFloat16, Float16>("f32, bf16 or f16", dtype, f);
 }
 
 // `value` after it has been stored as T and read back.

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
-#include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 
@@ -15,8 +14,8 @@ namespace giro::nn {
 inline Var with_first_axes(const char* what, const Var& x, const Shape& shape) {
   const Shape& first = x.shape();
   if (first.rank() > shape.rank() || !std::equal(first.begin(), first.end(), shape.begin())) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("{} is {}, values is {}; expected the first axes of values",
-                                                       what, to_string(first), to_string(shape)));
+    throw_error(ErrorCode::shape_mismatch, "{} is {}, values is {}; expected the first axes of values", what,
+                to_string(first), to_string(shape));
   }
   std::vector<std::int64_t> sizes(first.begin(), first.end());
   sizes.resize(shape.rank(), 1);

@@ -1,18 +1,17 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
-#include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 
 // The gradient of a backward kernel's result: throws, as there is none.
 inline Gradient once_differentiable(const char* op) {
   return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", op));
+    throw_error(ErrorCode::unsupported, "{}: its gradient cannot be differentiated again", op);
   };
 }
 

@@ -24,27 +24,34 @@ namespace giro::ops {
 
 // For the costs of ops.
 inline double elements(const Tensor& tensor) { return static_cast<double>(tensor.count()); }
+inline double scaled_bytes(const Tensor& tensor) { return tensor.dtype() == DType::u8 ? elements(tensor) : 0; }
 inline std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.bytes()); }
 
+// A rule may replace x, only on the CPU and in layers that narrow_dense.h can run, by bytes to be multiplied by
+// `factor`.
 struct Dense {
   static constexpr const char* kName = "dense";
   Out y{};
   In x{}, w{}, b{};
   MathMode math = MathMode::f32;
+  double factor = 1;
 
-  double flops() const { return 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0); }
+  double flops() const {
+    return 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0) + scaled_bytes(x);
+  }
 };
 
-// x is only given if dw is wanted, w only if dx is.
+// x is only given if dw is wanted, w only if dx is. x may be bytes, as above.
 struct DenseBackward {
   static constexpr const char* kName = "dense_backward";
   Out dx{}, dw{}, db{};
   In dz{}, x{}, w{};
   MathMode math = MathMode::f32;
+  double factor = 1;
 
   double flops() const {
     const double inputs = static_cast<double>(x ? x.shape()[1] : w ? w.shape()[0] : 0);
-    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * inputs + (db ? elements(dz) : 0);
+    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * inputs + (db ? elements(dz) : 0) + scaled_bytes(x);
   }
 };
 
@@ -58,30 +65,6 @@ struct DenseBackwardAdd {
 
   double flops() const {
     return 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(dw) + (db ? elements(dz) : 0);
-  }
-};
-
-// dense with the input factor * x; x is u8, the others f32. The CPU reads the bytes directly if narrow_dense.h can run
-// the layer.
-struct DenseU8 {
-  static constexpr const char* kName = "dense_u8";
-  Out y{};
-  In x{}, w{}, b{};
-  double factor = 1;
-
-  double flops() const {
-    return 2 * elements(x) * static_cast<double>(w.shape()[1]) + elements(x) + (b ? elements(y) : 0);
-  }
-};
-
-struct DenseU8Backward {
-  static constexpr const char* kName = "dense_u8_backward";
-  Out dw{}, db{};
-  In dz{}, x{};
-  double factor = 1;
-
-  double flops() const {
-    return (dw ? 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(x) : 0) + (db ? elements(dz) : 0);
   }
 };
 
@@ -125,45 +108,27 @@ struct Conv2dBackward {
   }
 };
 
+// A rule may apply the relu before it, if the windows tile x.
 struct AvgPool {
   static constexpr const char* kName = "avg_pool";
   Out y{};
   In x{};
   PoolOptions options{};
+  bool has_relu = false;
 
-  double flops() const { return elements(x); }
+  double flops() const { return (has_relu ? 2 : 1) * elements(x); }
 };
 
+// If the windows tile dx, rules may combine it with the gradient of the relu before it, for which x is the relu's input
+// or output, and with the sum of dx over all pixels, db (C). dx may then be x.
 struct AvgPoolBackward {
   static constexpr const char* kName = "avg_pool_backward";
-  Out dx{};
-  In dy{};
-  PoolOptions options{};
-
-  double flops() const { return elements(dx); }
-};
-
-// y = avg_pool(relu(z)), or without the relu, for windows that tile z.
-struct ActivationAvgPool {
-  static constexpr const char* kName = "activation_avg_pool";
-  Out y{};
-  In z{};
-  bool has_relu = false;
-  PoolOptions options{};
-
-  double flops() const { return 2 * elements(z); }
-};
-
-// The gradient of ActivationAvgPool with respect to z, and its sum over pixels, db (C), which may be empty. x is z or
-// the relu's output. dz may be x.
-struct AvgPoolActivationBackward {
-  static constexpr const char* kName = "avg_pool_activation_backward";
-  Out dz{}, db{};
+  Out dx{}, db{};
   In dy{}, x{};
-  bool has_relu = false;
   PoolOptions options{};
+  bool has_relu = false;
 
-  double flops() const { return (2 + (db ? 1 : 0)) * elements(dz); }
+  double flops() const { return (1 + (has_relu ? 1 : 0) + (db ? 1 : 0)) * elements(dx); }
 };
 
 struct MaxPool {

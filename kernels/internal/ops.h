@@ -12,15 +12,11 @@
   F(Dense) \
   F(DenseBackward) \
   F(DenseBackwardAdd) \
-  F(DenseU8) \
-  F(DenseU8Backward) \
   F(Matmul) \
   F(Conv2d) \
   F(Conv2dBackward) \
   F(AvgPool) \
   F(AvgPoolBackward) \
-  F(ActivationAvgPool) \
-  F(AvgPoolActivationBackward) \
   F(MaxPool) \
   F(MaxPoolBackward) \
   F(Cumulative) \

@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/attention.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,7 +9,6 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/gradient_like.h"
@@ -19,6 +16,7 @@
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -29,14 +27,13 @@ constexpr std::int64_t kMaxWidth = 256;
 // q: (B, T, H, D), k: (B, S, K, D).
 void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   if (k[2] == 0 ? q[2] != 0 : q[2] % k[2] != 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: query has {} heads, key has {}; expected query's to be a multiple of key's", kName,
-                            q[2], k[2]));
+    throw_error(ErrorCode::shape_mismatch,
+                "{}: query has {} heads, key has {}; expected query's to be a multiple of key's", kName, q[2], k[2]);
   }
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
   if (q[3] > kMaxWidth || std::max(q[1], k[1]) > kMax / 2 || std::max(q[2], k[2]) > kMax / 256 / kMaxWidth) {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: query is {}, key is {}, expected heads of size at most {}",
-                                                    kName, to_string(q), to_string(k), kMaxWidth));
+    throw_error(ErrorCode::unsupported, "{}: query is {}, key is {}, expected heads of size at most {}", kName,
+                to_string(q), to_string(k), kMaxWidth);
   }
   const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
   if (mask) {
@@ -48,8 +45,7 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
     checks::has_shape(kName, {"key_lengths", lengths}, {q[0]});
   }
   if (!(options.dropout >= 0 && options.dropout < 1)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout));
+    throw_error(ErrorCode::invalid_argument, "{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout);
   }
   pointwise::expect_key(kName, options.key.base);
 }
@@ -145,9 +141,8 @@ Var dot_product_attention(const Var& query, const Var& key, const Var& value, co
   checks::same_shape(kName, {"value", value.value()}, {"key", key.value()});
   const Shape &q = query.shape(), &k = key.shape();
   if (q[0] != k[0] || q[3] != k[3]) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: query is {}, key is {}, expected (B, T, H, D) and (B, S, K, D)", kName,
-                            to_string(query.value()), to_string(key.value())));
+    throw_error(ErrorCode::shape_mismatch, "{}: query is {}, key is {}, expected (B, T, H, D) and (B, S, K, D)", kName,
+                to_string(query.value()), to_string(key.value()));
   }
   return attend(q, k, query, key, value, options);
 }
@@ -159,8 +154,8 @@ Var dot_product_attention(const Var& qkv, std::int64_t heads, const AttentionOpt
   const Shape& all = qkv.shape();
   const std::int64_t keys = (all[2] - heads) / 2;
   if (heads < 1 || keys < 1 || heads + 2 * keys != all[2]) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: qkv is {}, expected (B, T, H + 2 K, D) with {} query heads",
-                                                       kName, to_string(qkv.value()), heads));
+    throw_error(ErrorCode::shape_mismatch, "{}: qkv is {}, expected (B, T, H + 2 K, D) with {} query heads", kName,
+                to_string(qkv.value()), heads);
   }
   return attend({all[0], all[1], heads, all[3]}, {all[0], all[1], keys, all[3]}, qkv, Var(), Var(), options);
 }

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/native_stream.h>
 
 #include "runtime/internal/backend.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/op.h"
 #include "runtime/program/opaque_op.h"
 
@@ -17,16 +17,15 @@ std::string quoted(const std::string& name) { return fmt::format("nn::call '{}'"
 
 void check_terms(const std::string& name, const std::vector<Var>& inputs, const std::vector<Var>& terms) {
   if (terms.size() != inputs.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: its vjp returns {} gradients, expected {}, one for each input", quoted(name),
-                            terms.size(), inputs.size()));
+    throw_error(ErrorCode::invalid_argument, "{}: its vjp returns {} gradients, expected {}, one for each input",
+                quoted(name), terms.size(), inputs.size());
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad()) continue;
     const Tensor &term = terms[i].value(), &like = inputs[i].value();
     const auto fail = [&](ErrorCode code) {
-      throw Error(code, fmt::format("{}: its vjp returns {} as the gradient of input {}, expected {}", quoted(name),
-                                    term || term.count() == 0 ? to_string(term) : "none", i, to_string(like)));
+      throw_error(code, "{}: its vjp returns {} as the gradient of input {}, expected {}", quoted(name),
+                  term || term.count() == 0 ? to_string(term) : "none", i, to_string(like));
     };
     if (!term && like) fail(ErrorCode::invalid_argument);
     if (term.shape() != like.shape()) fail(ErrorCode::shape_mismatch);
@@ -38,8 +37,7 @@ void check_terms(const std::string& name, const std::vector<Var>& inputs, const 
 Gradient gradient_of(const std::string& name, const Gradient& vjp) {
   return [name, vjp](const Var& y, const Var& dy, const std::vector<Var>& in) {
     if (!vjp) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("{}: a gradient through it is requested, but it has no vjp", quoted(name)));
+      throw_error(ErrorCode::unsupported, "{}: a gradient through it is requested, but it has no vjp", quoted(name));
     }
     Gradients gradients = vjp(y, dy, in);
     check_terms(name, in, gradients.terms());
@@ -75,17 +73,16 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
   const Stream& stream = y.stream();
   const bool on_cuda = stream.device().is_cuda();
   if (on_cuda ? !functions.cuda : !functions.cpu) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: its inputs are on {}, but it has no function for {}", quoted(name),
-                            to_string(stream.device()), on_cuda ? "CUDA (.cuda)" : "the CPU (.cpu)"));
+    throw_error(ErrorCode::unsupported, "{}: its inputs are on {}, but it has no function for {}", quoted(name),
+                to_string(stream.device()), on_cuda ? "CUDA (.cuda)" : "the CPU (.cpu)");
   }
   UserCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu)};
   std::vector<In>& in = op.in;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     in.push_back(inputs[i].value());
     if (in.back() && in.back().device() != stream.device()) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("{}: input {} is {}, the stream is on {}", quoted(name), i,
-                                                          to_string(in.back()), to_string(stream.device())));
+      throw_error(ErrorCode::device_mismatch, "{}: input {} is {}, the stream is on {}", quoted(name), i,
+                  to_string(in.back()), to_string(stream.device()));
     }
   }
   if (functions.is_pure) {

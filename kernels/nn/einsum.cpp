@@ -15,10 +15,10 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/matmul.h>
 #include <giro/kernels/nn/reduce.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/pointwise/arguments.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -157,7 +157,7 @@ class Equation {
   const Labels& result() const { return result_; }
 
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
-    throw Error(code, fmt::format("einsum \"{}\": {}", text_, what));
+    throw_error(code, "einsum \"{}\": {}", text_, what);
   }
 
  private:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -14,12 +13,11 @@
 #include <vector>
 
 #include <giro/kernels/nn/reduce.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
-#include "kernels/pointwise/table.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -78,8 +76,8 @@ DType common_dtype(const ScalarFunction& function, const std::vector<Operand>& o
   if (!is_floating(dtype) && (has_fraction || set == Takes::floating)) dtype = DType::f32;
   if (dtype == DType::boolean && (has_number || set == Takes::numbers)) dtype = DType::i32;
   if (!takes(set, dtype)) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{}: found {}, expected one of {}", function.name, name_of(dtype), names_of(set)));
+    throw_error(ErrorCode::dtype_mismatch, "{}: found {}, expected one of {}", function.name, name_of(dtype),
+                names_of(set));
   }
   for (const Operand& operand : operands) {
     if (operand.is_number) expect_fits(function.name, operand.number, dtype);
@@ -101,10 +99,10 @@ Shape common_shape(const char* op, const std::vector<Operand>& operands) {
         for (const Operand& each : operands) {
           if (!each.is_number) shapes += (shapes.empty() ? "" : " and ") + to_string(each.var.shape());
         }
-        throw Error(ErrorCode::shape_mismatch,
-                    fmt::format("{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal "
-                                "sizes or 1",
-                                op, shapes, shape.rank() - i, size, own));
+        throw_error(ErrorCode::shape_mismatch,
+                    "{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal "
+                    "sizes or 1",
+                    op, shapes, shape.rank() - i, size, own);
       }
       if (size == 1) size = own;
     }
@@ -170,12 +168,11 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
   const detail::CallSite site(operands.front().where);
   const bool selects = function.rules.takes == Takes::select;
   if (selects && (operands.front().is_number || operands.front().var.dtype() != DType::boolean)) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{}: the condition is {}, expected bool", function.name,
-                            operands.front().is_number ? "a number" : name_of(operands.front().var.dtype())));
+    throw_error(ErrorCode::dtype_mismatch, "{}: the condition is {}, expected bool", function.name,
+                operands.front().is_number ? "a number" : name_of(operands.front().var.dtype()));
   }
   if (function.rules.takes == Takes::integers && operands.back().is_number && operands.back().number == 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: integer division by the number 0", function.name));
+    throw_error(ErrorCode::invalid_argument, "{}: integer division by the number 0", function.name);
   }
   const DType dtype = common_dtype(function, operands);
   const DType result = function.rules.result(dtype);
@@ -224,8 +221,8 @@ Var transpose(const Operand& x, const std::vector<int>& axes) {
   }
   const std::vector<std::size_t> places = checked_axes("transpose", from, order);
   if (places.size() != from.rank()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("transpose: {} axes of {}, expected all {}", places.size(), to_string(from), from.rank()));
+    throw_error(ErrorCode::invalid_argument, "transpose: {} axes of {}, expected all {}", places.size(),
+                to_string(from), from.rank());
   }
   const Layout own = pointwise::broadcast_layout(from, from);
   Layout layout;

@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/functional.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <tuple>
@@ -19,6 +17,7 @@
 #include "kernels/internal/ops.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/faults.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -68,9 +67,9 @@ Var losses_of_rows(const Var& logits, const Var& labels, const Fault& fault) {
 // Layers compute on floats, not on the bytes of images.
 void has_floats(const char* op, const Var& x) {
   if (is_floating(x.dtype())) return;
-  throw Error(ErrorCode::dtype_mismatch,
-              fmt::format("{}: x is {}, expected a floating dtype; for bytes, put nn::scale(1 / 255.f) before it", op,
-                          to_string(x.value())));
+  throw_error(ErrorCode::dtype_mismatch,
+              "{}: x is {}, expected a floating dtype; for bytes, put nn::scale(1 / 255.f) before it", op,
+              to_string(x.value()));
 }
 
 // x converted to the dtype of w, for the layer `op`.
@@ -133,8 +132,8 @@ Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where wher
   const detail::CallSite site(where);
   const Var x = as_weights("dense", given, w);
   if (x.shape().rank() < 1 || w.shape().rank() != 2) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (..., I) and (I, O)",
-                                                       to_string(x.value()), to_string(w.value())));
+    throw_error(ErrorCode::shape_mismatch, "dense: x is {}, w is {}; expected (..., I) and (I, O)",
+                to_string(x.value()), to_string(w.value()));
   }
   const std::span leading(x.shape().begin(), x.shape().end() - 1);
   const Shape rows{Shape(leading).count(), x.shape()[-1]};
@@ -217,8 +216,8 @@ Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptio
   const detail::CallSite site(where);
   const Var y = images_of(x, w, conv2d_transpose_shape(x.shape(), w.shape(), options, more), options);
   if (b.value() && b.shape() != Shape{y.shape()[3]}) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("conv2d_transpose: b is {}, expected shape ({},)", to_string(b.value()), y.shape()[3]));
+    throw_error(ErrorCode::shape_mismatch, "conv2d_transpose: b is {}, expected shape ({},)", to_string(b.value()),
+                y.shape()[3]);
   }
   return activation(b.value() ? cast(y + b, y.dtype()) : y, f);
 }
@@ -226,8 +225,8 @@ Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptio
 Var conv1d(const Var& x, const Var& w, const Var& b, const Conv1dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
   if (x.shape().rank() != 3 || w.shape().rank() != 3) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("conv1d: x is {}, w is {}; expected (N, L, C) and (O, K, C)",
-                                                       to_string(x.value()), to_string(w.value())));
+    throw_error(ErrorCode::shape_mismatch, "conv1d: x is {}, w is {}; expected (N, L, C) and (O, K, C)",
+                to_string(x.value()), to_string(w.value()));
   }
   const auto as_image = [](const Var& a) { return a.reshape({a.shape()[0], 1, a.shape()[1], a.shape()[2]}); };
   const Conv2dOptions of_rows{.stride = {1, options.stride},
@@ -270,9 +269,9 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
   if (is_floating(labels.dtype())) return softmax_cross_entropy(logits, labels, CrossEntropyOptions{});
   const Shape &of_logits = logits.shape(), &of_labels = labels.shape();
   if (of_logits.rank() != of_labels.rank() + 1 || !std::equal(of_labels.begin(), of_labels.end(), of_logits.begin())) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
-                            to_string(logits.value()), to_string(labels.value())));
+    throw_error(ErrorCode::shape_mismatch,
+                "softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
+                to_string(logits.value()), to_string(labels.value()));
   }
   const Stream& stream = (logits.has_stream() ? logits : labels).stream();
   checks::on_device("softmax_cross_entropy", {{"logits", logits.value()}, {"labels", labels.value()}}, stream);

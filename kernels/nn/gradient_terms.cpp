@@ -1,7 +1,6 @@
 #include "kernels/internal/gradient_terms.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/elementwise.h>

@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/indexing.h>
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -15,7 +13,6 @@
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/scatter.h>
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
@@ -25,6 +22,7 @@
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/term.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -151,8 +149,7 @@ Var take_checked(const std::string& element, const Var& x, const Var& given, int
 Var embedding(const Var& ids, const Var& table, Where where) {
   const detail::CallSite site(where);
   if (table.shape().rank() != 2) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("embedding: table is {}, expected (V, D)", to_string(table.value())));
+    throw_error(ErrorCode::shape_mismatch, "embedding: table is {}, expected (V, D)", to_string(table.value()));
   }
   checks::is_integer("embedding", {"ids", ids.value()});
   return take_checked("embedding: id", table, ids);
@@ -166,9 +163,9 @@ Var take_along_axis(const Operand& x, const Var& given, int axis) {
   bool fits = to.rank() == from.rank();
   for (std::size_t i = 0; fits && i < to.rank(); ++i) fits = i == along || to.begin()[i] == from.begin()[i];
   if (!fits) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}",
-                            to_string(to), to_string(from), along));
+    throw_error(ErrorCode::shape_mismatch,
+                "take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}", to_string(to),
+                to_string(from), along);
   }
   return take_along(x.var, on_stream_of(given, x.var), along, false);
 }
@@ -179,14 +176,14 @@ Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
   expect_indices("scatter_add", given);
   const DType dtype = x.var.dtype();
   if (dtype == DType::boolean || updates.dtype() == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("scatter_add: x is {}, updates is {}; expected numeric dtypes",
-                                                       to_string(x.var.value()), to_string(updates.value())));
+    throw_error(ErrorCode::dtype_mismatch, "scatter_add: x is {}, updates is {}; expected numeric dtypes",
+                to_string(x.var.value()), to_string(updates.value()));
   }
   const Shape& shape = x.var.shape();
   const Shape expected = joined(given.shape(), shape.drop_front());
   if (updates.shape() != expected) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("scatter_add: updates is {}, expected {}",
-                                                       to_string(updates.shape()), to_string(expected)));
+    throw_error(ErrorCode::shape_mismatch, "scatter_add: updates is {}, expected {}", to_string(updates.shape()),
+                to_string(expected));
   }
   const std::int64_t size = shape[0], count = given.shape().count(), width = shape.drop_front().count();
   const Var indices = on_stream_of(given, x.var).reshape({count});
@@ -201,9 +198,7 @@ Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
 Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
   const detail::CallSite site(where);
   expect_indices("one_hot", indices);
-  if (depth < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("one_hot: depth is {}, expected 0 or more", depth));
-  }
+  if (depth < 0) throw_error(ErrorCode::invalid_argument, "one_hot: depth is {}, expected 0 or more", depth);
   const Var y = Var::computed(dtype, joined(indices.shape(), {depth}), {indices}, nullptr);
   return by_index("one_hot", y, [&](Builder& builder, const Term& place) {
     Layout layout = broadcast_layout(indices.shape(), indices.shape());
@@ -213,8 +208,7 @@ Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
 
 Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   const detail::CallSite site(where);
-  if (count < 0)
-    throw Error(ErrorCode::invalid_argument, fmt::format("arange: count is {}, expected 0 or more", count));
+  if (count < 0) throw_error(ErrorCode::invalid_argument, "arange: count is {}, expected 0 or more", count);
   pointwise::expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
   const auto bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));

@@ -1,17 +1,14 @@
 #include <giro/kernels/nn/layer.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 
 const std::vector<Var>& Layer::expect(const std::vector<Var>& inputs, std::size_t count) {
   if (inputs.size() == count) return inputs;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("the layer takes {} value{}, found {}", count, count == 1 ? "" : "s", inputs.size()));
+  throw_error(ErrorCode::invalid_argument, "the layer takes {} value{}, found {}", count, count == 1 ? "" : "s",
+              inputs.size());
 }
 
 std::vector<Var> Layer::apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
@@ -31,9 +28,8 @@ Layer shared(const Layer& layer) {
 
 Var Layer::only(std::vector<Var> results) const {
   if (results.size() == 1) return std::move(results.front());
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("the layer '{}' returns {} values, expected one; call it with a vector", name(), results.size()));
+  throw_error(ErrorCode::invalid_argument, "the layer '{}' returns {} values, expected one; call it with a vector",
+              name(), results.size());
 }
 
 std::vector<Var> Layer::operator()(const Params& params, const std::vector<Var>& inputs,

@@ -1,10 +1,8 @@
 #include <giro/kernels/nn/layers.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -24,9 +22,8 @@ struct Parallel {
   std::vector<Layer> layers;
   std::vector<Var> operator()(Scope& s, const std::vector<Var>& x) const {
     if (x.size() != 1 && x.size() != layers.size()) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("parallel: {} inputs for {} layers, expected one, or one per layer", x.size(), layers.size()));
+      throw_error(ErrorCode::invalid_argument, "parallel: {} inputs for {} layers, expected one, or one per layer",
+                  x.size(), layers.size());
     }
     std::vector<Var> results;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -42,8 +39,8 @@ struct Residual {
   Var operator()(Scope& s, const Var& x) const {
     const Var y = layer(s, x);
     if (y.shape() != x.shape()) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("residual: the input is {}, but the layer's output is {}",
-                                                         to_string(x.shape()), to_string(y.shape())));
+      throw_error(ErrorCode::shape_mismatch, "residual: the input is {}, but the layer's output is {}",
+                  to_string(x.shape()), to_string(y.shape()));
     }
     return x + y;
   }
@@ -64,8 +61,7 @@ struct Dense {
 
   Var operator()(Scope& s, const Var& x) const {
     if (x.shape().rank() == 0) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("dense({}): the input is a scalar, expected (..., I)", features));
+      throw_error(ErrorCode::shape_mismatch, "dense({}): the input is a scalar, expected (..., I)", features);
     }
     const std::int64_t inputs = x.shape()[-1];
     const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
@@ -83,8 +79,8 @@ struct Conv {
   Var operator()(Scope& s, const Var& x) const {
     const Shape& input = x.shape();
     if (input.rank() != 4) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("conv({}): the input is {}, expected (N, H, W, C)", features, to_string(input)));
+      throw_error(ErrorCode::shape_mismatch, "conv({}): the input is {}, expected (N, H, W, C)", features,
+                  to_string(input));
     }
     const std::int64_t window = kernel_size[0] * kernel_size[1];
     const Fans fans{window * input[3], window * features};
@@ -110,6 +106,10 @@ Layer function(const char* name, F f) {
   return Layer(name, Function<F>{std::move(f)});
 }
 
+Layer elementwise(const char* name, Var (*f)(const Operand&)) {
+  return function(name, [f](const Var& x) { return f(x); });
+}
+
 struct Swiglu {
   using BuiltinLayer = void;
   std::int64_t hidden;
@@ -129,9 +129,7 @@ PoolOptions pool_options(std::array<std::int64_t, 2> window, std::array<std::int
 }
 
 std::int64_t checked_features(const char* layer, std::int64_t features) {
-  if (features < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} features, expected at least 1", layer, features));
-  }
+  if (features < 1) throw_error(ErrorCode::invalid_argument, "{}: {} features, expected at least 1", layer, features);
   return features;
 }
 
@@ -144,24 +142,14 @@ Layer scale(double factor) {
 Layer flatten() {
   return function("flatten", [](const Var& x) { return flatten(x); });
 }
-Layer relu() {
-  return function("relu", [](const Var& x) { return relu(x); });
-}
-Layer gelu() {
-  return function("gelu", [](const Var& x) { return gelu(x); });
-}
-Layer tanh() {
-  return function("tanh", [](const Var& x) { return tanh(x); });
-}
-Layer sigmoid() {
-  return function("sigmoid", [](const Var& x) { return sigmoid(x); });
-}
-Layer silu() {
-  return function("silu", [](const Var& x) { return silu(x); });
-}
+Layer relu() { return elementwise("relu", relu); }
+Layer gelu() { return elementwise("gelu", gelu); }
+Layer tanh() { return elementwise("tanh", tanh); }
+Layer sigmoid() { return elementwise("sigmoid", sigmoid); }
+Layer silu() { return elementwise("silu", silu); }
 Layer dropout(double rate) {
   if (!(rate >= 0 && rate < 1)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("dropout: a rate of {}, expected one in [0, 1)", rate));
+    throw_error(ErrorCode::invalid_argument, "dropout: a rate of {}, expected one in [0, 1)", rate);
   }
   return Layer("dropout", Dropout{rate});
 }
@@ -182,9 +170,9 @@ Layer dense(std::int64_t features, const DenseOptions& options) {
 Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options) {
   const auto& strides = options.strides;
   if (std::min({kernel_size[0], kernel_size[1], strides[0], strides[1]}) < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("conv({}): a kernel of ({}, {}) with strides ({}, {}), expected at least 1 each", features,
-                            kernel_size[0], kernel_size[1], strides[0], strides[1]));
+    throw_error(ErrorCode::invalid_argument,
+                "conv({}): a kernel of ({}, {}) with strides ({}, {}), expected at least 1 each", features,
+                kernel_size[0], kernel_size[1], strides[0], strides[1]);
   }
   return Layer("conv", Conv{checked_features("conv", features), kernel_size, options});
 }

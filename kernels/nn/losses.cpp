@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/first_axes.h"
 #include "kernels/internal/take_distinct.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
 [[noreturn]] void reject(const char* op, const std::string& found, const char* expected) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}, expected {}", op, found, expected));
+  throw_error(ErrorCode::invalid_argument, "{}: {}, expected {}", op, found, expected);
 }
 
 const Axes kLast = Axes({-1}).dropped();
@@ -56,8 +56,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   const bool has_weights = static_cast<bool>(options.class_weights.value()), has_targets = is_floating(labels.dtype());
   const auto classes = [&] {
     if (logits.shape().rank() == 0) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("{}: logits is {}, expected (..., C)", op, to_string(logits.value())));
+      throw_error(ErrorCode::shape_mismatch, "{}: logits is {}, expected (..., C)", op, to_string(logits.value()));
     }
     return logits.shape().begin()[logits.shape().rank() - 1];
   }();

@@ -1,17 +1,15 @@
 #include <giro/kernels/nn/matmul.h>
 
-#include <fmt/format.h>
-
 #include <span>
 #include <vector>
 
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -57,8 +55,8 @@ Var matmul(const Operand& given_a, const Operand& given_b, const MatmulOptions& 
   const Shape shape = matmul_shape(a.shape(), b.shape(), given);
   const DType dtype = pointwise::promoted(a.dtype(), b.dtype());
   if (dtype != DType::f32 && !is_16_bit(dtype)) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("matmul: a is {}, b is {}, expected dtype f32, bf16 or f16",
-                                                       to_string(a.value()), to_string(b.value())));
+    throw_error(ErrorCode::dtype_mismatch, "matmul: a is {}, b is {}, expected dtype f32, bf16 or f16",
+                to_string(a.value()), to_string(b.value()));
   }
   MatmulOptions options = given;
   if (a.shape().rank() == 1) a = a.reshape({1, a.shape()[0]}), options.transpose_a = false;

@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/metrics.h>
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <vector>
 
@@ -9,11 +7,11 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/first_axes.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -69,13 +67,12 @@ Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const
   const detail::CallSite site(where);
   const std::size_t rank = given.shape().rank();
   if (rank == 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("top_k_accuracy: logits is {}, expected (..., C)", to_string(given.value())));
+    throw_error(ErrorCode::shape_mismatch, "top_k_accuracy: logits is {}, expected (..., C)", to_string(given.value()));
   }
   const std::int64_t classes = given.shape().begin()[rank - 1];
   if (k < 1 || k > classes) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k, classes));
+    throw_error(ErrorCode::invalid_argument, "top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k,
+                classes);
   }
   const Var logits = stop_gradient(given);
   std::vector<std::int64_t> column(given.shape().begin(), given.shape().end());
@@ -96,8 +93,8 @@ namespace {
 
 void expect_classes(const char* op, const Var& predictions, const Var& labels) {
   if (is_floating(predictions.dtype()) || is_floating(labels.dtype())) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: predictions is {}, labels is {}; expected class indices",
-                                                       op, to_string(predictions.value()), to_string(labels.value())));
+    throw_error(ErrorCode::dtype_mismatch, "{}: predictions is {}, labels is {}; expected class indices", op,
+                to_string(predictions.value()), to_string(labels.value()));
   }
   checks::same_shape(op, {"predictions", predictions.value()}, {"labels", labels.value()});
 }
@@ -131,8 +128,7 @@ Var confusion_matrix(const Var& predictions, const Var& labels, std::int64_t cla
   const detail::CallSite site(where);
   expect_classes("confusion_matrix", predictions, labels);
   if (classes < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("confusion_matrix: classes is {}, expected at least 1", classes));
+    throw_error(ErrorCode::invalid_argument, "confusion_matrix: classes is {}, expected at least 1", classes);
   }
   const Var column = cast(predictions, DType::i64), row = cast(labels, DType::i64);
   const auto is_class = [&](const Var& x) { return logical_and(x >= 0, x < classes); };

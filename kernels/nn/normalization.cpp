@@ -1,26 +1,24 @@
 #include <giro/kernels/nn/normalization.h>
 
-#include <fmt/format.h>
-
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
 Var in_f32(const char* layer, const Var& x, std::size_t min_rank) {
   if (!is_floating(x.dtype())) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{}: the input is {}, expected a floating dtype", layer, to_string(x.value())));
+    throw_error(ErrorCode::dtype_mismatch, "{}: the input is {}, expected a floating dtype", layer,
+                to_string(x.value()));
   }
   if (x.shape().rank() < min_rank) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: the input is {}, expected at least {} ax{}", layer,
-                                                       to_string(x.shape()), min_rank, min_rank == 1 ? "is" : "es"));
+    throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected at least {} ax{}", layer,
+                to_string(x.shape()), min_rank, min_rank == 1 ? "is" : "es");
   }
   return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
 }
@@ -82,9 +80,8 @@ struct GroupNorm {
     const Shape& shape = whole.shape();
     const std::int64_t channels = shape[-1];
     if (channels % groups != 0) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("group_norm: {} groups for {} channels, expected groups of equal size", groups, channels));
+      throw_error(ErrorCode::invalid_argument, "group_norm: {} groups for {} channels, expected groups of equal size",
+                  groups, channels);
     }
     const std::int64_t others = channels == 0 ? 0 : shape.drop_front().count() / channels;
     const Var x = whole.reshape({shape[0], others, groups, channels / groups});
@@ -113,11 +110,10 @@ struct BatchNorm {
     // A short batch may leave this rank no rows. It then computes on a placeholder row with a weight of 0.
     const bool counts = BatchShare::weight() > 0;
     if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("batch_norm: the input is {}, one value per channel, which has no variance; expected more "
-                      "rows, or evaluation",
-                      to_string(x.shape())));
+      throw_error(ErrorCode::invalid_argument,
+                  "batch_norm: the input is {}, one value per channel, which has no variance; expected more "
+                  "rows, or evaluation",
+                  to_string(x.shape()));
     }
     std::vector<int> axes(x.shape().rank() - 1);
     for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<int>(axis);
@@ -148,9 +144,7 @@ struct BatchNorm {
 Layer layer_norm(const NormOptions& options) { return Layer("layer_norm", LayerNorm{options}); }
 Layer rms_norm(const RmsNormOptions& options) { return Layer("rms_norm", RmsNorm{options}); }
 Layer group_norm(std::int64_t groups, const NormOptions& options) {
-  if (groups < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("group_norm: {} groups, expected at least 1", groups));
-  }
+  if (groups < 1) throw_error(ErrorCode::invalid_argument, "group_norm: {} groups, expected at least 1", groups);
   return Layer("group_norm", GroupNorm{groups, options});
 }
 Layer batch_norm(const BatchNormOptions& options) { return Layer("batch_norm", BatchNorm{options}); }

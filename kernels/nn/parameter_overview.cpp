@@ -10,9 +10,10 @@
 #include <vector>
 
 #include <giro/kernels/elementwise.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -69,7 +70,7 @@ std::string table(const std::vector<Row>& rows, std::size_t max_rows) {
 std::string parameter_overview(const State& state, const ParameterOverviewOptions& options) {
   const std::vector<Leaf> leaves = state.flatten(options.prefix);
   if (leaves.empty()) {
-    throw Error(ErrorCode::not_found, fmt::format("parameter_overview: there is no leaf below '{}'", options.prefix));
+    throw_error(ErrorCode::not_found, "parameter_overview: there is no leaf below '{}'", options.prefix);
   }
   std::vector<Row> rows{{"Name", "Shape", "Dtype", "Size"}};
   if (options.stats) rows.front().insert(rows.front().end(), {"Mean", "Std"});

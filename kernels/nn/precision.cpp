@@ -1,10 +1,7 @@
 #include <giro/kernels/nn/precision.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/precision.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -12,8 +9,7 @@ Precision parse_precision(const std::string& name) {
   for (const Precision precision : {Precision::f32, Precision::tf32, Precision::bf16, Precision::f16}) {
     if (name == name_of(precision)) return precision;
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("'{}' is not a precision, expected f32, tf32, bf16 or f16", name));
+  throw_error(ErrorCode::invalid_argument, "'{}' is not a precision, expected f32, tf32, bf16 or f16", name);
 }
 
 void expect_supported(Precision precision, Device device) {
@@ -25,8 +21,7 @@ void expect_supported(Precision precision, Device device) {
   const std::string needed = cpu::unsupported_reason(precision);
 #endif
   if (needed.empty()) return;
-  throw Error(ErrorCode::unsupported,
-              fmt::format("{} does not support {}: {}", to_string(device), name_of(precision), needed));
+  throw_error(ErrorCode::unsupported, "{} does not support {}: {}", to_string(device), name_of(precision), needed);
 }
 
 }  // namespace giro

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/term.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -62,7 +62,7 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
 }
 
 [[noreturn]] void reject(const char* op, const std::string& found, const std::string& expected) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}, expected {}", op, found, expected));
+  throw_error(ErrorCode::invalid_argument, "{}: {}, expected {}", op, found, expected);
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ Var dropout(const Operand& x, double rate, const Key& key) {
   pointwise::expect_value("dropout", x);
   const DType dtype = x.var.dtype();
   if (!is_floating(dtype)) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("dropout: found {}, expected a floating dtype", name_of(dtype)));
+    throw_error(ErrorCode::dtype_mismatch, "dropout: found {}, expected a floating dtype", name_of(dtype));
   }
   expect_key("dropout", key.base);
   if (!(rate >= 0 && rate < 1)) reject("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");

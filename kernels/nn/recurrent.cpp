@@ -1,14 +1,11 @@
 #include <giro/kernels/nn/recurrent.h>
 
-#include <fmt/format.h>
-
 #include <memory>
-#include <optional>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/gradient_mode.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -62,9 +59,8 @@ Var recurrent_kernel(const Scope& s, const Cell& cell) {
 template <class Cell>
 Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
   if (x.shape().rank() != 2 || carry.size() != Cell::kCarried) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: the input is {} with {} carried values, expected (B, I) with {}", Cell::kName,
-                            to_string(x.shape()), carry.size(), Cell::kCarried));
+    throw_error(ErrorCode::shape_mismatch, "{}: the input is {} with {} carried values, expected (B, I) with {}",
+                Cell::kName, to_string(x.shape()), carry.size(), Cell::kCarried);
   }
   const Scope part = s.same();
   return cell(part, carry, product_with_inputs(part, cell, x), dense(carry[0], recurrent_kernel(part, cell), Var()));
@@ -77,9 +73,8 @@ struct Unrolled {
 
   Var operator()(Scope& s, const Var& x) const {
     if (x.shape().rank() != 3 || x.shape()[1] == 0) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("{}: the input is {}, expected (B, T, I) with at least one step", Cell::kName,
-                              to_string(x.shape())));
+      throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (B, T, I) with at least one step",
+                  Cell::kName, to_string(x.shape()));
     }
     const std::int64_t rows = x.shape()[0], steps = x.shape()[1], width = Cell::kGates * cell.features;
     // Step after step, so that what a step reads and writes is contiguous.
@@ -96,10 +91,10 @@ struct Unrolled {
     }
     const std::vector<Var> parts = split(z.reshape({steps * rows, width}), static_cast<int>(steps), 0);
     if (cell.options.carry && s.ranks() > 1) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("{}: a carry on {} ranks, which have different rows; a state holds the same values on "
-                              "all of them",
-                              Cell::kName, s.ranks()));
+      throw_error(ErrorCode::unsupported,
+                  "{}: a carry on {} ranks, which have different rows; a state holds the same values on "
+                  "all of them",
+                  Cell::kName, s.ranks());
     }
     std::vector<Variable> kept;
     Carry carry;
@@ -141,7 +136,7 @@ struct Unrolled {
   // One product for all steps, rather than one for each.
   static Var gradient_of_kernel(const Var& before, const Var& dz) {
     if (detail::GradientMode::is_on()) {
-      throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", Cell::kName));
+      throw_error(ErrorCode::unsupported, "{}: its gradient cannot be differentiated again", Cell::kName);
     }
     const std::int64_t rows = dz.shape()[0] * dz.shape()[1];
     return matmul(before.reshape({rows, before.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
@@ -150,7 +145,7 @@ struct Unrolled {
 
 std::int64_t checked(const char* layer, std::int64_t features) {
   if (features >= 1) return features;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} features, expected at least 1", layer, features));
+  throw_error(ErrorCode::invalid_argument, "{}: {} features, expected at least 1", layer, features);
 }
 
 }  // namespace

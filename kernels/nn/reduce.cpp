@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/reduce.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -18,6 +16,7 @@
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -70,8 +69,8 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   const bool chooses = combiner == Combiner::max || combiner == Combiner::min || combiner == Combiner::argmax ||
                        combiner == Combiner::argmin;
   if (chooses && reduction.count == 0 && reduction.result.count() > 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found {}, expected at least one element along the axes",
-                                                         op, to_string(x.var.shape())));
+    throw_error(ErrorCode::invalid_argument, "{}: found {}, expected at least one element along the axes", op,
+                to_string(x.var.shape()));
   }
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
   Builder builder(reduction.space, reduction.reduced);
@@ -95,8 +94,7 @@ Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes
   expect_value(op, x);
   const DType dtype = x.var.dtype();
   if (dtype == DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{}: found bool, expected a numeric dtype; see any and all", op));
+    throw_error(ErrorCode::dtype_mismatch, "{}: found bool, expected a numeric dtype; see any and all", op);
   }
   // Equal elements share the gradient.
   const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {
@@ -118,7 +116,7 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
   const detail::CallSite site(x.where);
   expect_value(op, x);
   if (x.var.dtype() != DType::boolean) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: found {}, expected bool", op, name_of(x.var.dtype())));
+    throw_error(ErrorCode::dtype_mismatch, "{}: found {}, expected bool", op, name_of(x.var.dtype()));
   }
   return reduce(op, combiner, x, DType::boolean, DType::boolean, axes, nullptr);
 }

@@ -1,15 +1,12 @@
 #include <giro/kernels/nn/remat.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/gradient_mode.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 
@@ -34,11 +31,10 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
     }();
     const std::vector<Var> inputs = Var::created_before(again_since, again);
     if (!std::ranges::equal(inputs, in, {}, &Var::node_, &Var::node_)) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("remat: called again by the backward pass, the function's result depends on {} parameters "
-                      "and values that require a gradient; expected the same {} as in its first call",
-                      inputs.size(), in.size()));
+      throw_error(ErrorCode::invalid_argument,
+                  "remat: called again by the backward pass, the function's result depends on {} parameters "
+                  "and values that require a gradient; expected the same {} as in its first call",
+                  inputs.size(), in.size());
     }
     std::vector<Var> terms(in.size());
     // A parameter that f itself creates gets its gradient right away.
@@ -60,8 +56,8 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
 
 Layer remat(Layer layer) {
   if (layer.inputs() != 1) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("remat: the layer '{}' takes {} values, expected one", layer.name(), layer.inputs()));
+    throw_error(ErrorCode::unsupported, "remat: the layer '{}' takes {} values, expected one", layer.name(),
+                layer.inputs());
   }
   const Layer again(layer.name(), [layer](Scope& s, const Var& x) {
     // The first call uses the scope itself, later calls a copy that gives the same results.
@@ -71,8 +67,8 @@ Layer remat(Layer layer) {
           Scope scope = std::exchange(calls->second, false) ? s : calls->first.again();
           std::vector<Var> results = layer.apply(scope, {h}, std::source_location());
           if (results.size() == 1) return std::move(results.front());
-          throw Error(ErrorCode::unsupported, fmt::format("remat: the layer '{}' returns {} values, expected one",
-                                                          layer.name(), results.size()));
+          throw_error(ErrorCode::unsupported, "remat: the layer '{}' returns {} values, expected one", layer.name(),
+                      results.size());
         },
         x);
   });

@@ -12,6 +12,7 @@
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/checksum.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/overlap.h"
 
 namespace giro::nn {
@@ -20,9 +21,8 @@ namespace {
 constexpr const char* kParams = "params";
 
 [[noreturn]] void reject_shape(const std::string& path, const Tensor& found, DType dtype, const Shape& shape) {
-  throw Error(
-      found.shape() == shape ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
-      fmt::format("'{}' is {}, but the layer requests {}{}", path, to_string(found), name_of(dtype), to_string(shape)));
+  throw_error(found.shape() == shape ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+              "'{}' is {}, but the layer requests {}{}", path, to_string(found), name_of(dtype), to_string(shape));
 }
 
 // The fans of a matrix (in, out). Axes before it are a window, which multiplies both fans.
@@ -39,7 +39,7 @@ const Var& find(const std::map<std::string, Var>& vars, const std::string& name,
   if (found != vars.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& [each, var] : vars) known.push_back(each);
-  throw Error(ErrorCode::not_found, fmt::format("no {} '{}'{}", what, name, suggestion(name, known)));
+  throw_error(ErrorCode::not_found, "no {} '{}'{}", what, name, suggestion(name, known));
 }
 
 }  // namespace
@@ -76,10 +76,10 @@ void Variable::set(const Var& given, Where where) const {
   const detail::CallSite site(where);
   const Var& old = value();
   if (tree_->values->mode == Mode::eval) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("variable '{}' is set by a model that is called for evaluation, expected a check of "
-                            "training() first",
-                            path_));
+    throw_error(ErrorCode::invalid_argument,
+                "variable '{}' is set by a model that is called for evaluation, expected a check of "
+                "training() first",
+                path_);
   }
   if (given.shape() != old.shape() || given.dtype() != old.dtype()) {
     reject_shape(path_, old.value(), given.dtype(), given.shape());
@@ -115,10 +115,10 @@ Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
 
 void Scope::expect_new(const std::string& collection, const std::string& name) const {
   if (frame_->leaves.insert(collection + "/" + name).second) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("'{}' of {} is requested twice in one scope; expected a child for each layer, "
-                          "s.call(\"name\", layer, x), or s.same() to use the same leaves again",
-                          below(name), collection));
+  throw_error(ErrorCode::invalid_argument,
+              "'{}' of {} is requested twice in one scope; expected a child for each layer, "
+              "s.call(\"name\", layer, x), or s.same() to use the same leaves again",
+              below(name), collection);
 }
 
 Var Scope::declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
@@ -157,8 +157,8 @@ Variable Scope::variable(const std::string& collection, const std::string& name,
 
 Key Scope::key(const std::string& purpose) const {
   if (!tree_->values->key) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a key for '{}' is requested, but the parameters were given without one", purpose));
+    throw_error(ErrorCode::invalid_argument, "a key for '{}' is requested, but the parameters were given without one",
+                purpose);
   }
   detail::Checksum checksum;
   std::string place = fmt::format("{}\n{}", path_, purpose);

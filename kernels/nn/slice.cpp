@@ -17,6 +17,7 @@
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -156,8 +157,7 @@ Var slice(const Operand& x, const Slice& of) {
   const std::int64_t size = from.begin()[axis];
   const std::int64_t step = std::clamp(of.step, -size - 1, size + 1);  // a longer step has the same effect
   const auto fail = [&](const std::string& found) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("slice: {} along axis {} of {}", found, axis, to_string(from)));
+    throw_error(ErrorCode::invalid_argument, "slice: {} along axis {} of {}", found, axis, to_string(from));
   };
   if (step == 0) fail("step 0");
   // Forwards, places run from 0 to the size; backwards, from the last element down to one before the first.
@@ -192,8 +192,8 @@ std::vector<Var> split(const Operand& x, int parts, int axis) {
   pointwise::expect_value("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
   if (parts < 1 || size % parts != 0) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("split: axis {} of {} into {} parts, expected equal parts", axis,
-                                                       to_string(x.var.shape()), parts));
+    throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into {} parts, expected equal parts", axis,
+                to_string(x.var.shape()), parts);
   }
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);
 }
@@ -206,9 +206,8 @@ std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes,
   bool fits = true;
   for (const std::int64_t each : sizes) fits = fits && each >= 0 && each <= size - sum, sum += fits ? each : 0;
   if (!fits || sum != size) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("split: axis {} of {} into parts of {}, expected sizes that add up to {}", axis,
-                            to_string(x.var.shape()), fmt::join(sizes, ", "), size));
+    throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into parts of {}, expected sizes that add up to {}",
+                axis, to_string(x.var.shape()), fmt::join(sizes, ", "), size);
   }
   std::vector<Var> parts;
   std::int64_t begin = 0;
@@ -229,9 +228,8 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
   for (const Var& part : parts) {
     const Shape& shape = part.shape();
     if (shape.rank() != first.rank() || with_size(shape, along, first.begin()[along]) != first) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("concatenate: {} and {}, expected equal sizes except along axis {}", to_string(shape),
-                              to_string(first), along));
+      throw_error(ErrorCode::shape_mismatch, "concatenate: {} and {}, expected equal sizes except along axis {}",
+                  to_string(shape), to_string(first), along);
     }
     dtype = pointwise::promoted(dtype, part.dtype());
     size += shape.begin()[along];
@@ -250,16 +248,16 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
   const Shape& first = parts.front().shape();
   const int rank = static_cast<int>(first.rank()) + 1, along = axis < 0 ? axis + rank : axis;
   if (along < 0 || along >= rank) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("stack: axis {} of {}, expected one from {} to {}", axis,
-                                                         to_string(first), -rank, rank - 1));
+    throw_error(ErrorCode::invalid_argument, "stack: axis {} of {}, expected one from {} to {}", axis, to_string(first),
+                -rank, rank - 1);
   }
   std::vector<std::int64_t> sizes(first.begin(), first.end());
   sizes.insert(sizes.begin() + along, 1);
   std::vector<Var> flat;
   for (const Var& part : parts) {
     if (part.shape() != first) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("stack: {} and {}, expected equal shapes", to_string(part.shape()), to_string(first)));
+      throw_error(ErrorCode::shape_mismatch, "stack: {} and {}, expected equal shapes", to_string(part.shape()),
+                  to_string(first));
     }
     flat.push_back(part.reshape(Shape(sizes)));
   }
@@ -272,14 +270,13 @@ Var pad(const Operand& x, const PadOptions& with) {
   const Var& from = x.var;
   const std::size_t axis = checked_axis("pad", from.shape(), with.axis);
   if (with.before < 0 || with.after < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("pad: {} before and {} after axis {} of {}, expected 0 or more", with.before, with.after,
-                            axis, to_string(from.shape())));
+    throw_error(ErrorCode::invalid_argument, "pad: {} before and {} after axis {} of {}, expected 0 or more",
+                with.before, with.after, axis, to_string(from.shape()));
   }
   pointwise::expect_fits("pad", with.value, from.dtype());
   if (!is_floating(from.dtype()) && with.value != std::trunc(with.value)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("pad: value {} for {}, expected a whole number", with.value, name_of(from.dtype())));
+    throw_error(ErrorCode::invalid_argument, "pad: value {} for {}, expected a whole number", with.value,
+                name_of(from.dtype()));
   }
   if (with.before == 0 && with.after == 0) return from;
   return padded(from, axis, with.before, with.after, with.value);

@@ -1,15 +1,13 @@
 #include <giro/kernels/nn/sort.h>
 
-#include <fmt/format.h>
-
 #include <cstddef>
 
 #include <giro/kernels/sort.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/axes.h"
 #include "kernels/internal/take_distinct.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -42,9 +40,8 @@ TopK top_k(const Operand& x, std::int64_t k) {
   const std::size_t along = checked_axis("top_k", x, -1);
   const std::int64_t size = x.var.shape().begin()[along];
   if (k < 0 || k > size) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("top_k: k is {}, expected 0 to {}, the size of the last axis of {}", k, size,
-                            to_string(x.var.shape())));
+    throw_error(ErrorCode::invalid_argument, "top_k: k is {}, expected 0 to {}, the size of the last axis of {}", k,
+                size, to_string(x.var.shape()));
   }
   const Var indices = order_along(x.var, along, k, true);
   return {take_distinct(x.var, indices, along), indices};

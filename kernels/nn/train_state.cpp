@@ -15,6 +15,7 @@
 #include "kernels/internal/update_plan.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -119,9 +120,9 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   }
   for (const auto& [name, kept] : options.collections) {
     if (std::ranges::find(state.variables_, name) != state.variables_.end()) continue;
-    throw Error(ErrorCode::not_found,
-                fmt::format("create: options for the collection '{}', which is not one of the model's variables{}",
-                            name, suggestion(name, state.variables_)));
+    throw_error(ErrorCode::not_found,
+                "create: options for the collection '{}', which is not one of the model's variables{}", name,
+                suggestion(name, state.variables_));
   }
   state.add("grads", leaves, {.saved = false, .parts = shard.count});
   state.plan_ = std::make_shared<const optim::UpdatePlan>(state.optimizer_, leaves, shard, state.stream());
@@ -145,8 +146,8 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
 }
 
 void TrainState::reject_inputs(std::size_t found, std::size_t expected) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("the model takes {} inputs, but the state is created with {}", expected, found));
+  throw_error(ErrorCode::invalid_argument, "the model takes {} inputs, but the state is created with {}", expected,
+              found);
 }
 
 TrainState::TrainState(State leaves, const TrainState& other)
@@ -207,8 +208,7 @@ void TrainState::reset(const std::string& name) {
   if (found != initial_.end()) return found->second(collection(name), stream());
   std::vector<std::string> known;
   for (const auto& [each, set] : initial_) known.push_back(each);
-  throw Error(ErrorCode::not_found,
-              fmt::format("reset: '{}' is not a collection of the model{}", name, suggestion(name, known)));
+  throw_error(ErrorCode::not_found, "reset: '{}' is not a collection of the model{}", name, suggestion(name, known));
 }
 
 std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection& leaves, const Collection* grads,
@@ -270,7 +270,7 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
 void TrainState::expect_parts(int parts, std::source_location where) {
   if (parts >= 1) return;
   const detail::CallSite site(where);
-  throw Error(ErrorCode::invalid_argument, fmt::format("value_and_grad: {} parts, expected at least 1", parts));
+  throw_error(ErrorCode::invalid_argument, "value_and_grad: {} parts, expected at least 1", parts);
 }
 
 void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part,
@@ -347,8 +347,7 @@ nn::Var TrainState::gradient_norm() const {
 
 void TrainState::set_learning_rate_scale(double scale) {
   if (!std::isfinite(scale) || scale < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("set_learning_rate_scale: found {}, expected a finite number >= 0", scale));
+    throw_error(ErrorCode::invalid_argument, "set_learning_rate_scale: found {}, expected a finite number >= 0", scale);
   }
   fill(at("learning_rate_scale"), scale, stream());
 }

@@ -6,7 +6,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/attention.h>
@@ -17,6 +16,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -25,8 +25,7 @@ namespace {
 
 void expect_sequence(const char* layer, const Var& x) {
   if (x.shape().rank() == 3) return;
-  throw Error(ErrorCode::shape_mismatch,
-              fmt::format("{}: the input is {}, expected (B, T, C)", layer, to_string(x.value())));
+  throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (B, T, C)", layer, to_string(x.value()));
 }
 
 const Initializer& out_init(const AttentionLayerOptions& options) {
@@ -113,9 +112,9 @@ Layer position_embedding(std::int64_t length, const PositionOptions& options) {
 Var rotary_embedding(const Var& x, const Var& positions, double base, Where where) {
   const detail::CallSite site(where);
   if (x.shape().rank() != 4 || x.shape()[3] % 2 != 0 || positions.shape() != Shape{x.shape()[1]}) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("rotary_embedding: x is {}, positions is {}; expected (B, T, H, D) with an even D, and (T)",
-                            to_string(x.value()), to_string(positions.value())));
+    throw_error(ErrorCode::shape_mismatch,
+                "rotary_embedding: x is {}, positions is {}; expected (B, T, H, D) with an even D, and (T)",
+                to_string(x.value()), to_string(positions.value()));
   }
   const std::int64_t pairs = x.shape()[3] / 2;
   const Var place = cast(arange(pairs, x.stream(), DType::i32), DType::f32);

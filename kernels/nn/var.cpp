@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/var.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
@@ -16,6 +14,7 @@
 #include "kernels/internal/gradient_mode.h"
 #include "kernels/internal/gradient_terms.h"
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/recording.h"
 
 namespace giro::nn {
@@ -153,9 +152,10 @@ Var Var::on(const Stream& stream) const {
 
 void Var::check_on_host() const {
   if (value().device().is_cpu()) return;
-  throw Error(ErrorCode::device_mismatch, fmt::format("data: the value is {}, expected one in host memory; to_host "
-                                                      "copies it there",
-                                                      to_string(value())));
+  throw_error(ErrorCode::device_mismatch,
+              "data: the value is {}, expected one in host memory; to_host "
+              "copies it there",
+              to_string(value()));
 }
 
 std::vector<Var> Var::created_before(std::uint64_t since, const Var& y) {
@@ -195,15 +195,14 @@ bool lies_in(const Shape& term, const Part& part, const Shape& whole) {
 
 void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs, const std::optional<Part>& part) {
   if (terms.size() != inputs.size()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("a gradient returns {} terms, expected one for each of {} inputs", terms.size(), inputs.size()));
+    throw_error(ErrorCode::invalid_argument, "a gradient returns {} terms, expected one for each of {} inputs",
+                terms.size(), inputs.size());
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (!inputs[i].requires_grad() || !is_there(terms[i])) continue;
     if (part ? lies_in(terms[i].shape(), *part, inputs[i].shape()) : terms[i].shape() == inputs[i].shape()) continue;
-    throw Error(ErrorCode::shape_mismatch, fmt::format("a gradient returns {} for input {}, expected the shape of {}",
-                                                       to_string(terms[i].value()), i, to_string(inputs[i].value())));
+    throw_error(ErrorCode::shape_mismatch, "a gradient returns {} for input {}, expected the shape of {}",
+                to_string(terms[i].value()), i, to_string(inputs[i].value()));
   }
 }
 
@@ -307,10 +306,10 @@ namespace {
 
 void expect_loss(const Var& loss) {
   if (loss.shape() != Shape{}) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("the loss is {}, expected a scalar", to_string(loss.value())));
+    throw_error(ErrorCode::shape_mismatch, "the loss is {}, expected a scalar", to_string(loss.value()));
   }
   if (loss.dtype() != DType::f32) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("the loss is {}, expected f32", to_string(loss.value())));
+    throw_error(ErrorCode::dtype_mismatch, "the loss is {}, expected f32", to_string(loss.value()));
   }
   if (!loss.requires_grad()) {
     throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
@@ -357,10 +356,10 @@ std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
   how.keep = true;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     if (!xs[i].requires_grad()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("gradients: value {} of {} requires no gradient, expected a parameter or a value "
-                              "computed from one",
-                              i, xs.size()));
+      throw_error(ErrorCode::invalid_argument,
+                  "gradients: value {} of {} requires no gradient, expected a parameter or a value "
+                  "computed from one",
+                  i, xs.size());
     }
     how.only.insert(xs[i].node_.get());
   }

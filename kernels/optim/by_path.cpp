@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <memory>
 #include <string>
@@ -6,10 +5,10 @@
 #include <vector>
 
 #include <giro/kernels/optim/optimizer.h>
-#include <giro/runtime/error.h>
 
 #include "runtime/internal/path_pattern.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::optim {
 namespace {
@@ -31,8 +30,8 @@ Each of_leaves(const std::vector<std::pair<std::string, std::shared_ptr<const Op
       if (!result[i]) taken.push_back(i);
     }
     if (!matches) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("by_path: the pattern '{}' matches no leaf of params{}", text, suggestion(text, names)));
+      throw_error(ErrorCode::not_found, "by_path: the pattern '{}' matches no leaf of params{}", text,
+                  suggestion(text, names));
     }
     std::vector<LeafSpec> leaves;
     for (const std::size_t i : taken) leaves.push_back(params[i]);
@@ -41,8 +40,8 @@ Each of_leaves(const std::vector<std::pair<std::string, std::shared_ptr<const Op
   }
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (!result[i]) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("by_path: no pattern matches '{}', expected one, such as '**' at the end", names[i]));
+      throw_error(ErrorCode::not_found, "by_path: no pattern matches '{}', expected one, such as '**' at the end",
+                  names[i]);
     }
   }
   return result;
@@ -54,10 +53,10 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   std::vector<std::pair<std::string, std::shared_ptr<const Optimizer>>> rules;
   for (auto& [pattern, optimizer] : optimizers) {
     if (optimizer.accumulated_steps > 1) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("by_path: '{}' accumulates the gradients of only some leaves, expected accumulate around "
-                              "by_path",
-                              pattern));
+      throw_error(ErrorCode::unsupported,
+                  "by_path: '{}' accumulates the gradients of only some leaves, expected accumulate around "
+                  "by_path",
+                  pattern);
     }
     rules.emplace_back(pattern, std::make_shared<const Optimizer>(std::move(optimizer)));
   }

@@ -1,27 +1,23 @@
 #include <giro/kernels/optim/learning_rate.h>
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <numbers>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::optim {
 namespace {
 
 float checked(const char* what, double rate) {
   if (!std::isfinite(rate) || rate < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("learning rate: {} is {}, expected a finite number >= 0", what, rate));
+    throw_error(ErrorCode::invalid_argument, "learning rate: {} is {}, expected a finite number >= 0", what, rate);
   }
   return static_cast<float>(rate);
 }
 
 std::int64_t checked_steps(const char* what, std::int64_t steps) {
   if (steps < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("learning rate: {} is {} steps, expected at least 1", what, steps));
+    throw_error(ErrorCode::invalid_argument, "learning rate: {} is {} steps, expected at least 1", what, steps);
   }
   return steps;
 }
@@ -70,9 +66,9 @@ namespace {
 
 void check_increasing(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
   if (boundary > previous) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary,
-                          previous, first));
+  throw_error(ErrorCode::invalid_argument,
+              "learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary, previous,
+              first);
 }
 
 }  // namespace
@@ -127,9 +123,9 @@ LearningRate inverse_sqrt(double peak, std::int64_t warmup_steps) {
 
 LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<std::int64_t>& boundaries) {
   if (schedules.size() != boundaries.size() + 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("learning rate: {} schedules and {} boundaries, expected one more schedule than boundaries",
-                            schedules.size(), boundaries.size()));
+    throw_error(ErrorCode::invalid_argument,
+                "learning rate: {} schedules and {} boundaries, expected one more schedule than boundaries",
+                schedules.size(), boundaries.size());
   }
   std::int64_t previous = 0;
   for (const std::int64_t boundary : boundaries) {

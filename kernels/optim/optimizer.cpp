@@ -4,16 +4,13 @@
 
 #include <cmath>
 
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/optimizer_checks.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::optim {
 
 void check(bool good, const char* what, double value, const char* expected) {
-  if (!good) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("optimizer: {} is {}, expected {}", what, value, expected));
-  }
+  if (!good) throw_error(ErrorCode::invalid_argument, "optimizer: {} is {}, expected {}", what, value, expected);
 }
 
 void check_fraction(const char* what, double value) {
@@ -150,8 +147,7 @@ namespace {
 // Two of a kind would share one collection.
 void expect_no_other(const char* kind, const Optimizer& optimizer) {
   if (optimizer.name.find(kind) == std::string::npos) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("optimizer: {}around {}, which already has one", kind, optimizer.name));
+  throw_error(ErrorCode::invalid_argument, "optimizer: {}around {}, which already has one", kind, optimizer.name);
 }
 
 }  // namespace

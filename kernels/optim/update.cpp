@@ -17,6 +17,7 @@
 #include "kernels/pointwise/fusion.h"
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/graph_recorder.h"
 #include "runtime/program/overlap.h"
 
@@ -64,8 +65,8 @@ UpdateFrame::Kept& UpdateFrame::kept(const Moment& moment) {
     if (given == t.moments.end()) {
       std::vector<std::string> names;
       for (const auto& [name, value] : t.moments) names.push_back(name);
-      throw Error(ErrorCode::not_found,
-                  fmt::format("update: there is no moment '{}'{}", moment.name, suggestion(moment.name, names)));
+      throw_error(ErrorCode::not_found, "update: there is no moment '{}'{}", moment.name,
+                  suggestion(moment.name, names));
     }
     tensor = given->second;
   }
@@ -159,8 +160,8 @@ void Update::set_moment(const std::string& name, const Value& value) const {
     each.is_set = true;
     return;
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("optimizer: the moment '{}' is set, expected a call to moment() first", name));
+  throw_error(ErrorCode::invalid_argument, "optimizer: the moment '{}' is set, expected a call to moment() first",
+              name);
 }
 
 Value Update::step() const { return frame_->updates() + 1; }
@@ -291,9 +292,8 @@ void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Strea
 
 void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& stream) {
   if (optimizer.of_leaves || optimizer.is_per_leaf) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("update: {} updates each leaf separately, expected an optimizer of flat buffers", optimizer.name));
+    throw_error(ErrorCode::unsupported,
+                "update: {} updates each leaf separately, expected an optimizer of flat buffers", optimizer.name);
   }
   const auto check_on_device = [&](const checks::Argument& argument) {
     checks::on_device("update", {argument}, stream);
@@ -303,9 +303,8 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
     checks::has_dtype("update", argument, DType::f32);
     checks::has_shape("update", argument, t.params.shape());
     if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("update: {} is at {}, expected a multiple of {} bytes", argument.name,
-                              argument.tensor.raw(), UpdateTensors::kAlignment));
+      throw_error(ErrorCode::invalid_argument, "update: {} is at {}, expected a multiple of {} bytes", argument.name,
+                  argument.tensor.raw(), UpdateTensors::kAlignment);
     }
   };
   const auto check_scalar = [&](const checks::Argument& argument, DType dtype) {
@@ -319,8 +318,8 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   check_flat({"grads", t.grads});
   for (const auto& [name, moment] : t.moments) check_flat({name, moment});
   if (t.params.count() % UpdateTensors::kGranule != 0) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("update: params is {}, expected a multiple of {} elements",
-                                                       to_string(t.params), UpdateTensors::kGranule));
+    throw_error(ErrorCode::shape_mismatch, "update: params is {}, expected a multiple of {} elements",
+                to_string(t.params), UpdateTensors::kGranule);
   }
   if (t.decays) {
     check_on_device({"decays", t.decays});

@@ -7,7 +7,8 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/reduce.h>
-#include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::optim {
 namespace {
@@ -36,11 +37,10 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
     is_frozen_.push_back(!own->update);
     has_decay_mask_ = has_decay_mask_ || (own->decay_mask && !own->is_per_leaf);
     if (own->is_per_leaf && shard.count > 1) {
-      throw Error(
-          ErrorCode::unsupported,
-          fmt::format("the optimizer {} updates whole leaves, but each of {} ranks holds only a part of the params; "
-                      "expected data_parallel",
-                      own->name, shard.count));
+      throw_error(ErrorCode::unsupported,
+                  "the optimizer {} updates whole leaves, but each of {} ranks holds only a part of the params; "
+                  "expected data_parallel",
+                  own->name, shard.count);
     }
     if (i == 0 || optimizers[i - 1] != own || own->is_per_leaf) {
       const auto with_steps = std::make_shared<Optimizer>(*own);
@@ -58,11 +58,10 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
       if (all && !to.leaves.empty()) {
         const Moment& first = to.moments.front();
         if (first.initial == moment.initial && first.copies_param == moment.copies_param) continue;
-        throw Error(
-            ErrorCode::unsupported,
-            fmt::format("the optimizers of some leaves initialize '{}' differently than those of others, but all "
-                        "leaves share one collection on {} ranks; expected data_parallel",
-                        moment.name, shard.count));
+        throw_error(ErrorCode::unsupported,
+                    "the optimizers of some leaves initialize '{}' differently than those of others, but all "
+                    "leaves share one collection on {} ranks; expected data_parallel",
+                    moment.name, shard.count);
       }
       for (std::size_t i = all ? 0 : group.first; i < (all ? params.size() : group.last); ++i) {
         to.leaves.push_back({params[i].name, DType::f32, moment.shape.value_or(params[i].shape)});

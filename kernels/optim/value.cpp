@@ -1,7 +1,5 @@
 #include <giro/kernels/optim/value.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,16 +9,17 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/stream.h>
 
+#include "kernels/cpu/expression.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/table.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::optim {
 
 using pointwise::Builder;
-using pointwise::Expression;
-using pointwise::Instruction;
 using pointwise::ScalarFunction;
 using pointwise::Takes;
 
@@ -90,9 +89,8 @@ Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> 
                           return v.is_number() ? v.is_whole_ : v.dtype() == DType::i64;
                         });
   if (function.rules.takes == Takes::integers && !is_whole) {
-    throw Error(
-        ErrorCode::dtype_mismatch,
-        fmt::format("optimizer: {} of values that are not integers, expected a step and whole numbers", function.name));
+    throw_error(ErrorCode::dtype_mismatch,
+                "optimizer: {} of values that are not integers, expected a step and whole numbers", function.name);
   }
   const DType dtype = is_whole ? DType::i64 : function.rules.takes == Takes::boolean ? DType::boolean : DType::f32;
   if (typed == operands.end()) {
@@ -174,54 +172,16 @@ Value where(const Value& condition, const Value& a, const Value& b) {
 
 Value clamp(const Value& a, const Value& lowest, const Value& highest) { return minimum(maximum(a, lowest), highest); }
 
-namespace {
-
-// A schedule has values of three dtypes: f32, i64 and boolean.
-double number_of(const Bytes& bytes, DType dtype) {
-  return dtype == DType::f32   ? static_cast<double>(as<float>(bytes))
-         : dtype == DType::i64 ? static_cast<double>(as<std::int64_t>(bytes))
-                               : static_cast<double>(as<bool>(bytes));
-}
-
-}  // namespace
-
 float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step) {
   Builder builder({});
   const Value argument(builder, builder.read(Tensor(&step, DType::i64, {}, Device::cpu()), {}));
   const Value result = f(argument);
   if (result.is_number()) return static_cast<float>(result.number());
-  const std::uint16_t last = builder.cast(result.in(builder), DType::f32);
-  const Expression expression = std::move(builder).take();
-  std::vector<Bytes> values;
-  for (const Instruction& each : expression.code) {
-    Bytes value{};
-    switch (each.kind) {
-      case Instruction::Kind::constant:
-        value = as_bytes(each.dtype, each.dtype == DType::boolean ? static_cast<double>(each.integer) : each.number,
-                         each.integer);
-        break;
-      case Instruction::Kind::cast: {
-        // A cast of the step must round only once, so it does not go through a double.
-        const DType from = expression.code[each.operands[0]].dtype;
-        const auto& operand = values[each.operands[0]];
-        value = as_bytes(from == DType::i64 ? static_cast<float>(as<std::int64_t>(operand))
-                                            : static_cast<float>(number_of(operand, from)));
-        break;
-      }
-      case Instruction::Kind::apply: {
-        std::array<Bytes, 3> operands{};
-        const auto inputs = static_cast<std::size_t>(each.function->inputs);
-        for (std::size_t i = 0; i < inputs; ++i) operands[i] = values[each.operands[i]];
-        value = computed(*each.function, std::span(operands).first(inputs),
-                         expression.code[each.operands[inputs - 1]].dtype);
-        break;
-      }
-      default:
-        value = as_bytes(step);
-    }
-    values.push_back(value);
-  }
-  return as<float>(values[last]);
+  float number = 0;
+  builder.write(builder.cast(result.in(builder), DType::f32), Tensor(&number, DType::f32, {}, Device::cpu()), {});
+  const OutsideRecording outside;
+  cpu::run(std::move(builder).take(), Stream(Device::cpu()));  // done when it returns
+  return number;
 }
 
 }  // namespace giro::optim

@@ -5,31 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::pointwise {
 namespace {
 
-// The order of dtypes in promotion.
+// The place of a dtype in the order of promotion.
 int width(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return 0;
-    case DType::u8:
-      return 1;
-    case DType::i32:
-      return 2;
-    case DType::i64:
-      return 3;
-    case DType::bf16:
-    case DType::f16:
-      return 4;
-    case DType::f32:
-      return 5;
-    case DType::f64:
-      return 6;
-  }
-  return 0;
+  constexpr int kWidths[] = {5, 4, 4, 6, 2, 3, 1, 0};  // in the order of DType
+  return kWidths[static_cast<std::size_t>(dtype)];
 }
 
 }  // namespace
@@ -41,16 +25,14 @@ DType promoted(DType a, DType b) {
 }
 
 void expect_value(const char* op, const nn::Operand& x) {
-  if (x.is_number) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found the number {}, expected a value", op, x.number));
-  }
+  if (x.is_number) throw_error(ErrorCode::invalid_argument, "{}: found the number {}, expected a value", op, x.number);
 }
 
 void expect_fits(const char* op, double number, DType dtype) {
   const auto check = [&]<class T>(T lowest, T highest) {
     if (number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) return;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the number {} for {}, expected one from {} to {}", op,
-                                                         number, name_of(dtype), lowest, highest));
+    throw_error(ErrorCode::invalid_argument, "{}: the number {} for {}, expected one from {} to {}", op, number,
+                name_of(dtype), lowest, highest);
   };
   if (dtype == DType::u8) check(0, 255);
   if (dtype == DType::i32) check(INT32_MIN, INT32_MAX);
@@ -59,20 +41,19 @@ void expect_fits(const char* op, double number, DType dtype) {
 
 void expect_scalar(const char* op, const char* what, const nn::Operand& x) {
   if (x.is_number ? x.is_fraction : is_floating(x.var.dtype()) || x.var.dtype() == DType::boolean) {
-    throw Error(x.is_number ? ErrorCode::invalid_argument : ErrorCode::dtype_mismatch,
-                fmt::format("{}: the {} is {}, expected an integer", op, what,
-                            x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype())));
+    throw_error(x.is_number ? ErrorCode::invalid_argument : ErrorCode::dtype_mismatch,
+                "{}: the {} is {}, expected an integer", op, what,
+                x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype()));
   }
   if (!x.is_number && x.var.shape().rank() != 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value())));
+    throw_error(ErrorCode::shape_mismatch, "{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value()));
   }
 }
 
 void expect_key(const char* op, const nn::Operand& key) {
   expect_scalar(op, "key", key);
   if (key.is_number || key.var.dtype() == DType::i64) return;
-  throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: the key is {}, expected i64", op, name_of(key.var.dtype())));
+  throw_error(ErrorCode::dtype_mismatch, "{}: the key is {}, expected i64", op, name_of(key.var.dtype()));
 }
 
 void expect_broadcasts(const char* op, const Shape& from, const Shape& to) {
@@ -81,8 +62,8 @@ void expect_broadcasts(const char* op, const Shape& from, const Shape& to) {
     fits = from.begin()[i] == 1 || from.begin()[i] == to.begin()[to.rank() - from.rank() + i];
   }
   if (fits) return;
-  throw Error(ErrorCode::shape_mismatch,
-              fmt::format("{}: found {}, which does not broadcast to {}", op, to_string(from), to_string(to)));
+  throw_error(ErrorCode::shape_mismatch, "{}: found {}, which does not broadcast to {}", op, to_string(from),
+              to_string(to));
 }
 
 std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes) {
@@ -91,12 +72,11 @@ std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const 
   for (const int axis : axes) {
     const int from_front = axis < 0 ? axis + rank : axis;
     if (from_front < 0 || from_front >= rank) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis,
-                                                           to_string(shape), -rank, rank - 1));
+      throw_error(ErrorCode::invalid_argument, "{}: axis {} of {}, expected one from {} to {}", op, axis,
+                  to_string(shape), -rank, rank - 1);
     }
     if (std::find(result.begin(), result.end(), static_cast<std::size_t>(from_front)) != result.end()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: axis {} of {} appears twice", op, axis, to_string(shape)));
+      throw_error(ErrorCode::invalid_argument, "{}: axis {} of {} appears twice", op, axis, to_string(shape));
     }
     result.push_back(static_cast<std::size_t>(from_front));
   }

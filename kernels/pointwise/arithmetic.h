@@ -1,7 +1,6 @@
 #pragma once
 
 #include <concepts>
-#include <limits>
 #include <type_traits>
 
 #include "kernels/pointwise/instruction_sets.h"

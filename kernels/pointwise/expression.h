@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <variant>
 #include <vector>
 
 #include <giro/runtime/dtype.h>

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
-#include <numeric>
 #include <utility>
 #include <vector>
 

@@ -13,23 +13,25 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   std::size_t pools = 0;
   for (const std::size_t k : *readers) {
     const auto* const pool = detail::op_of<ops::AvgPool>(ops[k]);
-    const auto* const backward = detail::op_of<ops::AvgPoolActivationBackward>(ops[k]);
+    const auto* const backward = detail::op_of<ops::AvgPoolBackward>(ops[k]);
     if (!ops.is_unchanged(relu->x, i, k)) return false;
-    if (pool != nullptr && same(pool->x, relu->y) && pool_windows_tile(pool->x.shape(), pool->options)) {
+    if (pool != nullptr && !pool->has_relu && same(pool->x, relu->y) &&
+        pool_windows_tile(pool->x.shape(), pool->options)) {
       ++pools;
     } else if (backward == nullptr || !same(backward->x, relu->y) || !backward->has_relu ||
-               detail::overlap(backward->dz, relu->x)) {
+               detail::overlap(backward->dx, relu->x)) {
       return false;
     }
   }
   if (pools == 0) return false;
   for (const std::size_t k : *readers) {
     if (const auto* const pool = detail::op_of<ops::AvgPool>(ops[k])) {
-      queue(ops::ActivationAvgPool{pool->y, relu->x.reshape(pool->x.shape()), true, pool->options}, stream);
+      queue("activation_avg_pool", ops::AvgPool{pool->y, relu->x.reshape(pool->x.shape()), pool->options, true},
+            stream);
     } else {
-      ops::AvgPoolActivationBackward backward = *detail::op_of<ops::AvgPoolActivationBackward>(ops[k]);
+      ops::AvgPoolBackward backward = *detail::op_of<ops::AvgPoolBackward>(ops[k]);
       backward.x = relu->x.reshape(backward.x.shape());
-      queue(backward, stream);
+      queue("avg_pool_activation_backward", backward, stream);
     }
     ops.replace(k);
   }

@@ -8,7 +8,7 @@ namespace giro::rules {
 bool pool_gradient(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const pool = detail::op_of<ops::AvgPoolBackward>(ops[i]);
-  if (pool == nullptr || !pool_windows_tile(pool->dx.shape(), pool->options)) return false;
+  if (pool == nullptr || pool->has_relu || !pool_windows_tile(pool->dx.shape(), pool->options)) return false;
   const Tensor &dx = pool->dx, &dy = pool->dy;
   const auto reader = ops.only_reader(i, dx);
   const std::optional<ReluGradient> relu = reader ? relu_gradient_of(ops[*reader]) : std::nullopt;
@@ -16,11 +16,12 @@ bool pool_gradient(OpList& ops, std::size_t i) {
       !ops.can_run_late(i, *reader)) {
     return false;
   }
-  queue(ops::AvgPoolActivationBackward{.dz = relu->dx.reshape(dx.shape()),
-                                       .dy = dy,
-                                       .x = relu->y.reshape(dx.shape()),
-                                       .has_relu = true,
-                                       .options = pool->options},
+  queue("avg_pool_activation_backward",
+        ops::AvgPoolBackward{.dx = relu->dx.reshape(dx.shape()),
+                             .dy = dy,
+                             .x = relu->y.reshape(dx.shape()),
+                             .options = pool->options,
+                             .has_relu = true},
         stream);
   ops.replace(*reader, {i});
   return true;

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
-
-#include <giro/runtime/error.h>
 
 #include "kernels/internal/on_device.h"
 #include "kernels/internal/prepare.h"
 #include "kernels/rules/rules.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/graph_recorder.h"
 
 namespace giro::rules {
@@ -29,9 +27,9 @@ std::vector<Rule> chosen_rules(Device device) {
     const std::string_view word = setting.substr(begin, end - begin);
     const auto is_meant = [&](std::string_view name) { return word.starts_with('-') && name == word.substr(1); };
     if (std::none_of(names.begin(), names.end(), is_meant)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, separated by commas", variable,
-                              fmt::join(names, ", -")));
+      throw_error(ErrorCode::invalid_argument,
+                  "GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, separated by commas", variable,
+                  fmt::join(names, ", -"));
     }
     std::erase_if(rules, [&](const Rule& rule) { return is_meant(rule.name); });
     begin = end + 1;

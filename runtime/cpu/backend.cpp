@@ -1,6 +1,5 @@
 #include "runtime/internal/backend.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,10 +14,9 @@
 #include <string>
 #include <utility>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/cpu/stream.h"
 #include "runtime/internal/arena.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::cpu {
 namespace {
@@ -133,9 +131,7 @@ void* allocate(std::size_t bytes) {
   // The allocator rounds up to the alignment, which may overflow.
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
   void* data = too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
-  if (data == nullptr) {
-    throw Error(ErrorCode::out_of_memory, fmt::format("the host does not have {} bytes of memory left", bytes));
-  }
+  if (data == nullptr) throw_error(ErrorCode::out_of_memory, "the host does not have {} bytes of memory left", bytes);
   use_large_pages(data, bytes);
   return data;
 }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "runtime/cuda/handle.h"
 #include "runtime/internal/backend.h"

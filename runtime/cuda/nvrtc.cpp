@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 // Directories where the build found CUDA's libraries, separated by colons.
 #ifndef GIRO_NVRTC_PLACES
@@ -79,13 +79,11 @@ Nvrtc::Nvrtc() {
     std::string tried;
     void* const library = open_library(tried);
     if (library == nullptr) {
-      throw Error(
-          ErrorCode::unsupported,
-          fmt::format("NVRTC, which compiles kernels at run time, was not found; {}; looked for {}", kPackage, tried));
+      throw_error(ErrorCode::unsupported, "NVRTC, which compiles kernels at run time, was not found; {}; looked for {}",
+                  kPackage, tried);
     }
     if (!functions.find_in(library)) {
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("the NVRTC that was found is too old: 12.0 or later is needed; {}", kPackage));
+      throw_error(ErrorCode::unsupported, "the NVRTC that was found is too old: 12.0 or later is needed; {}", kPackage);
     }
   }
   functions_ = &functions;
@@ -106,7 +104,7 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
   const auto check = [&](nvrtcResult result, const char* call) {
     if (result == NVRTC_SUCCESS) return;
     const ErrorCode code = result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::device;
-    throw Error(code, fmt::format("NVRTC {}: {}: {}", version_, call, functions_->error_string(result)));
+    throw_error(code, "NVRTC {}: {}: {}", version_, call, functions_->error_string(result));
   };
   struct Program {
     const Functions& functions;
@@ -128,7 +126,7 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
     return std::string(log.c_str());
   };
   if (result == NVRTC_ERROR_COMPILATION) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("NVRTC {} failed to compile a kernel: {}", version_, log()));
+    throw_error(ErrorCode::invalid_argument, "NVRTC {} failed to compile a kernel: {}", version_, log());
   }
   check(result, "nvrtcCompileProgram");
   return get(program.handle, check);
@@ -140,9 +138,8 @@ std::string Nvrtc::compile(const std::string& source, int architecture) const {
   std::vector<int> known(static_cast<std::size_t>(count));
   (void)functions_->architectures(known.data());
   if (std::find(known.begin(), known.end(), architecture) == known.end()) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("NVRTC {} does not support GPUs of compute capability {}.{}, only {}; {}", version_,
-                            architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage));
+    throw_error(ErrorCode::unsupported, "NVRTC {} does not support GPUs of compute capability {}.{}, only {}; {}",
+                version_, architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage);
   }
   return compiled(source, fmt::format("sm_{}", architecture), [&](nvrtcProgram program, auto&& check) {
     std::size_t size = 0;

@@ -1,7 +1,6 @@
 #include "runtime/cuda/stream.h"
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include <exception>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "runtime/cuda/graph.h"
 #include "runtime/cuda/stream_handles.h"
 #include "runtime/internal/arena.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::cuda {
 namespace {
@@ -251,8 +251,8 @@ void check_queued(const std::string& what, const Stream& stream) {
   cudaStreamCaptureStatus status{};
   check(cudaStreamIsCapturing(handle(stream), &status), "cudaStreamIsCapturing");
   if (status != cudaStreamCaptureStatusActive) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{} did something that cannot be recorded, such as waiting for the stream", what));
+    throw_error(ErrorCode::unsupported, "{} did something that cannot be recorded, such as waiting for the stream",
+                what);
   }
 }
 

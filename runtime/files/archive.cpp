@@ -10,6 +10,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/throw_error.h"
+
 namespace giro {
 namespace {
 
@@ -51,8 +53,7 @@ struct Archive::Tree {
     return name.empty() ? path : joined(path, name);
   }
   [[noreturn]] void reject(const std::string& expected) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("'{}' is {}, expected {}", path(), node().dump().substr(0, 60), expected));
+    throw_error(ErrorCode::corrupt_data, "'{}' is {}, expected {}", path(), node().dump().substr(0, 60), expected);
   }
   void report_unread(const Json& at, const std::string& path, std::vector<std::string>& lines) const {
     if (!at.is_structured()) return;
@@ -81,14 +82,14 @@ Archive Archive::read(std::string_view text, std::vector<Leaf> arrays, std::shar
   Tree& tree = *archive.tree_;
   const auto shallow = [](int depth, Json::parse_event_t, Json&) {
     if (depth > static_cast<int>(kMaxDepth)) {
-      throw Error(ErrorCode::corrupt_data, fmt::format("it is nested more than {} levels deep", kMaxDepth));
+      throw_error(ErrorCode::corrupt_data, "it is nested more than {} levels deep", kMaxDepth);
     }
     return true;
   };
   try {
     tree.root = Json::parse(text, shallow);
   } catch (const Json::parse_error& error) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("it is not valid JSON at byte {}", error.byte));
+    throw_error(ErrorCode::corrupt_data, "it is not valid JSON at byte {}", error.byte);
   } catch (const Json::out_of_range&) {
     throw Error(ErrorCode::corrupt_data, "it has a number that a double cannot hold");
   }
@@ -108,9 +109,7 @@ bool Archive::enter(std::string_view name) {
   Tree& tree = *tree_;
   if (!tree.reading) {
     const auto [at, added] = tree.node().emplace(name, nullptr);
-    if (!added) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("persist: '{}' is written twice", tree.path(name)));
-    }
+    if (!added) throw_error(ErrorCode::invalid_argument, "persist: '{}' is written twice", tree.path(name));
     tree.levels.push_back({&*at, std::string(name)});
     return true;
   }
@@ -228,8 +227,8 @@ void Archive::arrays(std::string_view name, std::vector<Leaf>& leaves, std::shar
   if (!tree.reading) {
     for (const Leaf& leaf : leaves) {
       if (!leaf.value.device().is_cpu()) {
-        throw Error(ErrorCode::device_mismatch, fmt::format("persist: '{}{}' is {}, expected it on the host", prefix,
-                                                            leaf.path, to_string(leaf.value)));
+        throw_error(ErrorCode::device_mismatch, "persist: '{}{}' is {}, expected it on the host", prefix, leaf.path,
+                    to_string(leaf.value));
       }
       tree.arrays.push_back({prefix + leaf.path, leaf.value, leaf.piece});
     }
@@ -266,8 +265,7 @@ void Archive::lines(std::string_view name, std::size_t count,
     return;
   }
   if (found->second.count != lines) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("'{}' has {} lines, expected {}", path, found->second.count, lines));
+    throw_error(ErrorCode::corrupt_data, "'{}' has {} lines, expected {}", path, found->second.count, lines);
   }
   try {
     read(found->second.text);

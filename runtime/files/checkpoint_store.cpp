@@ -18,6 +18,7 @@
 #include "runtime/files/internal/store_names.h"
 #include "runtime/files/internal/stored_checkpoints.h"
 #include "runtime/files/internal/unit_files.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -27,23 +28,21 @@ using Item = StoredCheckpoints::Item;
 
 void check_mode(const std::string& dir, const std::string& mode) {
   if (mode == "min" || mode == "max") return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", dir, mode));
+  throw_error(ErrorCode::invalid_argument, "checkpoint store '{}': mode is '{}', expected 'min' or 'max'", dir, mode);
 }
 
 void check_keep(const std::string& dir, const CheckpointStoreOptions& options) {
   check_mode(dir, options.mode);
   if (options.keep >= 1 && options.keep_every_n_steps >= 0) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
-                          options.keep, options.keep_every_n_steps));
+  throw_error(ErrorCode::invalid_argument,
+              "checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
+              options.keep, options.keep_every_n_steps);
 }
 
 void check_group(const std::string& dir, const SaveGroup& group) {
   const auto& [index, count] = group.shard;
   if (count >= 1 && index >= 0 && index < count) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint store '{}': there is no shard {} of {}", dir, index, count));
+  throw_error(ErrorCode::invalid_argument, "checkpoint store '{}': there is no shard {} of {}", dir, index, count);
 }
 
 // Without a group nothing would save the other pieces.
@@ -51,10 +50,10 @@ void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const
   if (shard.count > 1) return;
   for (const Leaf& leaf : leaves) {
     if (!leaf.piece) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': of leaf '{}', this process holds {} elements of {}; expected a save "
-                            "group of all processes that hold some",
-                            dir, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
+    throw_error(ErrorCode::invalid_argument,
+                "checkpoint '{}': of leaf '{}', this process holds {} elements of {}; expected a save "
+                "group of all processes that hold some",
+                dir, leaf.path, leaf.value.count(), to_string(leaf.piece->whole));
   }
 }
 
@@ -306,9 +305,10 @@ void CheckpointStore::wait() { impl().wait(); }
 
 void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   if (bytes_per_checkpoint < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint store '{}': {} bytes per checkpoint, expected at "
-                                                         "least 0",
-                                                         dir(), bytes_per_checkpoint));
+    throw_error(ErrorCode::invalid_argument,
+                "checkpoint store '{}': {} bytes per checkpoint, expected at "
+                "least 0",
+                dir(), bytes_per_checkpoint);
   }
   impl().wait();
   if (!impl().is_writer()) return;
@@ -320,8 +320,8 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   const double needed = static_cast<double>(more) * static_cast<double>(bytes_per_checkpoint);
   const std::uint64_t free = files.free_bytes(impl().dir);
   if (needed > static_cast<double>(free)) {
-    throw Error(ErrorCode::io, fmt::format("'{}': {} more checkpoints of {} bytes need {:.0f} bytes, but {} are free",
-                                           impl().dir, more, bytes_per_checkpoint, needed, free));
+    throw_error(ErrorCode::io, "'{}': {} more checkpoints of {} bytes need {:.0f} bytes, but {} are free", impl().dir,
+                more, bytes_per_checkpoint, needed, free);
   }
   const std::string trial = impl().path_of(detail::side_name(0, "tmp"));
   const std::vector<char> content(std::size_t{1} << 16, 'x');

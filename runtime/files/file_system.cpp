@@ -18,13 +18,14 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/files/internal/directories.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
-  throw Error(error == ENOENT ? ErrorCode::not_found : ErrorCode::io,
-              fmt::format("cannot {} '{}': {}", what, path, std::strerror(error)));
+  throw_error(error == ENOENT ? ErrorCode::not_found : ErrorCode::io, "cannot {} '{}': {}", what, path,
+              std::strerror(error));
 }
 
 // A file descriptor with its path for messages.

@@ -1,16 +1,14 @@
 #include <giro/runtime/files/leaf_files.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
 #include "runtime/files/internal/renaming.h"
 #include "runtime/internal/structure.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/recording.h"
 
 namespace giro {
@@ -20,10 +18,10 @@ void write(const std::string& path, std::vector<Leaf> leaves, const SaveOptions&
   const Renaming renamed("save", options.rename);
   for (Leaf& leaf : leaves) {
     if (leaf.piece) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("save '{}': of leaf '{}', this process holds {} elements of {}; use a checkpoint to save "
-                              "what several processes hold",
-                              path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
+      throw_error(ErrorCode::invalid_argument,
+                  "save '{}': of leaf '{}', this process holds {} elements of {}; use a checkpoint to save "
+                  "what several processes hold",
+                  path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole));
     }
     leaf.path = renamed(leaf.path);
   }

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <string_view>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/host_array.h>
 
 #include "runtime/files/internal/convert.h"
@@ -17,6 +15,7 @@
 #include "runtime/internal/path_pattern.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -76,8 +75,8 @@ std::vector<Target> chosen_targets(const State& state, const std::vector<PathPat
     if (std::any_of(paths.begin(), paths.end(), [&](const auto& path) { return pattern.match(path).has_value(); })) {
       continue;
     }
-    throw Error(ErrorCode::not_found, fmt::format("{}: only: '{}' matches no saved leaf of the state{}", kCall,
-                                                  pattern.text(), suggestion(pattern.text(), paths)));
+    throw_error(ErrorCode::not_found, "{}: only: '{}' matches no saved leaf of the state{}", kCall, pattern.text(),
+                suggestion(pattern.text(), paths));
   }
   std::erase_if(targets, [&](const Target& target) { return !matches_any(only, target.path); });
   return targets;
@@ -95,9 +94,8 @@ std::map<std::string, Given> rename_all(const std::vector<Leaf>& leaves, const R
     const std::string path = renamed(leaf.path);
     const auto [place, is_new] = result.emplace(path, Given{&leaf});
     if (is_new) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} and {} are both for the leaf {}", kCall, printable(place->second.leaf->path),
-                            printable(leaf.path), printable(path)));
+    throw_error(ErrorCode::invalid_argument, "{}: {} and {} are both for the leaf {}", kCall,
+                printable(place->second.leaf->path), printable(leaf.path), printable(path));
   }
   return result;
 }
@@ -141,8 +139,8 @@ class Copies {
         copy.from = on_host.back().tensor();
       }
       if (const auto found = detail::out_of_range(copy.from, copy.to.dtype())) {
-        throw Error(ErrorCode::invalid_argument, fmt::format("{}: leaf '{}' holds {}, which {} cannot hold", kCall,
-                                                             copy.path, *found, name_of(copy.to.dtype())));
+        throw_error(ErrorCode::invalid_argument, "{}: leaf '{}' holds {}, which {} cannot hold", kCall, copy.path,
+                    *found, name_of(copy.to.dtype()));
       }
       max_bytes = std::max(max_bytes, copy.to.bytes());
     }
@@ -204,9 +202,8 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
     found->second.used = true;
     const Tensor& given_value = found->second.leaf->value;
     if (!given_value.device().is_cpu() && given_value.device() != state.device()) {
-      throw Error(ErrorCode::device_mismatch,
-                  fmt::format("{}: leaf '{}' is {}, expected it on the host or on {}", kCall, target.path,
-                              to_string(given_value), to_string(state.device())));
+      throw_error(ErrorCode::device_mismatch, "{}: leaf '{}' is {}, expected it on the host or on {}", kCall,
+                  target.path, to_string(given_value), to_string(state.device()));
     }
     if (const std::optional<Tensor> taken = target.take(*found->second.leaf, options.convert)) {
       if (target.here != nullptr) copies.add(*target.here, *taken);
@@ -230,11 +227,11 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
     LoadReport refused = report;
     refused.loaded.clear();
     for (std::string& path : refused.missing) path = with_origin(path, renamed.before(path));
-    throw Error(absent          ? ErrorCode::not_found
+    throw_error(absent          ? ErrorCode::not_found
                 : shapes_differ ? ErrorCode::shape_mismatch
                                 : ErrorCode::dtype_mismatch,
-                fmt::format("{}: {}{}{}", kCall, refused.text(), hint(report, renamed),
-                            may_convert ? "; LoadOptions::convert would convert the dtypes" : ""));
+                "{}: {}{}{}", kCall, refused.text(), hint(report, renamed),
+                may_convert ? "; LoadOptions::convert would convert the dtypes" : "");
   }
 
   copies.run();

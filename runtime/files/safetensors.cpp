@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "runtime/files/internal/file_bytes.h"
 #include "runtime/files/internal/safetensors_format.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -44,7 +46,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   std::map<std::string, std::string> metadata;
 
   [[noreturn]] void fail(const std::string& what, ErrorCode code = ErrorCode::corrupt_data) const {
-    throw Error(code, fmt::format("safetensors file '{}': {}", path_, what));
+    throw_error(code, "safetensors file '{}': {}", path_, what);
   }
 
   [[noreturn]] void fail_json(std::size_t position) const {
@@ -93,20 +95,9 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(std::size_t) override {
-    switch (parser_state_) {
-      case ParserState::header:
-        parser_state_ = ParserState::names;
-        break;
-      case ParserState::metadata:
-        parser_state_ = ParserState::metadata_names;
-        break;
-      case ParserState::entry:
-        parser_state_ = ParserState::fields;
-        break;
-      default:
-        unexpected();
-    }
-    return true;
+    return enter({{ParserState::header, ParserState::names},
+                  {ParserState::metadata, ParserState::metadata_names},
+                  {ParserState::entry, ParserState::fields}});
   }
 
   bool key(string_t& key) override {
@@ -130,16 +121,16 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
       parser_state_ = ParserState::metadata_value;
     } else {
       Entry& entry = entries.back();
-      const auto enter = [&](bool& seen, ParserState place) {
+      const auto expect = [&](bool& seen, ParserState place) {
         if (std::exchange(seen, true)) fail(fmt::format("tensor {} has {} twice", printable(name_), printable(key)));
         parser_state_ = place;
       };
       if (key == "dtype") {
-        enter(entry.has_dtype, ParserState::dtype);
+        expect(entry.has_dtype, ParserState::dtype);
       } else if (key == "shape") {
-        enter(entry.has_shape, ParserState::shape);
+        expect(entry.has_shape, ParserState::shape);
       } else if (key == "data_offsets") {
-        enter(entry.has_offsets, ParserState::data_offsets);
+        expect(entry.has_offsets, ParserState::data_offsets);
       } else {
         fail(fmt::format("tensor {} has the unknown field {}", printable(name_), printable(key)));
       }
@@ -162,17 +153,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(std::size_t) override {
-    switch (parser_state_) {
-      case ParserState::shape:
-        parser_state_ = ParserState::sizes;
-        break;
-      case ParserState::data_offsets:
-        parser_state_ = ParserState::offsets;
-        break;
-      default:
-        unexpected();
-    }
-    return true;
+    return enter({{ParserState::shape, ParserState::sizes}, {ParserState::data_offsets, ParserState::offsets}});
   }
 
   bool end_array() override {
@@ -201,6 +182,16 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     data_offsets,
     offsets
   };
+
+  // Moves on by the pair (from, to) that begins at the present place.
+  bool enter(std::initializer_list<std::pair<ParserState, ParserState>> moves) {
+    for (const auto& [from, to] : moves) {
+      if (parser_state_ != from) continue;
+      parser_state_ = to;
+      return true;
+    }
+    unexpected();
+  }
 
   [[noreturn]] void unexpected() const {
     switch (parser_state_) {

@@ -15,6 +15,7 @@
 #include "runtime/files/internal/convert.h"
 #include "runtime/files/internal/safetensors_format.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -42,9 +43,8 @@ void write_values(FileSystem::Writer& file, const Stored& stored) {
   for (std::int64_t begin = 0; begin < all.count(); begin += kElements) {
     const Tensor part = all.rows(begin, std::min(begin + kElements, all.count()));
     if (const auto found = detail::out_of_range(part, stored.dtype)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("safetensors: tensor {} holds {}, which {} cannot hold", printable(stored.leaf->path),
-                              *found, name_of(stored.dtype)));
+      throw_error(ErrorCode::invalid_argument, "safetensors: tensor {} holds {}, which {} cannot hold",
+                  printable(stored.leaf->path), *found, name_of(stored.dtype));
     }
     const Tensor converted(bytes.data(), stored.dtype, part.shape(), Device::cpu());
     detail::convert(converted, part);
@@ -57,24 +57,22 @@ void write_values(FileSystem::Writer& file, const Stored& stored) {
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata, std::optional<DType> dtype) {
   if (tensors.size() + metadata.size() > kMaxEntries) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("safetensors: {} tensors and metadata entries are more than {}",
-                            tensors.size() + metadata.size(), kMaxEntries));
+    throw_error(ErrorCode::invalid_argument, "safetensors: {} tensors and metadata entries are more than {}",
+                tensors.size() + metadata.size(), kMaxEntries);
   }
   if (dtype && !is_floating(*dtype)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("safetensors: the dtype to store is {}, expected a floating-point one", name_of(*dtype)));
+    throw_error(ErrorCode::invalid_argument, "safetensors: the dtype to store is {}, expected a floating-point one",
+                name_of(*dtype));
   }
   std::vector<Stored> order;
   std::set<std::string_view> names{kMetadata};
   for (const Leaf& leaf : tensors) {
     if (!names.insert(leaf.path).second) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("safetensors: the name {} is already taken", printable(leaf.path)));
+      throw_error(ErrorCode::invalid_argument, "safetensors: the name {} is already taken", printable(leaf.path));
     }
     if (!leaf.value.device().is_cpu()) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("safetensors: tensor {} is {}, expected it on the host",
-                                                          printable(leaf.path), to_string(leaf.value)));
+      throw_error(ErrorCode::device_mismatch, "safetensors: tensor {} is {}, expected it on the host",
+                  printable(leaf.path), to_string(leaf.value));
     }
     const DType own = leaf.value.dtype();
     order.push_back({&leaf, dtype && detail::can_convert(own, *dtype) ? *dtype : own});
@@ -105,8 +103,8 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
   header.resize(end - kPrefix, ' ');
   const std::uint64_t size = header.size();
   if (size > kMaxHeader) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("safetensors: the header would have {} bytes, more than {}", size, kMaxHeader));
+    throw_error(ErrorCode::invalid_argument, "safetensors: the header would have {} bytes, more than {}", size,
+                kMaxHeader);
   }
 
   file.write(&size, kPrefix);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -20,16 +20,16 @@ std::string place_of(const Leaf& leaf) {
 void expect_same_leaves(const char* call, const std::vector<Leaf>& expected, const std::vector<Leaf>& found) {
   for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
     if (i >= expected.size() || i >= found.size() || expected[i].path != found[i].path) {
-      throw Error(ErrorCode::not_found, fmt::format("{}: leaf {} is '{}', expected '{}'", call, i,
-                                                    i < found.size() ? found[i].path : "missing",
-                                                    i < expected.size() ? expected[i].path : "no more leaves"));
+      throw_error(ErrorCode::not_found, "{}: leaf {} is '{}', expected '{}'", call, i,
+                  i < found.size() ? found[i].path : "missing",
+                  i < expected.size() ? expected[i].path : "no more leaves");
     }
     const Tensor &wanted = expected[i].value, &given = found[i].value;
     const bool same_place = expected[i].piece == found[i].piece;
     if (wanted.shape() == given.shape() && wanted.dtype() == given.dtype() && same_place) continue;
-    throw Error(wanted.dtype() != given.dtype() ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
-                fmt::format("{}: leaf '{}' is {}{}, expected {}{}", call, found[i].path, to_string(given),
-                            place_of(found[i]), to_string(wanted), place_of(expected[i])));
+    throw_error(wanted.dtype() != given.dtype() ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+                "{}: leaf '{}' is {}{}, expected {}{}", call, found[i].path, to_string(given), place_of(found[i]),
+                to_string(wanted), place_of(expected[i]));
   }
 }
 
@@ -57,14 +57,12 @@ void Structure::expect_same(const char* call, const Structure& found) const {
     const std::string wanted = i < collections.size() ? collections[i] : "no more collections";
     const std::string given = i < found.collections.size() ? found.collections[i] : "missing";
     if (wanted != given) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("{}: collection {} is '{}', expected '{}'", call, i, given, wanted));
+      throw_error(ErrorCode::not_found, "{}: collection {} is '{}', expected '{}'", call, i, given, wanted);
     }
     if (bytes[i] != found.bytes[i]) {
-      throw Error(
-          ErrorCode::shape_mismatch,
-          fmt::format("{}: the collection '{}' has {} bytes, expected {}; it was made for a different number of shards",
-                      call, given, found.bytes[i], bytes[i]));
+      throw_error(ErrorCode::shape_mismatch,
+                  "{}: the collection '{}' has {} bytes, expected {}; it was made for a different number of shards",
+                  call, given, found.bytes[i], bytes[i]);
     }
   }
 }

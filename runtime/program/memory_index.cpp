@@ -1,11 +1,9 @@
 #include "runtime/program/memory_index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::rules {
 namespace {
@@ -77,8 +75,8 @@ void MemoryIndex::add(std::size_t i, const detail::HeldOp& op) {
   for_each_part(op, [&](const Tensor& tensor, bool is_written) {
     Region* const region = at(tensor);
     if (region == nullptr) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: a rule makes it touch memory that no op of the program touched before", op.node.op));
+      throw_error(ErrorCode::invalid_argument,
+                  "{}: a rule makes it touch memory that no op of the program touched before", op.node.op);
     }
     insert(region->ops, i);
     if (is_written) insert(region->writers, i);

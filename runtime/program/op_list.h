@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "runtime/program/memory_index.h"

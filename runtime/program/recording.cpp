@@ -1,7 +1,5 @@
 #include "runtime/program/recording.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -12,6 +10,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/branch_streams.h"
 #include "runtime/program/branches.h"
 #include "runtime/program/emit.h"
@@ -63,8 +62,7 @@ void Recording::hold(HeldOp op) {
 
 HeldOp Recording::take_single_op() {
   if (held_.size() != 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a rule has queued {} replacement ops, expected one", held_.size()));
+    throw_error(ErrorCode::invalid_argument, "a rule has queued {} replacement ops, expected one", held_.size());
   }
   HeldOp op = std::move(held_.back());
   held_.pop_back();
@@ -186,25 +184,26 @@ void Recording::queue(std::vector<HeldOp>& ops) {
 
 void Recording::expect_none(const char* call) {
   if (current_ == nullptr) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: called in a step that is being recorded, where it would run once instead of in each "
-                          "step; expected a call between steps, or in a callback of the loop",
-                          call));
+  throw_error(ErrorCode::invalid_argument,
+              "{}: called in a step that is being recorded, where it would run once instead of in each "
+              "step; expected a call between steps, or in a callback of the loop",
+              call);
 }
 
 void StreamImpl::reject(const char* call) const {
   const Recording* recording = Recording::current();
   if (recording == nullptr || takes_part_in(*recording)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: this stream on {} is being recorded by another thread, "
-                                                         "or by this one, which has set its recording aside",
-                                                         call, to_string(device)));
+    throw_error(ErrorCode::invalid_argument,
+                "{}: this stream on {} is being recorded by another thread, "
+                "or by this one, which has set its recording aside",
+                call, to_string(device));
   }
   const bool same = device == recording->stream.device;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a "
-                          "recorded step may touch only one device context",
-                          call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
-                          to_string(recording->stream.device)));
+  throw_error(ErrorCode::invalid_argument,
+              "{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a "
+              "recorded step may touch only one device context",
+              call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
+              to_string(recording->stream.device));
 }
 
 }  // namespace giro::detail

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/leaf_files.h>
 
 #include "runtime/internal/path_pattern.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"
@@ -27,8 +27,7 @@ int convert(const std::string& path, const std::string& out, DType dtype, const 
     if (matches) chosen.push_back(leaf);
   }
   if (const auto unused = std::find(is_used.begin(), is_used.end(), false); unused != is_used.end()) {
-    throw Error(ErrorCode::not_found,
-                fmt::format("'{}': '{}' matches no tensor", contents.path, only[unused - is_used.begin()]));
+    throw_error(ErrorCode::not_found, "'{}': '{}' matches no tensor", contents.path, only[unused - is_used.begin()]);
   }
   save(out, chosen, {.dtype = dtype, .metadata = contents.metadata});
   const auto converted = std::count_if(chosen.begin(), chosen.end(), [&](const Leaf& leaf) {

@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
-#include <string_view>
 #include <vector>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
 
 #include "runtime/files/internal/convert.h"
 #include "runtime/files/internal/npy.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"
@@ -24,9 +23,9 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
       std::vector<float> widened;
       if (value.dtype() == DType::bf16) {
         if (!widen) {
-          throw Error(ErrorCode::unsupported,
-                      fmt::format("'{}': tensor '{}' is bf16, which NPY does not have: --widen makes it f32",
-                                  contents.path, for_terminal(leaf.path)));
+          throw_error(ErrorCode::unsupported,
+                      "'{}': tensor '{}' is bf16, which NPY does not have: --widen makes it f32", contents.path,
+                      for_terminal(leaf.path));
         }
         widened.resize(static_cast<std::size_t>(value.count()));
         value = Tensor(widened.data(), DType::f32, value.shape(), Device::cpu());

@@ -10,6 +10,7 @@
 #include <giro/runtime/files/file_system.h>
 
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"
@@ -39,7 +40,7 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : for_t
 int list(const std::string& dir) {
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error) || is_checkpoint(dir)) {
-    throw Error(ErrorCode::not_found, fmt::format("'{}' is not a directory of checkpoints", dir));
+    throw_error(ErrorCode::not_found, "'{}' is not a directory of checkpoints", dir);
   }
   FileSystem& files = *posix_file_system();
   std::vector<std::string> unreadable;

@@ -11,6 +11,7 @@
 
 #include "runtime/files/internal/manifest.h"
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 
@@ -69,13 +70,13 @@ bool is_good(const std::string& checkpoint, bool named) {
 }  // namespace
 
 int verify(const std::string& path) {
-  if (!std::filesystem::exists(path)) throw Error(ErrorCode::not_found, fmt::format("there is no '{}'", path));
+  if (!std::filesystem::exists(path)) throw_error(ErrorCode::not_found, "there is no '{}'", path);
   if (is_checkpoint(path)) return is_good(path, /*named=*/true) ? kGood : kDifferentOrDamaged;
 
   std::vector<std::string> unreadable;
   const std::vector<StoredCheckpoint> stored = CheckpointStore(path).all(&unreadable);
   if (stored.empty() && unreadable.empty()) {
-    throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+    throw_error(ErrorCode::not_found, "no checkpoint in the directory '{}'", path);
   }
   bool all_good = unreadable.empty();
   for (const StoredCheckpoint& checkpoint : stored) all_good = is_good(checkpoint.path, /*named=*/false) && all_good;

@@ -1,13 +1,11 @@
 #include "runtime/tools/zip_writer.h"
 
-#include <fmt/format.h>
 #include <zlib.h>
 
 #include <limits>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::tools {
 namespace {
@@ -32,7 +30,7 @@ constexpr std::uint32_t kSeeWide32 = 0xffffffff;
 
 void check_name(const std::string& name) {
   const auto reject = [&](const char* why) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("zip: the name {} {}", printable(name), why));
+    throw_error(ErrorCode::invalid_argument, "zip: the name {} {}", printable(name), why);
   };
   if (name.size() > std::numeric_limits<std::uint16_t>::max()) reject("is longer than 65535 bytes");
   if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) reject("contains a zero byte or a backslash");

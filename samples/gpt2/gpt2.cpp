@@ -248,41 +248,30 @@ int run(const Arguments& args) {
       {"steps", trained.elapsed.steps}, {"train_loss_first", losses.front()}, {"train_loss_last", losses.back()},
       {"train_seconds", trained.elapsed.time()}, {"tokens_per_second", tokens_per_second},
       {"share_of_peak", tokens_per_second * flops_of_token / peak}};
-  std::printf("result: %s\n", result.dump().c_str());
-  return 0;
+  return sample::print_result(result);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Arguments args;
-  CLI::App app("Trains GPT-2 on text or on files of tokens, and generates.", "gpt2");
+void add_options(CLI::App& app, Arguments& args) {
   const auto &count = sample::kCount, &at_least_0 = sample::kAtLeast0;
   args.add_to(app, at_least_0);
   app.add_option("--data", args.data, "text or token files; not needed with --steps 0");
   app.add_option("--bytes-per-token", args.bytes_per_token, "1: the files hold text; 2 or 4: ids, little-endian")
       ->check(CLI::IsMember({1, 2, 4}))
       ->capture_default_str();
-  app.add_option("--vocabulary", args.model.vocabulary, "number of token ids; 50257 for GPT-2's")
-      ->check(count)
-      ->capture_default_str();
-  app.add_option("--layers", args.model.layers, "transformer blocks")->check(count)->capture_default_str();
-  app.add_option("--heads", args.model.heads, "attention heads")->check(count)->capture_default_str();
-  app.add_option("--width", args.model.width, "features per token")->check(count)->capture_default_str();
-  app.add_option("--context", args.model.context, "tokens that the model sees at once")
-      ->check(count)
-      ->capture_default_str();
+  sample::add_count(app, "--vocabulary", args.model.vocabulary, "number of token ids; 50257 for GPT-2's");
+  sample::add_count(app, "--layers", args.model.layers, "transformer blocks");
+  sample::add_count(app, "--heads", args.model.heads, "attention heads");
+  sample::add_count(app, "--width", args.model.width, "features per token");
+  sample::add_count(app, "--context", args.model.context, "tokens that the model sees at once");
   app.add_option("--dropout", args.model.dropout, "in [0, 1)")->check(CLI::Range(0.0, 0.999))->capture_default_str();
   app.add_flag("--remat", args.model.remat, "recompute each block in the backward pass to save memory");
   app.add_option("--batch", args.batch, "windows per step, over all ranks; auto: the largest power of two that fits")
       ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--accumulate", args.accumulate, "steps per parameter update")->check(count)->capture_default_str();
+  sample::add_count(app, "--accumulate", args.accumulate, "steps per parameter update");
   app.add_option("--learning-rate", args.learning_rate, "peak learning rate")->capture_default_str();
-  app.add_option("--warmup", args.warmup, "updates over which the learning rate rises")
-      ->check(count)
-      ->capture_default_str();
+  sample::add_count(app, "--warmup", args.warmup, "updates over which the learning rate rises");
   app.add_option("--weight-decay", args.weight_decay, "applied to matrices")->capture_default_str();
   app.add_option("--log-every", args.log_every, "steps between logged losses; 0: only the first and the last")
       ->check(at_least_0)
@@ -304,5 +293,11 @@ int main(int argc, char** argv) {
   app.add_option("--save", args.save, "where to write the weights, in Hugging Face's format");
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
-  return sample::run(app, argc, argv, [&] { return run(args); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sample::run(
+      "Trains GPT-2 on text or on files of tokens, and generates.", "gpt2", add_options, run, argc, argv);
 }

@@ -123,23 +123,14 @@ int train(const Arguments& args) {
       {"test_loss", tested.entry_value("loss")}, {"test_accuracy", tested.entry_value("accuracy")},
       {"train_seconds", trained.elapsed.time()},
       {"images_per_second", stopwatch.steps_per_second() * static_cast<double>(args.batch)}};
-  std::printf("result: %s\n", result.dump().c_str());
-  return 0;
+  return sample::print_result(result);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Arguments args;
-  CLI::App app("Trains a ResNet-18 on CIFAR-10.", "resnet");
+void add_options(CLI::App& app, Arguments& args) {
   args.add_to(app);
   app.add_option("--data", args.data, "folder with CIFAR-10's binary version; without it, random images");
-  app.add_option("--features", args.features, "features of the first stage")
-      ->check(sample::kCount)
-      ->capture_default_str();
-  app.add_option("--batch", args.batch, "images per step, over all ranks")
-      ->check(sample::kCount)
-      ->capture_default_str();
+  sample::add_count(app, "--features", args.features, "features of the first stage");
+  sample::add_count(app, "--batch", args.batch, "images per step, over all ranks");
   app.add_option("--learning-rate", args.learning_rate, "peak learning rate")->capture_default_str();
   app.add_option("--ema", args.ema, "decay of the weights' moving average in each step")->capture_default_str();
   app.add_option("--evaluate-every", args.evaluate_every, "steps between tests of the average; 0: only at the end")
@@ -147,5 +138,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--eager", args.eager, "run each op as it is called, without recording, for debugging");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
-  return sample::run(app, argc, argv, [&] { return train(args); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sample::run("Trains a ResNet-18 on CIFAR-10.", "resnet", add_options, train, argc, argv);
 }

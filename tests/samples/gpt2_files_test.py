@@ -11,12 +11,11 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import python_environment
-from sample_runs import command_of, newest_checkpoint
+from sample_runs import FolderCase, command_of, newest_checkpoint
 
 PACKAGES = ["safetensors>=0.8", "numpy"]
 try:
@@ -53,11 +52,9 @@ NAMES = {
 sample = None
 
 
-class Files(unittest.TestCase):
+class Files(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         generator = numpy.random.default_rng(0)
         self.weights = {name: generator.normal(0, 0.2, shape).astype(numpy.float32) for name, (shape, _) in NAMES.items()}
 

@@ -5,13 +5,11 @@ usage: gpt2_runs_test.py [-k PART_OF_A_TEST'S_NAME] SAMPLE [MPIRUN...]
 """
 
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from sample_runs import command_of, history, kill_and_go_on, last_tensors, result_of
+from sample_runs import FolderCase, command_of, history, kill_and_go_on, last_tensors, result_of
 
 DEFAULTS = {"device": "cpu", "layers": 2, "heads": 2, "width": 32, "context": 16}
 TEXT = ("a text to learn from, over and over; " * 100).encode()
@@ -19,11 +17,9 @@ TEXT = ("a text to learn from, over and over; " * 100).encode()
 sample = mpirun = None
 
 
-class Case(unittest.TestCase):
+class Case(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.text = self.folder / "text"
         self.text.write_bytes(TEXT)
         self.before = self.files()

@@ -14,12 +14,11 @@ import random
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import python_environment
-from sample_runs import command_of, history
+from sample_runs import FolderCase, command_of, history
 
 try:
     import torch
@@ -142,12 +141,7 @@ def train(weights, windows):
     return losses, clipped
 
 
-class Gpt2(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Gpt2(FolderCase):
     def run_sample(self, name, **options):
         """Returns the log directory and what the sample printed."""
         logdir = self.folder / name

@@ -10,10 +10,10 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from mnist_test import TEST_ROWS, TRAIN_ROWS, write_split
+from sample_runs import FolderCase
 
 fit = manual_loop = custom_state = custom_loop = checkpoint_stream = None
 
@@ -22,11 +22,9 @@ def run(*command):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
 
 
-class Loops(unittest.TestCase):
+class Loops(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         generator = random.Random(0)
         write_split(self.folder, "train", TRAIN_ROWS, generator)
         write_split(self.folder, "t10k", TEST_ROWS, generator)

@@ -6,7 +6,6 @@ usage: mnist_test.py runs SAMPLE       on a small data set made here: bad input,
 """
 
 import os
-import pathlib
 import random
 import re
 import shutil
@@ -16,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-from sample_runs import history, kill_and_go_on, last_tensors, result_of
+from sample_runs import FolderCase, history, kill_and_go_on, last_tensors, result_of
 
 SIDE, CLASSES, TRAIN_ROWS, TEST_ROWS = 12, 10, 400, 100
 # Steps of 32 images, and the accuracy on the test images that training must reach from any seed.
@@ -44,11 +43,9 @@ def write_split(folder, prefix, rows, generator):
     (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, rows) + labels)
 
 
-class Runs(unittest.TestCase):
+class Runs(FolderCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.data = self.folder / "data"
         self.data.mkdir()
         generator = random.Random(0)

@@ -8,25 +8,18 @@ GIRO_TEST_DEVICE=cuda: on the GPU, with no more ranks than there are GPUs.
 """
 
 import os
-import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from sample_runs import command_of, history, kill_and_go_on, last_tensors, result_of
+from sample_runs import FolderCase, command_of, history, kill_and_go_on, last_tensors, result_of
 
 resnet = rnnlm = mpirun = None
 DEVICE = os.environ.get("GIRO_TEST_DEVICE", "cpu")
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Case(FolderCase):
     def runs(self, command):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual((result.returncode, result.stderr), (0, ""), result)
@@ -38,6 +31,15 @@ class Case(unittest.TestCase):
         self.assertEqual((result.returncode, len(lines)), (2, 1), result)
         for word in words:
             self.assertIn(str(word), lines[0])
+
+    def goes_on_after_kills(self, sample, **options):
+        options = {**options, "steps": 60, "checkpoint_every": 5}
+        whole = self.runs(sample("whole", **options))
+        command = sample("killed", **options, resume=True)
+        self.assertNotEqual(kill_and_go_on(command, self.folder / "killed", 60, 4), [])
+        self.assertEqual(self.runs(command)["train_loss_last"], whole["train_loss_last"])
+        self.assertEqual(history(self.folder / "killed"), history(self.folder / "whole"))
+        self.assertEqual(last_tensors(self.folder / "killed", 60), last_tensors(self.folder / "whole", 60))
 
     def ranks(self):
         if not mpirun:
@@ -67,13 +69,7 @@ class Case(unittest.TestCase):
 
 class Resnet(Case):
     def test_a_resnet_that_is_killed_goes_on(self):
-        options = {"steps": 60, "evaluate_every": 50, "checkpoint_every": 5}
-        whole = self.runs(self.resnet("whole", **options))
-        command = self.resnet("killed", **options, resume=True)
-        self.assertNotEqual(kill_and_go_on(command, self.folder / "killed", 60, 4), [])
-        self.assertEqual(self.runs(command)["train_loss_last"], whole["train_loss_last"])
-        self.assertEqual(history(self.folder / "killed"), history(self.folder / "whole"))
-        self.assertEqual(last_tensors(self.folder / "killed", 60), last_tensors(self.folder / "whole", 60))
+        self.goes_on_after_kills(self.resnet, evaluate_every=50)
 
     def test_recorded_and_not(self):
         self.runs(self.resnet("recorded", steps=4))
@@ -126,13 +122,7 @@ class Rnnlm(Case):
                 self.assertEqual([row for row in zip(*columns.values()) if row[0] != "20"], [*zip(*of_whole.values())])
 
     def test_a_language_model_that_is_killed_goes_on(self):
-        options = {"steps": 60, "checkpoint_every": 5, "carry": True}
-        whole = self.runs(self.rnnlm("whole", **options))
-        command = self.rnnlm("killed", **options, resume=True)
-        self.assertNotEqual(kill_and_go_on(command, self.folder / "killed", 60, 4), [])
-        self.assertEqual(self.runs(command)["train_loss_last"], whole["train_loss_last"])
-        self.assertEqual(history(self.folder / "killed"), history(self.folder / "whole"))
-        self.assertEqual(last_tensors(self.folder / "killed", 60), last_tensors(self.folder / "whole", 60))
+        self.goes_on_after_kills(self.rnnlm, carry=True)
 
     def test_losses_that_cannot_be_read(self):
         self.runs(self.rnnlm("log", steps=10))

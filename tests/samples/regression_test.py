@@ -7,23 +7,16 @@ usage: regression_test.py [-k PART_OF_A_TEST'S_NAME] REGRESSION [MPIRUN...]
 
 import csv
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from sample_runs import command_of, history, kill_and_go_on, last_tensors, result_of
+from sample_runs import FolderCase, command_of, history, kill_and_go_on, last_tensors, result_of
 
 regression = mpirun = None
 
 
-class Regression(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Regression(FolderCase):
     def command(self, logdir, **options):
         return command_of(regression, {"device": "cpu", "hidden": 16, "logdir": self.folder / logdir}, options)
 

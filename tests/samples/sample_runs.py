@@ -7,10 +7,21 @@ import pathlib
 import random
 import re
 import sys
+import tempfile
 import time
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "distributed" / "ranks"))
 from job import Job
+
+
+class FolderCase(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
 
 
 def command_of(program, defaults, options):

@@ -28,10 +28,13 @@ bool dense_u8(OpList& ops, std::size_t i) {
   for (const std::size_t k : *readers) {
     const auto bytes = [&](const Tensor& x) { return scaling->in.reshape(x.shape()); };
     if (const auto* const dense = detail::op_of<ops::Dense>(ops[k])) {
-      queue(ops::DenseU8{dense->y, bytes(dense->x), dense->w, dense->b, scaling->factor}, stream);
+      queue("dense_u8", ops::Dense{dense->y, bytes(dense->x), dense->w, dense->b, dense->math, scaling->factor},
+            stream);
     } else {
-      const auto& backward = *detail::op_of<ops::DenseBackward>(ops[k]);
-      queue(ops::DenseU8Backward{backward.dw, backward.db, backward.dz, bytes(backward.x), scaling->factor}, stream);
+      ops::DenseBackward backward = *detail::op_of<ops::DenseBackward>(ops[k]);
+      backward.x = bytes(backward.x);
+      backward.factor = scaling->factor;
+      queue("dense_u8_backward", backward, stream);
     }
     ops.replace(k);
   }

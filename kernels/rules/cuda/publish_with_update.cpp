@@ -1,5 +1,3 @@
-#include <string>
-
 #include "kernels/internal/publish_op.h"
 #include "kernels/pointwise/expression.h"
 #include "kernels/rules/patterns.h"

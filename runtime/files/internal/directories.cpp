@@ -1,7 +1,5 @@
 #include "runtime/files/internal/directories.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -75,9 +74,8 @@ std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std:
   std::unique_ptr<FileSystem::Lock> lock = files.lock(path, this_process());
   if (lock) return lock;
   const std::string holder = lock_holder(files, path);
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("'{}' is being written by {}{}", what, holder.empty() ? "another writer" : holder,
-                          holder == this_process() ? ", this one" : ""));
+  throw_error(ErrorCode::invalid_argument, "'{}' is being written by {}{}", what,
+              holder.empty() ? "another writer" : holder, holder == this_process() ? ", this one" : "");
 }
 
 }  // namespace giro::detail

@@ -9,6 +9,7 @@
 
 #include "runtime/files/internal/file_bytes.h"
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -56,10 +57,10 @@ LineFiles::File& LineFiles::file_for(const std::string& path, const Archive::Lin
   const auto open = open_.find(path);
   if (open != open_.end() && open->second.lines == lines.first) return open->second;
   if (lines.first != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the lines of '{}' begin at number {}, but {} are kept in '{}'; expected those of the "
-                            "store's latest archive()",
-                            path, lines.first, open == open_.end() ? 0 : open->second.lines, dir_));
+    throw_error(ErrorCode::invalid_argument,
+                "the lines of '{}' begin at number {}, but {} are kept in '{}'; expected those of the "
+                "store's latest archive()",
+                path, lines.first, open == open_.end() ? 0 : open->second.lines, dir_);
   }
   std::int64_t number = 0;
   for (const std::string& name : files_.list(dir_)) {
@@ -90,9 +91,10 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
       const std::string name = path_of(dir_, file.name);
       const std::uint64_t bytes = files_.status(name).bytes;
       if (bytes != file.bytes) {
-        throw Error(ErrorCode::io, fmt::format("'{}' has {} bytes, expected the {} that were written; something else "
-                                               "has changed it",
-                                               name, bytes, file.bytes));
+        throw_error(ErrorCode::io,
+                    "'{}' has {} bytes, expected the {} that were written; something else "
+                    "has changed it",
+                    name, bytes, file.bytes);
       }
       const auto writer = files_.append(name);
       writer->write(lines.text.data(), lines.text.size());
@@ -110,11 +112,11 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
 Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines) {
   const std::string path = path_of(dir, lines.name);
   const auto expect = [&](bool holds, const std::string& what) {
-    if (!holds) throw Error(ErrorCode::corrupt_data, fmt::format("lines '{}': {}", path, what));
+    if (!holds) throw_error(ErrorCode::corrupt_data, "lines '{}': {}", path, what);
   };
   const FileSystem::Status status = files.status(path);
   if (status.kind == FileSystem::Kind::none) {
-    throw Error(ErrorCode::not_found, fmt::format("there is no '{}', which belongs next to the checkpoint", path));
+    throw_error(ErrorCode::not_found, "there is no '{}', which belongs next to the checkpoint", path);
   }
   expect(status.kind == FileSystem::Kind::file, "it is not a file");
   expect(status.bytes >= lines.bytes, fmt::format("it has {} bytes, expected at least {}", status.bytes, lines.bytes));

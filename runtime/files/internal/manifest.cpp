@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include <giro/runtime/error.h>
 
@@ -16,6 +15,7 @@
 #include "runtime/files/internal/store_names.h"
 #include "runtime/internal/checksum.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -38,7 +38,7 @@ std::string checksum_part(std::string_view rest) {
 }
 
 [[noreturn]] void reject(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("manifest '{}': {}", path, what));
+  throw_error(ErrorCode::corrupt_data, "manifest '{}': {}", path, what);
 }
 
 // Parses a manifest with a valid checksum.
@@ -115,7 +115,7 @@ void Manifest::persist(Archive& archive) {
 void check_record(const CheckpointRecord& record, ErrorCode code, const std::string& where) {
   const auto check = [&](const char* name, auto number) {
     if (number >= 0 && std::isfinite(static_cast<double>(number))) return;
-    throw Error(code, fmt::format("{}: {} is {}, expected a number of at least 0", where, name, number));
+    throw_error(code, "{}: {} is {}, expected a number of at least 0", where, name, number);
   };
   check("steps", record.steps);
   check("samples", record.samples);
@@ -134,11 +134,10 @@ std::string manifest_text(Manifest manifest) {
                                                      has_shards ? Manifest::kVersion : Manifest::kVersionWithoutShards,
                                                      archive.text(), manifest.memory));
   if (text.size() > Manifest::kMaxBytes) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("what the run remembers would make a manifest of {} bytes, more than {}; long values belong "
-                    "in an archive's arrays or lines",
-                    text.size(), Manifest::kMaxBytes));
+    throw_error(ErrorCode::invalid_argument,
+                "what the run remembers would make a manifest of {} bytes, more than {}; long values belong "
+                "in an archive's arrays or lines",
+                text.size(), Manifest::kMaxBytes);
   }
   return text;
 }
@@ -152,7 +151,7 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
   const std::string path = path_of(unit, kManifestName);
   const FileSystem::Status status = files.status(path);
   if (status.kind == FileSystem::Kind::none) {
-    throw Error(ErrorCode::not_found, fmt::format("'{}' has no manifest '{}'", unit, kManifestName));
+    throw_error(ErrorCode::not_found, "'{}' has no manifest '{}'", unit, kManifestName);
   }
   if (status.kind != FileSystem::Kind::file) reject(path, "it is not a file");
   if (status.bytes > Manifest::kMaxBytes) {
@@ -173,9 +172,9 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
   if (version == tree.end() || !version->is_number_integer()) reject(path, "it has no number 'version'");
   const auto number = version->get<std::int64_t>();
   if (number > Manifest::kVersion) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("manifest '{}' has format version {}, but this giro supports only versions up to {}", path,
-                            number, Manifest::kVersion));
+    throw_error(ErrorCode::unsupported,
+                "manifest '{}' has format version {}, but this giro supports only versions up to {}", path, number,
+                Manifest::kVersion);
   }
   if (number < Manifest::kVersionWithoutShards) reject(path, fmt::format("there is no format version {}", number));
 

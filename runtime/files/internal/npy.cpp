@@ -14,6 +14,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -23,25 +24,8 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 
 // NumPy's name for a dtype, without the byte order; bf16 has none.
 std::string_view numpy_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "f4";
-    case DType::bf16:
-      return "";
-    case DType::f16:
-      return "f2";
-    case DType::f64:
-      return "f8";
-    case DType::i32:
-      return "i4";
-    case DType::i64:
-      return "i8";
-    case DType::u8:
-      return "u1";
-    case DType::boolean:
-      return "b1";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"f4", "", "f2", "f8", "i4", "i8", "u1", "b1"};  // in the order of DType
+  return kNames[static_cast<std::size_t>(dtype)];
 }
 
 // Reads the dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, with its keys in any order.
@@ -76,16 +60,16 @@ class Header {
     try {
       return {*dtype_, Shape(std::span<const std::int64_t>(*sizes_)), elements};
     } catch (const Error& error) {
-      throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path_, error.what()));
+      throw_error(ErrorCode::corrupt_data, "{}: {}", path_, error.what());
     }
   }
 
  private:
   [[noreturn]] void fail(const std::string& found) const {
-    throw Error(ErrorCode::corrupt_data, fmt::format("{}: not an NPY file: found {}", path_, found));
+    throw_error(ErrorCode::corrupt_data, "{}: not an NPY file: found {}", path_, found);
   }
   [[noreturn]] void unsupported(const std::string& what) const {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: {}", path_, what));
+    throw_error(ErrorCode::unsupported, "{}: {}", path_, what);
   }
 
   bool peek(char c) {

@@ -1,8 +1,6 @@
 #include "runtime/files/internal/renaming.h"
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -10,9 +8,8 @@ Renaming::Renaming(const char* call, const std::vector<std::pair<std::string, st
   for (const auto& [from, to] : pairs) {
     const Rule& rule = rules_.emplace_back(Rule{PathPattern(from), PathPattern(to)});
     if (rule.from.wildcards() == rule.to.wildcards()) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: rename: '{}' has {} wildcards, '{}' has {}, expected the same number", call, from,
-                            rule.from.wildcards(), to, rule.to.wildcards()));
+    throw_error(ErrorCode::invalid_argument, "{}: rename: '{}' has {} wildcards, '{}' has {}, expected the same number",
+                call, from, rule.from.wildcards(), to, rule.to.wildcards());
   }
 }
 

@@ -10,6 +10,7 @@
 #include <giro/runtime/files/archive.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -25,7 +26,7 @@ struct StoredPiece {
 };
 
 [[noreturn]] void reject_shard(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("shard '{}': {}", path, what));
+  throw_error(ErrorCode::corrupt_data, "shard '{}': {}", path, what);
 }
 
 std::vector<StoredPiece> read_pieces(const safetensors::Layout& layout, const std::string& path) {
@@ -141,9 +142,8 @@ std::vector<Leaf> PieceJoiner::finish(const std::string& unit) {
   std::vector<Leaf> leaves;
   for (Joined& joined : joined_) {
     if (joined.next != joined.whole.count()) {
-      throw Error(ErrorCode::corrupt_data,
-                  fmt::format("checkpoint '{}': its shards have {} elements of {}, expected {}", unit, joined.next,
-                              printable(joined.path), to_string(joined.expected())));
+      throw_error(ErrorCode::corrupt_data, "checkpoint '{}': its shards have {} elements of {}, expected {}", unit,
+                  joined.next, printable(joined.path), to_string(joined.expected()));
     }
     Leaf& leaf = leaves.emplace_back();
     if (held_.contains(joined.path)) {

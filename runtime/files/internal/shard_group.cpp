@@ -11,11 +11,11 @@
 #include <string_view>
 #include <thread>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "runtime/files/internal/file_bytes.h"
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -43,9 +43,8 @@ std::vector<Manifest::File> read_receipt(FileSystem& files, const std::string& p
 void ShardGroup::begin(const std::string& id) {
   if (!*this) return;
   if (id.find('@') == std::string::npos) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("a save of {} shards has the id '{}', expected one from new_save_id", group_.shard.count, id));
+    throw_error(ErrorCode::invalid_argument, "a save of {} shards has the id '{}', expected one from new_save_id",
+                group_.shard.count, id);
   }
   if (id == id_) return;
   id_ = id;
@@ -87,9 +86,8 @@ std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) {
     }
     if (missing.empty()) break;
     if (Clock::now() >= until) {
-      throw Error(ErrorCode::communication,
-                  fmt::format("checkpoint '{}': shard(s) {} of {} did not arrive within {} s", unit,
-                              fmt::join(missing, ", "), group_.shard.count, group_.timeout));
+      throw_error(ErrorCode::communication, "checkpoint '{}': shard(s) {} of {} did not arrive within {} s", unit,
+                  fmt::join(missing, ", "), group_.shard.count, group_.timeout);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);

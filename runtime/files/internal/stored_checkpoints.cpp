@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -21,6 +20,7 @@
 #include "runtime/files/internal/manifest.h"
 #include "runtime/files/internal/shard_files.h"
 #include "runtime/files/internal/verified_file.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace detail {
@@ -31,15 +31,13 @@ using Metadata = std::map<std::string, std::string>;
 template <class T>
 T read_number(const Metadata& metadata, const std::string& key, const std::string& path) {
   const auto found = metadata.find(key);
-  if (found == metadata.end()) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}' has no metadata '{}'", path, key));
-  }
+  if (found == metadata.end()) throw_error(ErrorCode::corrupt_data, "checkpoint '{}' has no metadata '{}'", path, key);
   const std::string& text = found->second;
   T number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}': metadata '{}' is {:?}, expected a number", path,
-                                                     key, text.substr(0, 80)));
+    throw_error(ErrorCode::corrupt_data, "checkpoint '{}': metadata '{}' is {:?}, expected a number", path, key,
+                text.substr(0, 80));
   }
   return number;
 }
@@ -119,15 +117,13 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const Loa
 // The steps in an entry's name must agree with its record.
 void check_steps(const StoreEntry& entry, const std::string& path, const CheckpointRecord& record) {
   if (record.steps == entry.steps) return;
-  throw Error(ErrorCode::corrupt_data,
-              fmt::format("checkpoint '{}' itself says that it is from step {}", path, record.steps));
+  throw_error(ErrorCode::corrupt_data, "checkpoint '{}' itself says that it is from step {}", path, record.steps);
 }
 
 void check_is(FileSystem& files, const StoreEntry& entry, const std::string& path) {
   const bool is_file = entry.kind == StoreEntryKind::version_1;
   if (files.status(path).kind == (is_file ? FileSystem::Kind::file : FileSystem::Kind::directory)) return;
-  throw Error(ErrorCode::corrupt_data,
-              fmt::format("checkpoint '{}' is not a {}", path, is_file ? "file" : "directory"));
+  throw_error(ErrorCode::corrupt_data, "checkpoint '{}' is not a {}", path, is_file ? "file" : "directory");
 }
 
 LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry,
@@ -260,7 +256,7 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, con
     // A writer may have replaced them all meanwhile, also by checkpoints of the same names. A damaged checkpoint,
     // unlike a replaced one, fails in the same way each time.
     std::vector<StoreEntry> now = usable();
-    if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+    if (now.empty()) throw_error(ErrorCode::not_found, "no checkpoint in the directory '{}'", path);
     const bool same = same_names(entries, now) && !skipped.empty() && skipped.front() == latest_error;
     alike = same ? alike + 1 : 0;
     latest_error = skipped.empty() ? "" : skipped.front();

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
@@ -15,7 +14,7 @@ VerifiedFile::VerifiedFile(FileSystem& files, const std::string& unit, const Man
     : path_(path_of(unit, file.name)), bytes_(file.bytes) {
   const FileSystem::Status status = files.status(path_);
   if (status.kind == FileSystem::Kind::none) {
-    throw Error(ErrorCode::not_found, fmt::format("checkpoint '{}' has no file '{}'", unit, file.name));
+    throw_error(ErrorCode::not_found, "checkpoint '{}' has no file '{}'", unit, file.name);
   }
   expect(status.kind == FileSystem::Kind::file, "it is not a file");
   expect(status.bytes == bytes_, fmt::format("it has {} bytes, expected {}", status.bytes, bytes_));
@@ -58,7 +57,7 @@ void VerifiedFile::read(std::uint64_t begin, std::size_t size, void* data) {
 }
 
 void VerifiedFile::expect(bool holds, const std::string& what) const {
-  if (!holds) throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint file '{}': {}", path_, what));
+  if (!holds) throw_error(ErrorCode::corrupt_data, "checkpoint file '{}': {}", path_, what);
 }
 
 void VerifiedFile::fetch(std::uint64_t begin, std::uint64_t end, char* data, Checksum* checksum) {

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <type_traits>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+// A format string and the line that it is on.
+template <class... Args>
+struct ErrorFormat {
+  template <class Text>
+  consteval ErrorFormat(const Text& text, std::source_location where = std::source_location::current())
+      : text(text), where(where) {}
+
+  fmt::format_string<Args...> text;
+  std::source_location where;
+};
+
+// throw Error(code, fmt::format(format, args...)), with the caller's line.
+template <class... Args>
+[[noreturn]] void throw_error(ErrorCode code, ErrorFormat<std::type_identity_t<Args>...> format, Args&&... args) {
+  throw Error(code, fmt::format(format.text, std::forward<Args>(args)...), format.where);
+}
+
+}  // namespace giro

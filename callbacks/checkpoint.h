@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <giro/callbacks/monitor.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/events.h>

@@ -24,8 +24,8 @@
 #include <giro/callbacks/profile.h>
 #include <giro/callbacks/reduce_on_plateau.h>
 #include <giro/callbacks/report_progress.h>
-#include <giro/callbacks/restore.h>
 #include <giro/callbacks/restore_on_divergence.h>
+#include <giro/callbacks/resume.h>
 #include <giro/callbacks/run_directory.h>
 #include <giro/callbacks/summary_writer.h>
 #include <giro/callbacks/tensorboard.h>
@@ -102,9 +102,9 @@
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
-#include <giro/runtime/files/leaf_files.h>
 #include <giro/runtime/files/load_into.h>
 #include <giro/runtime/files/safetensors.h>
+#include <giro/runtime/files/save_load.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/native_stream.h>

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <giro/callbacks/flip/checkpoint.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/precision.h>

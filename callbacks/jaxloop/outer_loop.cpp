@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/checkpoint_store.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <giro/callbacks/jaxloop/action.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/train_state.h>

@@ -27,7 +27,7 @@ class NcclJob final : public detail::Job {
     local_size = static_cast<int>(std::count(machines.begin(), machines.end(), machine));
   }
 
-  void finish() override { host->barrier(Stream(Device::cpu())); }
+  void finish() override { host->run({detail::Collective::Kind::barrier}, Stream(Device::cpu())); }
 };
 
 }  // namespace

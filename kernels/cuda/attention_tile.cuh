@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention_graph.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/tiled_product.cuh"
 #include "kernels/functors/attention.h"
 #include "kernels/functors/storage.h"

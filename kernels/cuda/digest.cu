@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/block_count.h"
 #include "kernels/functors/digest.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"

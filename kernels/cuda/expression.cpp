@@ -14,7 +14,7 @@
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
 #include "runtime/cuda/check.h"
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/compiled_kernels.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/program/overlap.h"
 

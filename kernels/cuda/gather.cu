@@ -1,7 +1,7 @@
 #include "kernels/functors/gather.h"
 
+#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"

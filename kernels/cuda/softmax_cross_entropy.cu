@@ -4,12 +4,12 @@
 
 #include <giro/kernels/reduce.h>
 
+#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/cross_entropy_rows.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/is_correct.cuh"
 #include "kernels/cuda/last_block.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/correct_rows.h"

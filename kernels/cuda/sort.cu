@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"

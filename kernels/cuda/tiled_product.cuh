@@ -6,7 +6,7 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/block_count.h"
 #include "kernels/functors/pool.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"

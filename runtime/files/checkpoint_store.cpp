@@ -11,13 +11,13 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
+#include "runtime/files/internal/checkpoint_files.h"
 #include "runtime/files/internal/directories.h"
 #include "runtime/files/internal/line_files.h"
 #include "runtime/files/internal/manifest.h"
 #include "runtime/files/internal/shard_group.h"
 #include "runtime/files/internal/store_names.h"
 #include "runtime/files/internal/stored_checkpoints.h"
-#include "runtime/files/internal/unit_files.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro {

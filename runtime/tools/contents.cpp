@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/save_load.h>
 
 #include "runtime/files/internal/store_names.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/save_load.h>
 
 #include "runtime/internal/path_pattern.h"
 #include "runtime/internal/throw_error.h"

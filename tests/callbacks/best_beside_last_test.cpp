@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <giro/callbacks/checkpoint.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/files/checkpoint_store.h>

@@ -19,7 +19,7 @@
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/noop.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/callbacks/run_directory.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/inner_loop.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <giro/callbacks/checkpoint.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/loop/loop.h>
 
 #include "tests/support/expect_error.h"

@@ -16,7 +16,7 @@
 #include <giro/callbacks/flip/train_loop.h>
 #include <giro/callbacks/jaxloop/actions.h>
 #include <giro/callbacks/jaxloop/outer_loop.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/reduce.h>

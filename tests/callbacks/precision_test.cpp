@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <giro/callbacks/checkpoint.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/loop.h>

@@ -17,7 +17,7 @@
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/jsonl_logger.h>
 #include <giro/callbacks/keras_bar.h>
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 #include <giro/callbacks/timer.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>

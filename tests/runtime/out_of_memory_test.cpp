@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <giro/runtime/files/checkpoint_store.h>
-#include <giro/runtime/files/leaf_files.h>
 #include <giro/runtime/files/load_into.h>
+#include <giro/runtime/files/save_load.h>
 
 #include "tests/runtime/sample_run.h"
 #include "tests/support/failing_allocations.h"

@@ -181,8 +181,9 @@ int train(World& world, std::string dir, const Options& options) {
   }
   if (options.text("fault") == "data" && (is_other || options.number("rank") == -1)) {  // -1: all ranks
     data = data.map([batch = std::make_shared<std::int64_t>(-1), last = options.number("step")](const Batch& made) {
-      if (++*batch > last) throw std::runtime_error("astray: there is no such batch");  // the first only gives the spec
-      return made;
+      if (++*batch <= last) return made;  // the first only gives the spec
+      std::printf("astray\n");
+      throw std::runtime_error("there is no such batch");
     });
   }
   data = data.partition(partitioner).prefetch(2);

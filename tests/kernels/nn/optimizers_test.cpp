@@ -14,8 +14,8 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/train_state.h>
-#include <giro/runtime/files/leaf_files.h>
 #include <giro/runtime/files/load_into.h>
+#include <giro/runtime/files/save_load.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/program.h>
 

@@ -13,8 +13,8 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/files/leaf_files.h>
 #include <giro/runtime/files/load_into.h>
+#include <giro/runtime/files/save_load.h>
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"

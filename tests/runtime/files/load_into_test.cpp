@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/save_load.h>
 #include <giro/runtime/graph.h>
 
 #include "tests/runtime/device_test.h"

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include <giro/runtime/files/checkpoint_store.h>
-#include <giro/runtime/files/leaf_files.h>
 #include <giro/runtime/files/load_into.h>
+#include <giro/runtime/files/save_load.h>
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 

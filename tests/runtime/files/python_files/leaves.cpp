@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/save_load.h>
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include <giro/runtime/files/leaf_files.h>
+#include <giro/runtime/files/save_load.h>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <giro/callbacks/restore.h>
+#include <giro/callbacks/resume.h>
 
 #include <fmt/format.h>
 

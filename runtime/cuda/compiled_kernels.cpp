@@ -1,4 +1,4 @@
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/compiled_kernels.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

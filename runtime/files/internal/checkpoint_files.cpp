@@ -1,4 +1,4 @@
-#include "runtime/files/internal/unit_files.h"
+#include "runtime/files/internal/checkpoint_files.h"
 
 #include <algorithm>
 #include <cstdint>

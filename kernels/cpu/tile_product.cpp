@@ -4,6 +4,10 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
 namespace giro::cpu {
 namespace {
 

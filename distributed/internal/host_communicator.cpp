@@ -18,7 +18,7 @@ void HostCommunicator::run_now(Collective call) {
   const bool gathers = call.kind == Collective::Kind::all_gather,
              scatters = call.kind == Collective::Kind::reduce_scatter;
   const std::size_t part = call.bytes(), all = gathers || scatters ? static_cast<std::size_t>(size) * part : part;
-  const Buffer buffer = gpu_stream_.allocate(all);
+  const Buffer buffer = all > 0 ? gpu_stream_.allocate(all) : Buffer();
   auto* const copy = static_cast<char*>(buffer.data());
   char* const own = copy + static_cast<std::size_t>(rank) * part;
   const Collective given = call;

@@ -84,7 +84,7 @@ Value is_finite(const Value& a);
 Value quotient(const Value& a, const Value& b);
 Value remainder(const Value& a, const Value& b);
 
-// f(step) computed on the host, with the same bits as on a device.
+// f(step) computed on the host, with the same bits as in a step on the CPU.
 float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step);
 
 }  // namespace giro::optim

@@ -252,7 +252,7 @@ int run(const Arguments& args) {
 }
 
 void add_options(CLI::App& app, Arguments& args) {
-  const auto &count = sample::kCount, &at_least_0 = sample::kAtLeast0;
+  const auto& at_least_0 = sample::kAtLeast0;
   args.add_to(app, at_least_0);
   app.add_option("--data", args.data, "text or token files; not needed with --steps 0");
   app.add_option("--bytes-per-token", args.bytes_per_token, "1: the files hold text; 2 or 4: ids, little-endian")

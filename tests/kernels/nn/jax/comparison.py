@@ -1,6 +1,7 @@
 """Compares the cases that a program writes with functions of the same names."""
 
 import json
+import os
 import subprocess
 
 import rounding
@@ -54,10 +55,21 @@ class Tally:
             )
 
 
-def compare_all(command, functions, compare):
-    """Calls compare(case, tally) for each case that the command writes. Returns an exit status."""
+def compare_all(arguments, functions, compare):
+    """Calls compare(case, tally) for each case that a program writes, on the CPU and, with libraries to preload, on the
+    emulated GPU. arguments: PROGRAM [LIBRARIES]. Returns an exit status."""
+    program, *libraries = arguments
+    wrong = compare_on("cpu", program, {}, functions, compare)
+    for preload in libraries:
+        wrong += compare_on("cuda", program, {"LD_PRELOAD": preload}, functions, compare)
+    return min(wrong, 1)
+
+
+def compare_on(device, program, environment, functions, compare):
+    """Returns how much is wrong."""
     tally, seen = Tally(), set()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+    command = [program, device]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as writer:
         for line in writer.stdout:
             case = json.loads(line)
             key = case["name"], case.get("dtype")
@@ -73,5 +85,6 @@ def compare_all(command, functions, compare):
     if writer.returncode != 0:
         tally.fail(f"{command} ended with {writer.returncode}")
     worst = ", ".join(f"{ratio:.2f} in {dtype} ({what})" for dtype, (ratio, what) in tally.worst.items())
-    print(f"{len(seen)} cases, {tally.elements} elements; worst ratio to the bound: {worst}; {tally.wrong} wrong")
-    return min(tally.wrong, 1)
+    print(f"{device}: {len(seen)} cases, {tally.elements} elements; worst ratio to the bound: {worst}; "
+          f"{tally.wrong} wrong")
+    return tally.wrong

@@ -1,5 +1,6 @@
-"""Compares what write_optimizers writes with optax: optimizers_test.py WRITE_OPTIMIZERS DEVICE. See jax_test.py."""
+"""Compares what write_optimizers writes with optax: optimizers_test.py WRITE_OPTIMIZERS [LIBRARIES]. See jax_test.py."""
 
+import functools
 import sys
 
 import comparison
@@ -99,16 +100,19 @@ OPTIMIZERS = {
 }
 
 
-def compare(case, tally):
-    optimizer = OPTIMIZERS[case["name"]]
-
-    @rounding.sampled
+@functools.cache
+def sampled_step(name):
     def step(params, state, gradients):
-        updates, state = optimizer.update(gradients, state, params)
+        updates, state = OPTIMIZERS[name].update(gradients, state, params)
         return optax.apply_updates(params, updates), state
 
+    return rounding.sampled(step)
+
+
+def compare(case, tally):
+    step = sampled_step(case["name"])
     params = comparison.arrays_of(case["initial"])
-    params, state = rounding.repeated((params, optimizer.init(params)))
+    params, state = rounding.repeated((params, OPTIMIZERS[case["name"]].init(params)))
     for number, (gradients, found) in enumerate(zip(case["gradients"], case["params"], strict=True), 1):
         gradients = rounding.repeated(comparison.arrays_of(gradients))
         params, state = step(rounding.UNITS["f32"], params, state, gradients, seed=number)

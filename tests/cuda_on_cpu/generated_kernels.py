@@ -1,29 +1,23 @@
 #!/usr/bin/env python3
-"""Measures every generated kernel that the tests have run on the emulated GPU, as compiled by NVRTC and ptxas, which
-need no GPU: registers, spills, stack, and how many accesses to global memory have 128 bits. Fails if a kernel spills,
-if one has a stack for no known reason, or if there are no kernels.
+"""Lists every generated kernel that the tests have run on the emulated GPU, as NVRTC and ptxas compiled it for an H200:
+registers, spills, stack, and how many accesses to global memory have 128 bits. Fails if a kernel spills, if one has a
+stack for no known reason, or if there are no kernels.
 
-usage: generated_kernels.py NVRTC SOURCES TABLE [ARCHITECTURE...]
+usage: generated_kernels.py SOURCES TABLE
 
-NVRTC: the library. SOURCES: the folder in which the emulation keeps the programs. TABLE: the file to write; the
-next call does not measure its kernels again. ARCHITECTURE: a compute capability such as 80 or 100; 90 by default.
+SOURCES: the folder in which the emulation keeps the programs, their PTX, and what ptxas said. TABLE: the file to write.
 """
 
 import collections
 import ctypes
 import glob
-import itertools
-import multiprocessing
 import os
 import re
 import sys
-import time
-import zlib
 
 # sin, cos and tan reduce large arguments modulo pi/2 with a table (f32) or function (f64) of CUDA's, which needs a
 # stack.
 SLOW_PATH, SLOW_STACK = re.compile("__cudart_i2opi_f|__internal_trig_reduction_slowpathd"), 40
-TOGETHER = 32  # sources that NVRTC compiles as one program, in a fraction of the time
 
 SOURCE = re.compile(r"^(?=#ifndef GIRO_EXPRESSION_PRELUDE$)", re.M)
 REDUCTIONS = "#ifndef GIRO_REDUCTION_PRELUDE"
@@ -45,11 +39,6 @@ class Nvrtc:
         result = getattr(self.library, name)(*arguments)
         if result != 0:
             raise RuntimeError(f"{name}: error {result}")
-
-    def version(self):
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self.call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        return f"{major.value}.{minor.value}"
 
     def text(self, what, program):
         size = ctypes.c_size_t()
@@ -73,10 +62,8 @@ class Nvrtc:
             self.call("nvrtcDestroyProgram", ctypes.byref(program))
 
 
-def measure(job):
-    library, options, architecture, sources = job
-    log, ptx = Nvrtc(library).compile("".join(sources),
-                                      [f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v", *options])
+def measured(log, ptx):
+    """The kernels by name."""
     text = {entry[1]: entry[0] for entry in ENTRY.finditer(ptx)}
     kernels = {}
     for name, stack, stores, loads, registers in FIGURES.findall(log):
@@ -84,49 +71,41 @@ def measure(job):
         is_slow = SLOW_PATH.search(text[name]) is not None
         kernels[name] = Kernel(int(registers), int(stores) + int(loads), int(stack), int(is_slow),
                                sum(n >= 128 for n in bits), len(bits))
-    return architecture, kernels
+    return kernels
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def programs(folder):
+    found = sorted(glob.glob(os.path.join(folder, "*.cu")))
+    if not found:
+        raise SystemExit(f"{folder} contains no kernels: run the tests labelled cuda_on_cpu first")
+    return found
 
 
 def read_sources(folder):
     """Returns the sources by the names of their kernels, and the options that all are compiled with."""
     sources, options = {}, set()
-    for path in glob.glob(os.path.join(folder, "*.cu")):
-        with open(path, encoding="utf-8") as file:
-            options.add(file.readline().removeprefix("//").strip())
-            for text in SOURCE.split(file.read())[1:]:
-                sources[tuple(KERNEL.findall(text))] = text
-    if not sources:
-        raise SystemExit(f"{folder} contains no kernels: run the tests labelled cuda_on_cpu first")
+    for path in programs(folder):
+        first, text = read(path).split("\n", 1)
+        options.add(" ".join(each for each in first[2:].split() if not each.startswith("--gpu-architecture=")))
+        for part in SOURCE.split(text)[1:]:
+            sources[tuple(KERNEL.findall(part))] = part
     if len(options) > 1:
         raise SystemExit(f"kernels are compiled with different options: {options}")
     return sources, options.pop().split()
 
 
-def known_rows(table, head):
-    try:
-        with open(table, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except FileNotFoundError:
-        return {}
-    rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return {row[0]: row for row in rows[1:] if len(row) == len(COLUMNS)} if lines[:1] == [head] else {}
-
-
-def new_rows(library, options, architectures, sources):
-    names = sorted(sources)
-    chunks = [names[i:i + TOGETHER] for i in range(0, len(names), TOGETHER)]
-    jobs = [(library, options, architecture, [sources[name] for name in chunk])
-            for chunk, architecture in itertools.product(chunks, architectures)]
-    found = {architecture: {} for architecture in architectures}
-    with multiprocessing.Pool() as pool:
-        for architecture, kernels in pool.imap_unordered(measure, jobs):
-            found[architecture].update(kernels)
-    for kernels, text in sources.items():
-        for name in kernels:
-            each = [found[architecture][name] for architecture in architectures]
-            first = each[0]
-            yield name, [name, "rows" if REDUCTIONS in text else "elements",
-                         *(str(max(k[i] for k in each)) for i in range(4)), str(first.packs), str(first.accesses)]
+def rows_of(folder):
+    kinds = {name: "rows" if REDUCTIONS in text else "elements"
+             for names, text in read_sources(folder)[0].items() for name in names}
+    kernels = {}
+    for path in programs(folder):
+        kernels |= measured(read(path[:-2] + "log"), read(path[:-2] + "ptx"))
+    return [[name, kind, *map(str, kernels[name])] for name, kind in sorted(kinds.items())]
 
 
 def complaints(rows):
@@ -138,10 +117,9 @@ def complaints(rows):
             yield f"{at['kernel']} has {at['stack']} bytes of stack"
 
 
-def summary(rows, seconds, compiled):
+def summary(rows):
     column = {name: [int(row[i]) if i > 1 else row[i] for row in rows] for i, name in enumerate(COLUMNS)}
-    yield (f"{len(rows)} generated kernels, {compiled} of them compiled in {seconds:.0f} s; "
-           f"at most {max(column['registers'])} registers")
+    yield f"{len(rows)} generated kernels; at most {max(column['registers'])} registers"
     spills = [name.rpartition("_")[0] for name, n in zip(column["kernel"], column["spills"]) if n > 0]
     yield f"{len(spills)} spill{': ' if spills else ''}{', '.join(spills)}"
     yield (f"{sum(n > 0 for n in column['stack'])} have a stack, of up to {max(column['stack'])} bytes; "
@@ -154,23 +132,12 @@ def summary(rows, seconds, compiled):
                "accesses, where an array's last elements are moved one by one")
 
 
-def main(library, folder, table, *architectures):
-    architectures = architectures or ("90",)
-    begin = time.monotonic()
-    sources, options = read_sources(folder)
-    with open(__file__, "rb") as file:
-        head = (f"# NVRTC {Nvrtc(library).version()} {' '.join(options)} for sm_{', sm_'.join(architectures)}, "
-                f"{zlib.crc32(file.read()):08x}")
-    rows = known_rows(table, head)
-    names = {name for kernels in sources for name in kernels}
-    missing = {kernels: text for kernels, text in sources.items() if not rows.keys() >= set(kernels)}
-    rows.update(new_rows(library, options, architectures, missing))
-    rows = [rows[name] for name in sorted(names)]
-    lines = list(summary(rows, time.monotonic() - begin, sum(map(len, missing))))
-    with open(table + ".new", "w", encoding="utf-8") as file:
-        file.write("\n".join([head, *(f"# {line}" for line in lines), "\t".join(COLUMNS),
+def main(folder, table):
+    rows = rows_of(folder)
+    lines = list(summary(rows))
+    with open(table, "w", encoding="utf-8") as file:
+        file.write("\n".join([*(f"# {line}" for line in lines), "\t".join(COLUMNS),
                               *("\t".join(row) for row in rows)]) + "\n")
-    os.replace(table + ".new", table)
     print("\n".join([*lines, f"each of them: {table}"]))
     return "\n".join(complaints(rows)) or None
 

@@ -7,7 +7,12 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "generated_kernels.py")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.append(FOLDER)
+import generated_kernels  # noqa: E402
+
+SCRIPT = os.path.join(FOLDER, "generated_kernels.py")
+OPTIONS = ["--gpu-architecture=sm_90", "--fmad=false", "--std=c++17"]
 PRELUDE = "#ifndef GIRO_EXPRESSION_PRELUDE\n#define GIRO_EXPRESSION_PRELUDE\n#endif\n"
 # Threads per block, name, parameters, body.
 KERNEL = 'extern "C" __global__ void __launch_bounds__({}) {}({}) {{ {} }}\n'
@@ -33,10 +38,13 @@ class GeneratedKernels(unittest.TestCase):
     def measure(self, *kernels):
         """Returns the complaints, and the kernels' rows of the table."""
         for i, kernel in enumerate(kernels):
-            with open(os.path.join(self.sources, f"{i}.cu"), "w", encoding="utf-8") as file:
-                file.write("// --fmad=false --std=c++17\n" + PRELUDE + kernel)
-        done = subprocess.run([sys.executable, SCRIPT, NVRTC, self.sources, self.table], text=True,
-                              capture_output=True, check=False)
+            log, ptx = generated_kernels.Nvrtc(NVRTC).compile(PRELUDE + kernel, [*OPTIONS, "--ptxas-options=-v"])
+            source = "//" + " ".join(OPTIONS) + "\n" + PRELUDE + kernel
+            for ending, text in (("cu", source), ("log", log), ("ptx", ptx)):
+                with open(os.path.join(self.sources, f"{i}.{ending}"), "w", encoding="utf-8") as file:
+                    file.write(text)
+        done = subprocess.run([sys.executable, SCRIPT, self.sources, self.table], text=True, capture_output=True,
+                              check=False)
         self.assertEqual(done.returncode != 0, done.stderr != "")
         rows = []
         if os.path.exists(self.table):
@@ -49,12 +57,7 @@ class GeneratedKernels(unittest.TestCase):
         complaints, rows = self.measure(COPY)
         self.assertEqual(complaints, "")
         self.assertEqual((rows["copy"]["packs"], rows["copy"]["accesses"]), ("2", "3"))
-        self.assertIn("1 of them compiled", self.said)
-
-    def test_knows_what_it_has_measured(self):
-        rows = self.measure(COPY)[1]
-        self.assertEqual(self.measure(COPY, SIN)[1]["copy"], rows["copy"])
-        self.assertIn("2 generated kernels, 1 of them compiled", self.said)
+        self.assertIn("1 generated kernels", self.said)
 
     def test_complains(self):
         complaints, rows = self.measure(SIN, STACK, SPILLS)

@@ -1,8 +1,10 @@
 // The real NVRTC compiles, but PTX is returned in place of machine code, for the emulation's cudaLibraryLoadData. This
-// NVRTC reports another version, so that a cache never mixes up the two. The sources are kept for generated_kernels.py.
+// NVRTC reports another version, so that a cache never mixes up the two. The sources are kept for generated_kernels.py,
+// along with their PTX and with what ptxas says about the machine code.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nvrtc.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -33,13 +36,6 @@ F real(F, const char* name) {
 // giro's kernel cache stays within the build.
 const bool has_cache = setenv("GIRO_CACHE", CUDA_ON_CPU_COMPILED "/cache", 1) == 0;
 
-// Asks for the PTX of the architecture instead of its machine code.
-std::string virtual_architecture(std::string option) {
-  const std::string begin = "--gpu-architecture=sm_";
-  if (option.rfind(begin, 0) == 0) option.replace(0, begin.size(), "--gpu-architecture=compute_");
-  return option;
-}
-
 // The sources of programs that have not been compiled yet.
 class Sources {
  public:
@@ -47,18 +43,20 @@ class Sources {
     const std::lock_guard lock(mutex_);
     sources_[program] = source;
   }
-  // Writes the source to a file, with its options in the first line. Another process may write the same file.
-  void keep(nvrtcProgram program, const std::string& options) {
+  // Writes them to files: the source, with its options in the first line, last. Another process may write the same.
+  void keep(nvrtcProgram program, const std::string& options, const std::string& log, const std::string& ptx) {
     const std::lock_guard lock(mutex_);
     const std::string text = fmt::format("//{}\n{}", options, sources_[program]);
     sources_.erase(program);
     const std::string folder = CUDA_ON_CPU_COMPILED "/sources";
-    const std::string path = fmt::format("{}/{:016x}.cu", folder, std::hash<std::string>()(text));
-    const std::string own = fmt::format("{}.{}", path, getpid());
-    std::error_code ignored;  // the file is then missing for generated_kernels.py
+    const std::string name = fmt::format("{}/{:016x}", folder, std::hash<std::string>()(text));
+    std::error_code ignored;  // the kernels are then missing for generated_kernels.py
     std::filesystem::create_directories(folder, ignored);
-    std::ofstream(own) << text;
-    std::filesystem::rename(own, path, ignored);
+    for (const auto& [ending, content] : {std::pair(".log", &log), {".ptx", &ptx}, {".cu", &text}}) {
+      const std::string path = name + ending, own = fmt::format("{}.{}", path, getpid());
+      std::ofstream(own) << *content;
+      std::filesystem::rename(own, path, ignored);
+    }
   }
 
  private:
@@ -74,6 +72,20 @@ Sources& sources() {
 }  // namespace
 
 #define REAL(function) static const auto real_function = real(&function, #function)
+
+namespace {
+
+template <class GetSize, class Get>
+std::string text_of(nvrtcProgram program, GetSize get_size, Get get) {
+  std::size_t size = 0;
+  if (get_size(program, &size) != NVRTC_SUCCESS || size == 0) return {};
+  std::string text(size, '\0');
+  if (get(program, text.data()) != NVRTC_SUCCESS) return {};
+  text.pop_back();  // the terminating null
+  return text;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -114,16 +126,14 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
 
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
   REAL(nvrtcCompileProgram);
-  std::vector<std::string> texts{"-lineinfo"};
-  std::string others;
-  for (int i = 0; i < count; ++i) {
-    texts.push_back(virtual_architecture(options[i]));
-    if (texts.back() == options[i]) others += " " + texts.back();
+  std::vector<const char*> all{"-lineinfo", "--ptxas-options=-v"};
+  all.insert(all.end(), options, options + count);
+  const nvrtcResult result = real_function(program, static_cast<int>(all.size()), all.data());
+  if (result == NVRTC_SUCCESS) {
+    sources().keep(program, fmt::format("{}", fmt::join(options, options + count, " ")),
+                   text_of(program, nvrtcGetProgramLogSize, nvrtcGetProgramLog),
+                   text_of(program, nvrtcGetPTXSize, nvrtcGetPTX));
   }
-  std::vector<const char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(text.c_str());
-  const nvrtcResult result = real_function(program, static_cast<int>(pointers.size()), pointers.data());
-  if (result == NVRTC_SUCCESS) sources().keep(program, others);
   return result;
 }
 

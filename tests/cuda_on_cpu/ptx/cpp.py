@@ -115,7 +115,12 @@ class FunctionWriter:
         self.function = function
         self.cpp_name = cpp_name
         self.symbols = dict(file.globals)
-        self.registers = {name for s in function.body if isinstance(s, Registers) for name in s.names}
+        self.registers = {}
+        for statement in function.body:
+            if isinstance(statement, Registers):
+                declared = cpp_type(statement.type)
+                for name in statement.names:
+                    self.registers[name] = declared if self.registers.get(name, declared) == declared else None
         self.shared_bytes = 0
         self.place_shared()
 

@@ -44,6 +44,19 @@ def is_float(kind):
     return kind[0] == "f"
 
 
+def converted(target, source, text):
+    """C++ that reads a value of the type `source` as `target`: the same bits, or the lowest bits of an integer. Only
+    built-in casts where possible, because a template call in every line would take a third of the compile time."""
+    if target == source:
+        return text
+    if source is not None and "bool" not in (target, source):
+        if not is_float(target) and not is_float(source):
+            return f"{target}({text})"
+        if target[1:] == source[1:]:
+            return f"__builtin_bit_cast({target}, {text})"
+    return f"as<{target}>({text})"
+
+
 def unsigned(kind):
     return "u" + kind[1:]
 
@@ -64,7 +77,7 @@ class Context:
         self.operands = instruction.operands
         self.site = instruction.site
         self.symbols = symbols
-        self.registers = registers  # the names that the function declares
+        self.registers = registers  # the C++ types of what the function declares, by name; None: several
         self.goes_back = goes_back  # whether a jump to this label goes backward
 
     # Modifiers: each is taken once, and any left at the end are an error.
@@ -91,23 +104,23 @@ class Context:
     def expression(self, text, kind):
         target = cpp_type(kind)
         if text in SPECIAL:
-            return f"as<{target}>(u32({SPECIAL[text]}))"
+            return converted(target, "u32", f"u32({SPECIAL[text]})")
         if text[0] == "!":
             return f"!{register(text[1:])}"
         if re.fullmatch(r"0[fF][0-9A-Fa-f]{8}", text):
-            return f"as<{target}>(std::bit_cast<f32>(0x{text[2:]}u))"
+            return converted(target, "u32", f"u32{{0x{text[2:]}}}")
         if re.fullmatch(r"0[dD][0-9A-Fa-f]{16}", text):
-            return f"as<{target}>(std::bit_cast<f64>(u64{{0x{text[2:]}}}))"
+            return converted(target, "u64", f"u64{{0x{text[2:]}}}")
         if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)U?", text):
             number = int(text.rstrip("U"), 0)
             if kind == "pred":
                 return "true" if number else "false"
             bits = 8 * BYTES[kind]
-            return f"as<{target}>(u{bits}{{{number & ((1 << bits) - 1):#x}}})"
+            return converted(target, f"u{bits}", f"u{bits}{{{number & ((1 << bits) - 1):#x}}}")
         if text in self.symbols:
-            return f"as<{target}>({self.symbols[text].address(0)})"
+            return converted(target, "u64", self.symbols[text].address(0))
         if text in self.registers:
-            return f"as<{target}>({register(text)})" if kind != "pred" else register(text)
+            return converted(target, self.registers[text], register(text)) if kind != "pred" else register(text)
         raise Untranslated()
 
     def elements(self, index):
@@ -130,7 +143,11 @@ class Context:
             return f"static_cast<void>({expression});"
         if kind == "pred":
             return f"{register(target)} = {expression};"
-        return f"set({register(target)}, {cpp_type(kind)}({expression}));"
+        value = f"{cpp_type(kind)}({expression})"
+        declared = self.registers.get(target)
+        if declared is None:
+            return f"set({register(target)}, {value});"
+        return f"{register(target)} = {converted(declared, cpp_type(kind), value)};"
 
     def put(self, kind, expression):
         return self.put_to(self.operands[0], kind, expression)

@@ -1,5 +1,5 @@
-// Compiles generated kernels with NVRTC, which needs no GPU. tests/cuda_on_cpu/generated_kernels.py runs ptxas on all
-// of them.
+// Compiles generated kernels with NVRTC, which needs no GPU. tests/cuda_on_cpu/generated_kernels.py reads what ptxas
+// says about all of them.
 
 #include <gtest/gtest.h>
 

@@ -73,47 +73,32 @@ Sources& sources() {
 
 }  // namespace
 
-#define REAL(function) static const auto real_function = real(&function, #function)
+#define REAL(function) real(&function, #function)
 
 extern "C" {
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {
-  REAL(nvrtcVersion);
-  const nvrtcResult result = real_function(major, minor);
+  const nvrtcResult result = REAL(nvrtcVersion)(major, minor);
   *minor += 1000;
   return result;
 }
 
-const char* nvrtcGetErrorString(nvrtcResult result) {
-  REAL(nvrtcGetErrorString);
-  return real_function(result);
-}
+const char* nvrtcGetErrorString(nvrtcResult result) { return REAL(nvrtcGetErrorString)(result); }
 
-nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
-  REAL(nvrtcGetNumSupportedArchs);
-  return real_function(count);
-}
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) { return REAL(nvrtcGetNumSupportedArchs)(count); }
 
-nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
-  REAL(nvrtcGetSupportedArchs);
-  return real_function(architectures);
-}
+nvrtcResult nvrtcGetSupportedArchs(int* architectures) { return REAL(nvrtcGetSupportedArchs)(architectures); }
 
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char* name, int headers,
                                const char* const* contents, const char* const* names) {
-  REAL(nvrtcCreateProgram);
-  const nvrtcResult result = real_function(program, source, name, headers, contents, names);
+  const nvrtcResult result = REAL(nvrtcCreateProgram)(program, source, name, headers, contents, names);
   if (result == NVRTC_SUCCESS) sources().add(*program, source);
   return result;
 }
 
-nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
-  REAL(nvrtcDestroyProgram);
-  return real_function(program);
-}
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) { return REAL(nvrtcDestroyProgram)(program); }
 
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
-  REAL(nvrtcCompileProgram);
   std::vector<std::string> texts{"-lineinfo"};
   std::string others;
   for (int i = 0; i < count; ++i) {
@@ -122,30 +107,20 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* con
   }
   std::vector<const char*> pointers;
   for (const std::string& text : texts) pointers.push_back(text.c_str());
-  const nvrtcResult result = real_function(program, static_cast<int>(pointers.size()), pointers.data());
+  const nvrtcResult result = REAL(nvrtcCompileProgram)(program, static_cast<int>(pointers.size()), pointers.data());
   if (result == NVRTC_SUCCESS) sources().keep(program, others);
   return result;
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* size) {
-  REAL(nvrtcGetProgramLogSize);
-  return real_function(program, size);
+  return REAL(nvrtcGetProgramLogSize)(program, size);
 }
 
-nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
-  REAL(nvrtcGetProgramLog);
-  return real_function(program, log);
-}
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) { return REAL(nvrtcGetProgramLog)(program, log); }
 
-nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) {
-  REAL(nvrtcGetPTXSize);
-  return real_function(program, size);
-}
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) { return REAL(nvrtcGetPTXSize)(program, size); }
 
-nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) {
-  REAL(nvrtcGetPTX);
-  return real_function(program, ptx);
-}
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) { return REAL(nvrtcGetPTX)(program, ptx); }
 
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* size) { return nvrtcGetPTXSize(program, size); }
 

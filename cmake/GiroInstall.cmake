@@ -33,8 +33,8 @@ configure_package_config_file(cmake/giroConfig.cmake.in ${PROJECT_BINARY_DIR}/gi
   INSTALL_DESTINATION ${giro_config_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/giroConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroConfigVersion.cmake cmake/FindDNNL.cmake
-  cmake/FindISAL.cmake cmake/FindcuBLASLt.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake cmake/GiroNvidia.cmake
-  DESTINATION ${giro_config_dir} COMPONENT dev)
+  cmake/FindISAL.cmake cmake/FindcuBLASLt.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake cmake/GiroImport.cmake
+  cmake/GiroNvidia.cmake DESTINATION ${giro_config_dir} COMPONENT dev)
 
 # pkg-config --static lists what the static library needs: a name where the compiler finds it, else a path.
 file(RELATIVE_PATH giro_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

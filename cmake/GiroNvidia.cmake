@@ -2,6 +2,7 @@
 # CUDA toolkit, the system, or Python packages. Sets GIRO_<PACKAGE>_LIBRARY and GIRO_<PACKAGE>_INCLUDE, which only builds
 # of giro need, PACKAGE_FOUND, and the imported target TARGET. giro_library_places are the Python packages' folders.
 include(FindPackageHandleStandardArgs)
+include(${CMAKE_CURRENT_LIST_DIR}/GiroImport.cmake)
 file(GLOB giro_python_nvidia /usr/lib/python3*/site-packages/nvidia /usr/local/lib/python3*/*-packages/nvidia)
 execute_process(COMMAND python3 -c "import nvidia; print(*nvidia.__path__, sep=';', end='')"
   OUTPUT_VARIABLE giro_imported_nvidia ERROR_QUIET)
@@ -18,8 +19,5 @@ macro(giro_find_nvidia package target header)
     PATH_SUFFIXES lib lib64)
   mark_as_advanced(GIRO_${giro_upper}_INCLUDE GIRO_${giro_upper}_LIBRARY)
   find_package_handle_standard_args(${package} REQUIRED_VARS GIRO_${giro_upper}_LIBRARY)
-  if(${package}_FOUND AND NOT TARGET ${target})
-    add_library(${target} UNKNOWN IMPORTED)
-    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${GIRO_${giro_upper}_LIBRARY})
-  endif()
+  giro_import(${package} ${target} ${GIRO_${giro_upper}_LIBRARY})
 endmacro()

@@ -148,6 +148,18 @@ struct Repetition {
   double synchronous() const { return snapshot + write + removal; }
 };
 
+// The results by name.
+const std::vector<std::pair<std::string, double Repetition::*>>& fields() {
+  using R = Repetition;
+  static const std::vector<std::pair<std::string, double R::*>> all{
+      {"dd_write", &R::dd_write},       {"snapshot", &R::snapshot},         {"write", &R::write},
+      {"removal", &R::removal},         {"blocked", &R::blocked},           {"save_async_call", &R::save_async_call},
+      {"async_total", &R::async_total}, {"dd_read_cold", &R::dd_read_cold}, {"read_cold", &R::read_cold},
+      {"load_cold", &R::load_cold},     {"dd_read_warm", &R::dd_read_warm}, {"read_warm", &R::read_warm},
+      {"load_warm", &R::load_warm},     {"save_copies", &R::save_copies},   {"load_copies", &R::load_copies}};
+  return all;
+}
+
 class Bench {
  public:
   Bench(std::int64_t bytes, const fs::path& directory)
@@ -167,8 +179,7 @@ class Bench {
   std::int64_t bytes() const { return bytes_; }
 
   Repetition repeat() {
-    using R = Repetition;
-    R r, unused;
+    Repetition r, unused;
     // Each runs once early and once late, after an uncounted run, because the first write or read also allocates page
     // cache.
     measure_dd_write(unused);
@@ -179,11 +190,7 @@ class Bench {
     measure_synchronous(r);
     measure_dd_write(r);
     measure_loading(r);
-    for (double R::*const seconds :
-         {&R::dd_write, &R::snapshot, &R::write, &R::removal, &R::blocked, &R::save_async_call, &R::async_total,
-          &R::dd_read_cold, &R::read_cold, &R::load_cold, &R::dd_read_warm, &R::read_warm, &R::load_warm}) {
-      r.*seconds /= 2;
-    }
+    for (const auto& [name, seconds] : fields()) r.*seconds /= 2;  // the copies are 0 so far
     measure_memory(r);
     return r;
   }
@@ -253,18 +260,16 @@ class Bench {
     settle();
     add_cold(unused, dd_read);
     add_cold(unused, load);
-    add_cold(r.dd_read_cold, dd_read);
-    add_cold(r.read_cold, read);
-    add_cold(r.load_cold, load);
-    add_cold(r.load_cold, load);
-    add_cold(r.read_cold, read);
-    add_cold(r.dd_read_cold, dd_read);
-    add(r.dd_read_warm, dd_read);
-    add(r.read_warm, read);
-    add(r.load_warm, load);
-    add(r.load_warm, load);
-    add(r.read_warm, read);
-    add(r.dd_read_warm, dd_read);
+    const auto there_and_back = [&](const auto& time, double& of_dd, double& of_read, double& of_load) {
+      time(of_dd, dd_read);
+      time(of_read, read);
+      time(of_load, load);
+      time(of_load, load);
+      time(of_read, read);
+      time(of_dd, dd_read);
+    };
+    there_and_back(add_cold, r.dd_read_cold, r.read_cold, r.load_cold);
+    there_and_back(add, r.dd_read_warm, r.read_warm, r.load_warm);
   }
 
   void measure_memory(Repetition& r) {
@@ -326,21 +331,8 @@ class Summary {
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json all{{"bytes", static_cast<std::int64_t>(bytes_)}};
     for (const Repetition& r : repetitions_) {
-      all["repetitions"].push_back({{"dd_write", r.dd_write},
-                                    {"snapshot", r.snapshot},
-                                    {"write", r.write},
-                                    {"removal", r.removal},
-                                    {"blocked", r.blocked},
-                                    {"save_async_call", r.save_async_call},
-                                    {"async_total", r.async_total},
-                                    {"dd_read_cold", r.dd_read_cold},
-                                    {"read_cold", r.read_cold},
-                                    {"load_cold", r.load_cold},
-                                    {"dd_read_warm", r.dd_read_warm},
-                                    {"read_warm", r.read_warm},
-                                    {"load_warm", r.load_warm},
-                                    {"save_copies", r.save_copies},
-                                    {"load_copies", r.load_copies}});
+      auto& one = all["repetitions"].emplace_back();
+      for (const auto& [name, field] : fields()) one[name] = r.*field;
     }
     return all;
   }

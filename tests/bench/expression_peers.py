@@ -197,18 +197,23 @@ class Jax:
         return timed(lambda: jax.block_until_ready(compiled(*arrays)), *self.how_long)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", default="build-cpu/tests/bench/expression_bench")
+def options_of(description, bench, seconds, peers):
+    """Parses the options, and restricts the process to its threads."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", default=f"build-cpu/tests/bench/{bench}")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of each measurement")
-    parser.add_argument("--peers", nargs="*", default=["torch", "max-autotune", "jax"])
+    parser.add_argument("--seconds", type=float, default=seconds, help="of each measurement")
+    parser.add_argument("--peers", nargs="*", default=peers)
     parser.add_argument("--cases", default="", help="a regular expression of their names")
     options = parser.parse_args()
-
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads:])
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    return options
+
+
+def main():
+    options = options_of(__doc__, "expression_bench", 0.2, ["torch", "max-autotune", "jax"])
     how_long = options.threads, options.seconds
     measures = {"giro": Giro(options.bench, *how_long)}
     for peer in options.peers:

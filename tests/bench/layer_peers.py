@@ -8,12 +8,10 @@ All take turns, as in expression_peers.py. Prints each one's minimum time in mic
 best peer. The exit code is 1 if a speedup is below its target.
 """
 
-import argparse
-import os
 import re
 import sys
 
-from expression_peers import Giro, timed
+from expression_peers import Giro, options_of, timed
 
 # The benchmark's name and arguments, and the target ratio. attention: B, T, H, D, whether causal. lstm: B, T, features.
 CASES = [("attention", (4, 256, 12, 64, 0), 1.2), ("attention", (4, 256, 12, 64, 1), 1.0),
@@ -107,17 +105,7 @@ def jax_call(name, numbers):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", default="build-cpu/tests/bench/layer_bench")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
-    parser.add_argument("--peers", nargs="*", default=["torch", "compile", "jax"])
-    parser.add_argument("--cases", default="")
-    options = parser.parse_args()
-
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads:])
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    options = options_of(__doc__, "layer_bench", 0.5, ["torch", "compile", "jax"])
     if "torch" in options.peers or "compile" in options.peers:
         import torch
 

@@ -1,5 +1,6 @@
 #include "distributed/internal/launch.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -36,6 +37,14 @@ Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
+void expect_environment(const Launch& launch, const std::string& launcher, const std::string& place) {
+  EXPECT_EQ(launch.method, Launch::Method::environment);
+  EXPECT_EQ(launch.launcher, launcher);
+  EXPECT_EQ(
+      fmt::format("rank {} of {}, {} on its host, {}", launch.rank, launch.size, launch.local_rank, launch.address),
+      place);
+}
+
 TEST(Launch, ByHandIsASingleProcess) {
   EXPECT_EQ(launch({}).method, Launch::Method::manual);
   EXPECT_EQ(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).method, Launch::Method::manual);
@@ -62,13 +71,7 @@ TEST(Launch, WithoutMpiByEnvironmentVariables) {
 }
 
 TEST(Launch, ByTorchrun) {
-  const Launch torchrun = launch(with(kTorchrun, kSrun));
-  EXPECT_EQ(torchrun.method, Launch::Method::environment);
-  EXPECT_EQ(torchrun.launcher, "torchrun");
-  EXPECT_EQ(torchrun.size, 8);
-  EXPECT_EQ(torchrun.rank, 5);
-  EXPECT_EQ(torchrun.local_rank, 1);
-  EXPECT_EQ(torchrun.address, "node0:29500");
+  expect_environment(launch(with(kTorchrun, kSrun)), "torchrun", "rank 5 of 8, 1 on its host, node0:29500");
   EXPECT_EQ(launch(with(kTorchrun, {{"MASTER_ADDR", "fe80::1"}})).address, "[fe80::1]:29500");
   EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).address, "node0:29501");
   EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).address, "node0:29500");
@@ -79,13 +82,7 @@ TEST(Launch, ByTorchrun) {
 }
 
 TEST(Launch, BySlurm) {
-  const Launch srun = launch(kSrun);
-  EXPECT_EQ(srun.method, Launch::Method::environment);
-  EXPECT_EQ(srun.launcher, "srun");
-  EXPECT_EQ(srun.size, 4);
-  EXPECT_EQ(srun.rank, 3);
-  EXPECT_EQ(srun.local_rank, 2);
-  EXPECT_EQ(srun.address, "127.0.0.1:21603");
+  expect_environment(launch(kSrun), "srun", "rank 3 of 4, 2 on its host, 127.0.0.1:21603");
   EXPECT_EQ(launch(with(kSrun, {{"SLURM_JOB_ID", "4294967295"}})).address, "127.0.0.1:31283");
   const Variables two_nodes = with(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}});
   EXPECT_EQ(launch(with(two_nodes, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}})).address, "node0:29500");

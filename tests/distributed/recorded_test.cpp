@@ -23,9 +23,7 @@ namespace {
 
 class RecordedCollectivesTest : public test::OpTest {
  protected:
-  void SetUp() override {
-    OpTest::SetUp();
-    if (IsSkipped()) return;
+  void prepare() override {
     beside_.emplace(device());
     alone_.emplace(device());
   }

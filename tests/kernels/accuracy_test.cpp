@@ -5,9 +5,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::kUnit;
-using test::Tensors;
+using test::Array, test::kUnit, test::Tensors;
 
 double reference(const Array& logits, const std::vector<double>& labels) {
   const std::int64_t rows = logits.shape[0], classes = logits.shape[1];

@@ -15,9 +15,7 @@ class BranchesTest : public test::OpTest {
  protected:
   static constexpr std::int64_t kCount = 300;
 
-  void SetUp() override {
-    OpTest::SetUp();
-    if (IsSkipped()) return;
+  void prepare() override {
     for (Tensor* leaf : {&left_, &right_, &out_}) {
       leaves_.push_back(Buffer::allocate(device(), kCount * sizeof(float)));
       *leaf = Tensor(leaves_.back().data(), DType::f32, {kCount}, device());

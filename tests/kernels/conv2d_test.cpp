@@ -17,13 +17,8 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Convolution;
-using test::convolutions;
-using test::Expected;
-using test::kLeafAlignment;
-using test::same;
-using test::Tensors;
+using test::Array, test::Convolution, test::convolutions, test::Expected, test::kLeafAlignment, test::same,
+    test::Tensors;
 using Values = std::vector<double>;
 
 Expected forward(const Convolution& conv, const Values& x, const Values& w, const Values& b,
@@ -141,10 +136,7 @@ void Conv2dTest::check_backward(const std::vector<Convolution>& all) {
     if (conv.y().count() * conv.w.count() > 60'000) continue;
     const Values b(static_cast<std::size_t>(conv.w[0]), 0.5);
     const auto contracted = [&](const Values& x_, const Values& w_, const Values& b_) {
-      const Values y = forward(conv, x_, w_, b_).values;
-      double sum = 0;
-      for (std::size_t i = 0; i < y.size(); ++i) sum += dz.values[i] * y[i];
-      return sum;
+      return test::contracted(dz.values, forward(conv, x_, w_, b_).values);
     };
     test::expect_finite_differences("dx", gradients[0], g.dx, x.values,
                                     [&](const Values& v) { return contracted(v, w.values, b); });
@@ -235,10 +227,7 @@ void Conv2dTest::check_nan_and_infinities(const std::vector<Convolution>& all) {
     x.values.front() = test::kNaN;
     b.values.front() = -test::kInfinity;
     b.values.back() = test::kNaN;
-    Expected y = forward(conv, x.values, w.values, b.values);
-    for (std::size_t i = 0; i < y.values.size(); ++i) {
-      if (std::isinf(y.values[i])) y.tolerances[i] = 0;
-    }
+    const Expected y = forward(conv, x.values, w.values, b.values).with_exact_infinities();
     check({.name = conv.name,
            .inputs = {x, w, b},
            .outputs = {{DType::f32, conv.y(), {}}},
@@ -303,13 +292,8 @@ TEST_P(WinogradTest, Backward) {
 TEST_P(WinogradTest, KeepsNaN) { check_nan_and_infinities(shapes()); }
 
 // If cuDNN has no plan, giro's own kernels compute the same.
-class DeclinedConv2dTest : public Conv2dTest {
+class DeclinedConv2dTest : public test::DeclinedTest<Conv2dTest> {
  protected:
-  void SetUp() override {
-    if (!declined_) GTEST_SKIP() << "cuDNN declines on request in the emulation alone";
-    Conv2dTest::SetUp();
-  }
-
   static std::vector<Convolution> small() {
     std::vector<Convolution> chosen = convolutions();
     std::erase_if(
@@ -339,9 +323,6 @@ class DeclinedConv2dTest : public Conv2dTest {
         {"y, dx, groups", {1, 1, 2, 264}, {264, 1, 2, 132}, {.groups = 2}},
     };
   }
-
- private:
-  test::Declined declined_;
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeclinedConv2dTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
@@ -376,16 +357,7 @@ TEST_P(DeclinedConv2dTest, RejectsImagesTooLargeForItsKernels) {
 }
 
 // cuDNN's plans are made, but all of them fail when run.
-class RefusedConv2dTest : public Conv2dTest {
- protected:
-  void SetUp() override {
-    if (!refused_) GTEST_SKIP() << "cuDNN refuses on request in the emulation alone";
-    Conv2dTest::SetUp();
-  }
-
- private:
-  test::Declined refused_{2};
-};
+class RefusedConv2dTest : public test::DeclinedTest<Conv2dTest, 2> {};
 INSTANTIATE_TEST_SUITE_P(Devices, RefusedConv2dTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
 TEST_P(RefusedConv2dTest, FallsBackToOwnKernels) {

@@ -5,9 +5,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::Tensors;
+using test::Array, test::Expected, test::Tensors;
 
 constexpr DType kNumbers[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8};
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 
 namespace giro::test {
 
@@ -23,6 +24,19 @@ class Declined {
 
  private:
   void (*decline_)(int);
+};
+
+// A test that is skipped where a library cannot be made to decline.
+template <class Test, int mode = 1>
+class DeclinedTest : public Test {
+ protected:
+  void SetUp() override {
+    if (!declined_) GTEST_SKIP() << "the libraries decline on request in the emulation alone";
+    Test::SetUp();
+  }
+
+ private:
+  Declined declined_{mode};
 };
 
 }  // namespace giro::test

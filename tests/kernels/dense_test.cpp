@@ -8,11 +8,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::kLeafAlignment;
-using test::kUnit;
-using test::Tensors;
+using test::Array, test::Expected, test::kLeafAlignment, test::kUnit, test::Tensors;
 
 struct Sizes {
   std::int64_t batch, in, out;
@@ -49,12 +45,6 @@ Expected linear(const Sizes& n, const Values& x, const Values& w, const Values& 
   return product(
       n.batch, n.in, n.out, [&](auto r, auto i) { return x[r * n.in + i]; },
       [&](auto i, auto o) { return w[i * n.out + o]; }, [&](auto o) { return b.empty() ? 0.0 : b[o]; }, precision);
-}
-
-double contracted(const Values& dz, const Values& z) {
-  double sum = 0;
-  for (std::size_t i = 0; i < z.size(); ++i) sum += dz[i] * z[i];
-  return sum;
 }
 
 class DenseTest : public test::OpTest {
@@ -133,28 +123,33 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
         zero);
     const Array dx_out{DType::f32, x.shape, {}}, dw_out{DType::f32, w.shape, {}}, db_out{DType::f32, {n.out}, {}};
 
-    const auto gradients =
-        check({.name = "all",
-               .inputs = {dz, x, w},
-               .outputs = {dx_out, dw_out, db_out},
-               .run = [](const Tensors& out, const Tensors& in,
-                         const Stream& s) { dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], s); },
-               .expected = {dx, dw, db},
-               .alignment = kLeafAlignment});
-    check({.name = "dw and db",
-           .inputs = {dz, x, w},
-           .outputs = {dw_out, db_out},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { dense_backward({}, out[0], out[1], in[0], in[1], in[2], s); },
-           .expected = {dw, db},
-           .alignment = kLeafAlignment});
-    check({.name = "dw",
-           .inputs = {dz, x, w},
-           .outputs = {dw_out},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { dense_backward({}, out[0], {}, in[0], in[1], in[2], s); },
-           .expected = {dw},
-           .alignment = kLeafAlignment});
+    const auto check_wanted = [&](bool wants_dx, bool wants_dw, bool wants_db) {
+      test::OpCase op{.name = fmt::format("dx {}, dw {}, db {}", wants_dx, wants_dw, wants_db),
+                      .inputs = {dz, x, w},
+                      .outputs = {},
+                      .run =
+                          [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                            auto next = out.begin();
+                            const Tensor of_x = wants_dx ? *next++ : Tensor{}, of_w = wants_dw ? *next++ : Tensor{};
+                            dense_backward(of_x, of_w, wants_db ? *next : Tensor{}, in[0], in[1], in[2], s);
+                          },
+                      .expected = {},
+                      .alignment = kLeafAlignment};
+      const auto want = [&](bool is_wanted, const Array& out, const Expected& expected) {
+        if (!is_wanted) return;
+        op.outputs.push_back(out);
+        op.expected.push_back(expected);
+      };
+      want(wants_dx, dx_out, dx);
+      want(wants_dw, dw_out, dw);
+      want(wants_db, db_out, db);
+      return check(op);
+    };
+    const auto gradients = check_wanted(true, true, true);
+    check_wanted(false, true, true);
+    check_wanted(false, true, false);
+    check_wanted(true, false, false);
+    check_wanted(false, false, true);
     const Array before = random_.uniform(w.shape);
     Expected joined = dw;
     for (std::size_t i = 0; i < joined.values.size(); ++i) {
@@ -173,31 +168,17 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
              .expected = {joined, db},
              .alignment = kLeafAlignment});
     }
-    check({.name = "dx",
-           .inputs = {dz, x, w},
-           .outputs = {dx_out},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { dense_backward(out[0], {}, {}, in[0], in[1], in[2], s); },
-           .expected = {dx},
-           .alignment = kLeafAlignment});
-    check({.name = "db",
-           .inputs = {dz, x, w},
-           .outputs = {db_out},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { dense_backward({}, {}, out[0], in[0], in[1], in[2], s); },
-           .expected = {db},
-           .alignment = kLeafAlignment});
 
     if (n.batch * n.in * n.out > 2500) continue;
     const Values b(static_cast<std::size_t>(n.out), 0.5);
     test::expect_finite_differences("dx", gradients[0], dx, x.values, [&](const Values& v) {
-      return contracted(dz.values, linear(n, v, w.values, b).values);
+      return test::contracted(dz.values, linear(n, v, w.values, b).values);
     });
     test::expect_finite_differences("dw", gradients[1], dw, w.values, [&](const Values& v) {
-      return contracted(dz.values, linear(n, x.values, v, b).values);
+      return test::contracted(dz.values, linear(n, x.values, v, b).values);
     });
     test::expect_finite_differences("db", gradients[2], db, b, [&](const Values& v) {
-      return contracted(dz.values, linear(n, x.values, w.values, v).values);
+      return test::contracted(dz.values, linear(n, x.values, w.values, v).values);
     });
   }
 }
@@ -314,10 +295,7 @@ TEST_P(DenseTest, KeepsNaNAndInfinities) {
     x.values.back() = test::kNaN;
     b.values.front() = -test::kInfinity;
     b.values.back() = test::kNaN;
-    Expected y = linear(n, x.values, w.values, b.values);
-    for (std::size_t i = 0; i < y.values.size(); ++i) {
-      if (std::isinf(y.values[i])) y.tolerances[i] = 0;
-    }
+    const Expected y = linear(n, x.values, w.values, b.values).with_exact_infinities();
     check({.name = to_string(n),
            .inputs = {x, w, b},
            .outputs = {{DType::f32, {n.batch, n.out}, {}}},
@@ -328,16 +306,7 @@ TEST_P(DenseTest, KeepsNaNAndInfinities) {
 }
 
 // If cuBLASLt has no algorithm, giro's own kernel computes the same.
-class DeclinedDenseTest : public DenseTest {
- protected:
-  void SetUp() override {
-    if (!declined_) GTEST_SKIP() << "cuBLASLt declines on request in the emulation alone";
-    DenseTest::SetUp();
-  }
-
- private:
-  test::Declined declined_;
-};
+class DeclinedDenseTest : public test::DeclinedTest<DenseTest> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DeclinedDenseTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
 // The larger ones span several of the kernel's tiles, or end exactly at a tile's edge. Sums of at least 256 terms are

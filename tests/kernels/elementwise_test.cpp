@@ -5,12 +5,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::OpCase;
-using test::round_to;
-using test::Tensors;
-using test::unit_roundoff;
+using test::Array, test::Expected, test::OpCase, test::round_to, test::Tensors, test::unit_roundoff;
 
 const Shape kElementwiseShapes[] = {{}, {0}, {1}, {7}, {64}, {1021}, {3, 5, 7}, {1, 4099}, {100003}};
 
@@ -33,34 +28,24 @@ double exact(DType dtype, double value) {
   return dtype == DType::f64 ? value : round_to(dtype, round_to(DType::f32, value));
 }
 
-TEST_P(ElementwiseTest, Add) {
-  for (const DType dtype : test::kFloatingDTypes) {
-    for (const Shape& shape : kElementwiseShapes) {
-      const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
-      Expected sum;
-      for (std::size_t i = 0; i < a.values.size(); ++i) sum.add(exact(dtype, a.values[i] + b.values[i]), 0);
-      check({.name = label("add", dtype, shape),
-             .inputs = {a, b},
-             .outputs = {{dtype, shape, {}}},
-             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], in[0], in[1], s); },
-             .expected = {sum}});
+TEST_P(ElementwiseTest, AddAndMultiply) {
+  using Op = void (*)(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream);
+  const auto check_op = [&](const char* name, Op op, double (*of)(double a, double b)) {
+    for (const DType dtype : test::kFloatingDTypes) {
+      for (const Shape& shape : kElementwiseShapes) {
+        const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
+        Expected expected;
+        for (std::size_t i = 0; i < a.values.size(); ++i) expected.add(exact(dtype, of(a.values[i], b.values[i])), 0);
+        check({.name = label(name, dtype, shape),
+               .inputs = {a, b},
+               .outputs = {{dtype, shape, {}}},
+               .run = [&](const Tensors& out, const Tensors& in, const Stream& s) { op(out[0], in[0], in[1], s); },
+               .expected = {expected}});
+      }
     }
-  }
-}
-
-TEST_P(ElementwiseTest, Multiply) {
-  for (const DType dtype : test::kFloatingDTypes) {
-    for (const Shape& shape : kElementwiseShapes) {
-      const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
-      Expected product;
-      for (std::size_t i = 0; i < a.values.size(); ++i) product.add(exact(dtype, a.values[i] * b.values[i]), 0);
-      check({.name = label("multiply", dtype, shape),
-             .inputs = {a, b},
-             .outputs = {{dtype, shape, {}}},
-             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
-             .expected = {product}});
-    }
-  }
+  };
+  check_op("add", add, [](double a, double b) { return a + b; });
+  check_op("multiply", multiply, [](double a, double b) { return a * b; });
 }
 
 TEST_P(ElementwiseTest, OutputMayBeAnInput) {

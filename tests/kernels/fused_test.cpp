@@ -19,9 +19,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::Tensors;
+using test::Array, test::Expected, test::Tensors;
 
 constexpr DType kStorageDTypes[] = {DType::f32, DType::bf16, DType::f16};
 

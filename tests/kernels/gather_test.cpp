@@ -7,9 +7,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::Tensors;
+using test::Array, test::Expected, test::Tensors;
 
 class GatherTest : public test::OpTest {
  protected:

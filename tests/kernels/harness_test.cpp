@@ -7,9 +7,7 @@
 namespace giro {
 namespace {
 
-using test::Expected;
-using test::OpCase;
-using test::Tensors;
+using test::Expected, test::OpCase, test::Tensors;
 
 class HarnessTest : public test::OpTest {
  protected:

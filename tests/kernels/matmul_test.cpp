@@ -9,10 +9,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::kLeafAlignment;
-using test::Tensors;
+using test::Array, test::Expected, test::kLeafAlignment, test::Tensors;
 
 struct MatmulCase {
   Shape a, b;
@@ -213,16 +210,7 @@ TEST_P(MatmulTest, RejectsMismatchedArguments) {
 }
 
 // If cuBLASLt has no algorithm, giro's own kernel computes the same.
-class DeclinedMatmulTest : public MatmulTest {
- protected:
-  void SetUp() override {
-    if (!declined_) GTEST_SKIP() << "cuBLASLt declines on request in the emulation alone";
-    MatmulTest::SetUp();
-  }
-
- private:
-  test::Declined declined_;
-};
+class DeclinedMatmulTest : public test::DeclinedTest<MatmulTest> {};
 INSTANTIATE_TEST_SUITE_P(Devices, DeclinedMatmulTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
 TEST_P(DeclinedMatmulTest, ShapesAndTransposes) { check_all(with_transposes(kMatmulCases)); }

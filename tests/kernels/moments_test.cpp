@@ -7,8 +7,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Tensors;
+using test::Array, test::Tensors;
 
 class MomentsTest : public test::OpTest {
  protected:

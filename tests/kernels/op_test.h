@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -29,6 +28,7 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
+#include "tests/support/dtypes.h"
 #include "tests/support/expect_error.h"
 
 namespace giro::test {
@@ -58,21 +58,10 @@ struct Expected {
   }
   // The same after `times` roundings to that dtype.
   Expected stored_as(DType dtype, int times = 1) const;
+  // The same, but nothing other than an infinity is close to an infinity.
+  Expected with_exact_infinities() const;
 };
 
-// Half the distance from 1 to the next value: the largest relative error of one rounding.
-inline double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 0x1p-24;
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::f16:
-      return 0x1p-11;
-    default:
-      return 0x1p-53;
-  }
-}
 inline constexpr double kUnit = 0x1p-24;  // of f32
 
 // The error from storing an f32 result of this magnitude in bf16 or f16: half a unit in the last place, which does not
@@ -90,59 +79,21 @@ inline Expected Expected::stored_as(DType dtype, int times) const {
   return stored;
 }
 
+inline Expected Expected::with_exact_infinities() const {
+  Expected exact = *this;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isinf(values[i])) exact.tolerances[i] = 0;
+  }
+  return exact;
+}
+
 // A bound on the error of an f32 sum of n rounded terms whose magnitudes add up to `magnitude`: n units in the worst
 // case, about sqrt(n) if the roundings are independent.
 inline double sum_tolerance(std::int64_t n, double magnitude) {
   return (8 + std::sqrt(static_cast<double>(n))) * kUnit * magnitude;
 }
 
-// The value of a floating dtype nearest to x, with ties to even. It follows the definitions of the formats, so that it
-// can check the library's conversions.
-inline double round_to(DType dtype, double x) {
-  int digits = 0, min_exponent = 0;
-  double largest = 0;
-  switch (dtype) {
-    case DType::f32:
-      digits = 24, min_exponent = -126, largest = FLT_MAX;
-      break;
-    case DType::bf16:
-      digits = 8, min_exponent = -126, largest = 0x1.fep127;
-      break;
-    case DType::f16:
-      digits = 11, min_exponent = -14, largest = 65504;
-      break;
-    default:
-      return x;
-  }
-  if (x == 0 || !std::isfinite(x)) return x;
-  const double ulp = std::ldexp(1.0, std::max(std::ilogb(x), min_exponent) - digits + 1);
-  const double rounded = std::nearbyint(x / ulp) * ulp;
-  return std::abs(rounded) > largest ? std::copysign(kInfinity, x) : rounded;
-}
-
 using Bytes = std::vector<unsigned char>;
-
-// Calls f with a value of the type that stores `dtype`. A bool is stored as its byte.
-template <class F>
-void with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float{});
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::f16:
-      return f(Float16{});
-    case DType::f64:
-      return f(double{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::i64:
-      return f(std::int64_t{});
-    case DType::u8:
-    case DType::boolean:
-      return f(std::uint8_t{});
-  }
-}
 
 inline Bytes encode(const Array& array) {
   Bytes bytes(array.values.size() * size_of(array.dtype));
@@ -206,6 +157,12 @@ inline void expect_close(const std::string& what, const std::vector<double>& act
       first = fmt::format("element {}: {:.9g}, expected {:.9g} within {:.3g}", i, a, e, tolerance);
   }
   EXPECT_EQ(wrong, 0u) << what << ": " << wrong << " of " << actual.size() << " elements are off; " << first;
+}
+
+inline double contracted(const std::vector<double>& dy, const std::vector<double>& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+  return sum;
 }
 
 // Compares a gradient with central differences of `f` around `x`. `f` is the forward reference contracted with the
@@ -294,12 +251,15 @@ class GuardedTensor {
 // so that the names of all tests that need a GPU end in "/cuda".
 class OpTest : public ::testing::TestWithParam<Device::Kind> {
  protected:
+  virtual void prepare() {}  // called before each test that is not skipped
+
   void SetUp() override {
     static const Discovery discovery = discover_devices();
     for (const DeviceInfo& info : discovery.devices) {
       if (info.device.kind() == GetParam() && !stream_) stream_.emplace(info.device);
     }
     if (!stream_) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+    prepare();
   }
 
   const Stream& stream() const { return *stream_; }

@@ -1,14 +1,13 @@
 #include <giro/kernels/pool.h>
 
+#include <type_traits>
+
 #include "tests/kernels/op_test.h"
 
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::kLeafAlignment;
-using test::Tensors;
+using test::Array, test::Expected, test::kLeafAlignment, test::Tensors;
 using Values = std::vector<double>;
 
 struct Pooling {
@@ -104,12 +103,6 @@ Expected largest_backward(const Pooling& pool, const Values& dy, const Values& x
   return expected;
 }
 
-double contraction_of(const Values& dy, const Values& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
-  return sum;
-}
-
 class PoolTest : public test::OpTest {
  protected:
   // Values that differ by more than the step of finite differences.
@@ -124,19 +117,32 @@ class PoolTest : public test::OpTest {
     }
     return x;
   }
+
+  // Checks an op of a single output, and returns its values.
+  template <class Op>
+  Values check_pool(const std::string& name, const Op& op, const Pooling& pool, const std::vector<Array>& inputs,
+                    const Array& output, const Expected& expected) {
+    const auto run = [&](const Tensors& out, const Tensors& in, const Stream& s) {
+      if constexpr (std::is_invocable_v<Op, const Tensor&, const Tensor&, const PoolOptions&, const Stream&>) {
+        op(out[0], in[0], pool.options, s);
+      } else {
+        op(out[0], in[0], in[1], in[2], pool.options, s);
+      }
+    };
+    return check({.name = name,
+                  .inputs = inputs,
+                  .outputs = {output},
+                  .run = run,
+                  .expected = {expected},
+                  .alignment = kLeafAlignment})[0];
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, PoolTest, test::kDevices, test::device_name);
 
 TEST_P(PoolTest, Average) {
   for (const Pooling& pool : kPoolings) {
     const Array x = random_.uniform(pool.x, -2, 1);
-    check({.name = pool.name,
-           .inputs = {x},
-           .outputs = {{DType::f32, pool.y(), {}}},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { avg_pool(out[0], in[0], pool.options, s); },
-           .expected = {average(pool, x.values)},
-           .alignment = kLeafAlignment});
+    check_pool(pool.name, avg_pool, pool, {x}, {DType::f32, pool.y(), {}}, average(pool, x.values));
   }
 }
 
@@ -144,16 +150,10 @@ TEST_P(PoolTest, AverageBackward) {
   for (const Pooling& pool : kPoolings) {
     const Array dy = random_.uniform(pool.y());
     const Expected expected = average_backward(pool, dy.values);
-    const auto dx = check({.name = pool.name,
-                           .inputs = {dy},
-                           .outputs = {{DType::f32, pool.x, {}}},
-                           .run = [=](const Tensors& out, const Tensors& in,
-                                      const Stream& s) { avg_pool_backward(out[0], in[0], pool.options, s); },
-                           .expected = {expected},
-                           .alignment = kLeafAlignment});
+    const auto dx = check_pool(pool.name, avg_pool_backward, pool, {dy}, {DType::f32, pool.x, {}}, expected);
     if (pool.x.count() > 2500) continue;
-    test::expect_finite_differences(pool.name, dx[0], expected, random_.uniform(pool.x).values, [&](const Values& v) {
-      return contraction_of(dy.values, average(pool, v).values);
+    test::expect_finite_differences(pool.name, dx, expected, random_.uniform(pool.x).values, [&](const Values& v) {
+      return test::contracted(dy.values, average(pool, v).values);
     });
   }
 }
@@ -164,35 +164,13 @@ TEST_P(PoolTest, SixteenBits) {
     for (const Pooling& pool : kPoolings) {
       const Array x = random_.uniform(pool.x, -2, 1, dtype), dy = random_.uniform(pool.y(), -1, 1, dtype);
       const std::string name = fmt::format("{} {}", pool.name, name_of(dtype));
-      check({.name = name,
-             .inputs = {x},
-             .outputs = {{dtype, pool.y(), {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { avg_pool(out[0], in[0], pool.options, s); },
-             .expected = {average(pool, x.values).stored_as(dtype)},
-             .alignment = kLeafAlignment});
-      check({.name = name + " backward",
-             .inputs = {dy},
-             .outputs = {{dtype, pool.x, {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { avg_pool_backward(out[0], in[0], pool.options, s); },
-             .expected = {average_backward(pool, dy.values).stored_as(dtype)},
-             .alignment = kLeafAlignment});
+      check_pool(name, avg_pool, pool, {x}, {dtype, pool.y(), {}}, average(pool, x.values).stored_as(dtype));
+      check_pool(name + " backward", avg_pool_backward, pool, {dy}, {dtype, pool.x, {}},
+                 average_backward(pool, dy.values).stored_as(dtype));
       const Expected y = largest(pool, x.values);
-      check({.name = name + " max",
-             .inputs = {x},
-             .outputs = {{dtype, pool.y(), {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
-             .expected = {y},
-             .alignment = kLeafAlignment});
-      check({.name = name + " max backward",
-             .inputs = {dy, x, {dtype, pool.y(), y.values}},
-             .outputs = {{dtype, pool.x, {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
-             .expected = {largest_backward(pool, dy.values, x.values, y.values).stored_as(dtype)},
-             .alignment = kLeafAlignment});
+      check_pool(name + " max", max_pool, pool, {x}, {dtype, pool.y(), {}}, y);
+      check_pool(name + " max backward", max_pool_backward, pool, {dy, x, {dtype, pool.y(), y.values}},
+                 {dtype, pool.x, {}}, largest_backward(pool, dy.values, x.values, y.values).stored_as(dtype));
     }
   }
 }
@@ -201,13 +179,8 @@ TEST_P(PoolTest, Max) {
   for (const Pooling& pool : kPoolings) {
     for (const bool negative : {false, true}) {
       const Array x = negative ? random_.uniform(pool.x, -5, -1) : random_.uniform(pool.x);
-      check({.name = fmt::format("{}, {}", pool.name, negative ? "all negative" : "both signs"),
-             .inputs = {x},
-             .outputs = {{DType::f32, pool.y(), {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
-             .expected = {largest(pool, x.values)},
-             .alignment = kLeafAlignment});
+      check_pool(fmt::format("{}, {}", pool.name, negative ? "all negative" : "both signs"), max_pool, pool, {x},
+                 {DType::f32, pool.y(), {}}, largest(pool, x.values));
     }
   }
 }
@@ -217,17 +190,10 @@ TEST_P(PoolTest, MaxBackward) {
     const Array x = distinct(pool.x), dy = random_.uniform(pool.y());
     const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
     const Expected expected = largest_backward(pool, dy.values, x.values, y.values);
-    const auto dx =
-        check({.name = pool.name,
-               .inputs = {dy, x, y},
-               .outputs = {{DType::f32, pool.x, {}}},
-               .run = [=](const Tensors& out, const Tensors& in,
-                          const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
-               .expected = {expected},
-               .alignment = kLeafAlignment});
+    const auto dx = check_pool(pool.name, max_pool_backward, pool, {dy, x, y}, {DType::f32, pool.x, {}}, expected);
     if (pool.x.count() > 2500) continue;
-    test::expect_finite_differences(pool.name, dx[0], expected, x.values, [&](const Values& v) {
-      return contraction_of(dy.values, largest(pool, v).values);
+    test::expect_finite_differences(pool.name, dx, expected, x.values, [&](const Values& v) {
+      return test::contracted(dy.values, largest(pool, v).values);
     });
   }
 }
@@ -238,13 +204,8 @@ TEST_P(PoolTest, MaxBackwardSelectsTheFirstOfTies) {
     for (const int last : {0, 2}) {
       const Array x = random_.integers(pool.x, 0, last, DType::f32), dy = random_.uniform(pool.y());
       const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
-      check({.name = fmt::format("{}, {} values", pool.name, last + 1),
-             .inputs = {dy, x, y},
-             .outputs = {{DType::f32, pool.x, {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
-             .expected = {largest_backward(pool, dy.values, x.values, y.values)},
-             .alignment = kLeafAlignment});
+      check_pool(fmt::format("{}, {} values", pool.name, last + 1), max_pool_backward, pool, {dy, x, y},
+                 {DType::f32, pool.x, {}}, largest_backward(pool, dy.values, x.values, y.values));
     }
   }
 }
@@ -270,20 +231,9 @@ TEST_P(PoolTest, MaxPropagatesNaN) {
       }
       const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
       const std::string name = fmt::format("{}, {} of the values are NaN", pool.name, share);
-      check({.name = name,
-             .inputs = {x},
-             .outputs = {{DType::f32, pool.y(), {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
-             .expected = {{y.values, Values(y.values.size(), 0.0)}},
-             .alignment = kLeafAlignment});
-      check({.name = name + ", backward",
-             .inputs = {dy, x, y},
-             .outputs = {{DType::f32, pool.x, {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
-             .expected = {largest_backward(pool, dy.values, x.values, y.values)},
-             .alignment = kLeafAlignment});
+      check_pool(name, max_pool, pool, {x}, {DType::f32, pool.y(), {}}, {y.values, Values(y.values.size(), 0.0)});
+      check_pool(name + ", backward", max_pool_backward, pool, {dy, x, y}, {DType::f32, pool.x, {}},
+                 largest_backward(pool, dy.values, x.values, y.values));
     }
   }
 }

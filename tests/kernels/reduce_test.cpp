@@ -5,10 +5,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::kUnit;
-using test::Tensors;
+using test::Array, test::Expected, test::kUnit, test::Tensors;
 
 using Reduction = void (*)(const Tensor& out, const Tensor& x, const Stream& stream);
 

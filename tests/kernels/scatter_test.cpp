@@ -5,9 +5,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::Tensors;
+using test::Array, test::Expected, test::Tensors;
 
 class ScatterTest : public test::OpTest {
  protected:

@@ -20,11 +20,7 @@ class SlotsTest : public test::OpTest {
  protected:
   static constexpr std::int64_t kSlots = 3, kBytes = 256;
 
-  void SetUp() override {
-    OpTest::SetUp();
-    if (IsSkipped()) return;
-    call_ = tensor({}, DType::i64);
-  }
+  void prepare() override { call_ = tensor({}, DType::i64); }
   SlotRing ring() { return {tensor({kSlots, kBytes}, DType::u8), call_}; }
   void set_call(std::int64_t call) const { from_host(call_, std::vector{call}, stream()); }
 

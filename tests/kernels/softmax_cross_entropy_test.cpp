@@ -5,10 +5,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::kUnit;
-using test::Tensors;
+using test::Array, test::Expected, test::kUnit, test::Tensors;
 
 const Shape kLogitsShapes[] = {{1, 1}, {1, 10}, {32, 10}, {257, 3}, {5, 101}, {1021, 2}, {3, 1000}, {2, 4099}, {0, 10}};
 

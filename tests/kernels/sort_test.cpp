@@ -8,9 +8,7 @@
 namespace giro {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::Tensors;
+using test::Array, test::Expected, test::Tensors;
 
 class SortTest : public test::OpTest {
  protected:

@@ -16,11 +16,7 @@
 namespace giro::optim {
 namespace {
 
-using test::Array;
-using test::Expected;
-using test::kLeafAlignment;
-using test::kUnit;
-using test::Tensors;
+using test::Array, test::Expected, test::kLeafAlignment, test::kUnit, test::Tensors;
 using Values = std::vector<double>;
 
 constexpr std::int64_t kGranule = UpdateTensors::kGranule;
@@ -52,11 +48,12 @@ struct Case {
 
   bool adam() const { return rule.adam; }
   bool has_mu() const { return adam() || rule.momentum != 0; }
-  // The optimizer's moments, stored in the first tensors of `memory`.
-  std::vector<std::pair<std::string, Tensor>> moments(const Tensors& memory) const {
-    if (adam()) return {{"mu", memory[0]}, {"nu", memory[1]}};
-    if (has_mu()) return {{"mu", memory[0]}};
-    return {};
+  // The first outputs are the learning rate and the parameters, followed by the optimizer's moments.
+  UpdateTensors tensors(const Tensors& out, const Tensor& grads, const Tensor& step) const {
+    UpdateTensors all{.params = out[1], .grads = grads, .step = step, .learning_rate = out[0]};
+    if (has_mu()) all.moments.emplace_back("mu", out[2]);
+    if (adam()) all.moments.emplace_back("nu", out[3]);
+    return all;
   }
 };
 
@@ -149,15 +146,10 @@ class UpdateTest : public test::OpTest {
         .outputs = {{DType::f32, {}, {}}, {DType::f32, shape, old.params}},
         .run =
             [=](const Tensors& out, const Tensors& in, const Stream& s) {
-              update(optimizer_of(o.rule),
-                     {.params = out[1],
-                      .grads = in[0],
-                      .moments = o.moments({out.begin() + 2, out.end()}),
-                      .decays = o.masked ? in[1] : Tensor{},
-                      .step = in[2],
-                      .learning_rate = out[0],
-                      .squared_norm = o.rule.max_norm > 0 ? in[3] : Tensor{}},
-                     s);
+              UpdateTensors tensors = o.tensors(out, in[0], in[2]);
+              if (o.masked) tensors.decays = in[1];
+              if (o.rule.max_norm > 0) tensors.squared_norm = in[3];
+              update(optimizer_of(o.rule), tensors, s);
             },
         .expected = {{{rate}, {4 * kUnit * rate}}, expected.params},
         .alignment = kLeafAlignment};
@@ -270,17 +262,14 @@ TEST_P(UpdateTest, LossScaleIsRemoved) {
                         .outputs = {{DType::f32, {}, {}}, {DType::f32, {count}, old.params}},
                         .run =
                             [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                              update(optimizer_of(o.rule),
-                                     {.params = out[1],
-                                      .grads = in[0],
-                                      .moments = o.moments({out.begin() + 2, out.end()}),
-                                      .step = in[1],
-                                      .learning_rate = out[0],
-                                      .squared_norm = in[2],
-                                      .must_be_finite = is_scaled ? in[2] : Tensor{},
-                                      .loss_scale = is_scaled ? in[3] : Tensor{},
-                                      .skipped = is_scaled ? in[4] : Tensor{}},
-                                     s);
+                              UpdateTensors tensors = o.tensors(out, in[0], in[1]);
+                              tensors.squared_norm = in[2];
+                              if (is_scaled) {
+                                tensors.must_be_finite = in[2];
+                                tensors.loss_scale = in[3];
+                                tensors.skipped = in[4];
+                              }
+                              update(optimizer_of(o.rule), tensors, s);
                             },
                         .expected = {},
                         .alignment = kLeafAlignment};
@@ -413,7 +402,7 @@ TEST_P(UpdateTest, ManyRecordedSteps) {
       update(optimizer_of(o.rule),
              {.params = params,
               .grads = grads,
-              .moments = o.moments({mu, nu}),
+              .moments = {{"mu", mu}, {"nu", nu}},
               .decays = o.masked ? decays : Tensor{},
               .step = step,
               .learning_rate = rate,

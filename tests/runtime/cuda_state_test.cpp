@@ -11,19 +11,18 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/state.h>
 
+#include "tests/support/cuda_test.h"
 #include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {
 
-class CudaStateTest : public testing::Test {
- protected:
-  static constexpr std::int64_t kCount = 1 << 20;
+constexpr std::int64_t kCount = 1 << 20;
 
-  void SetUp() override {
-    const Discovery discovery = discover_devices();
-    if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
-    state_ = State(discovery.best());
+class CudaStateTest : public test::CudaTest {
+ protected:
+  void prepare(Device device) override {
+    state_ = State(device);
     state_.add("bytes", {{"", DType::u8, {kCount}}});
   }
 

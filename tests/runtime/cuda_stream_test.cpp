@@ -11,21 +11,20 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
 
+#include "tests/support/cuda_test.h"
 #include "tests/support/expect_error.h"
 
 namespace giro {
 namespace {
 
-class CudaStreamTest : public testing::Test {
+class CudaStreamTest : public test::CudaTest {
  protected:
   static constexpr std::size_t kBytes = 1 << 20;
 
-  void SetUp() override {
-    const Discovery discovery = discover_devices();
-    if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
-    for (auto* stream : {&a_, &b_}) stream->emplace(discovery.best());
-    for (Buffer* buffer : {&x_, &y_}) *buffer = Buffer::allocate(discovery.best(), kBytes);
-    seen_ = Buffer::allocate(discovery.best(), kBytes, MemoryKind::pinned);
+  void prepare(Device device) override {
+    for (auto* stream : {&a_, &b_}) stream->emplace(device);
+    for (Buffer* buffer : {&x_, &y_}) *buffer = Buffer::allocate(device, kBytes);
+    seen_ = Buffer::allocate(device, kBytes, MemoryKind::pinned);
     for (Buffer* buffer : {&x_, &y_, &seen_}) a_->fill(buffer->data(), 0, kBytes);
     a_->synchronize();
   }

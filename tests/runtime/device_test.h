@@ -16,10 +16,13 @@ namespace giro::test {
 // A test that runs on each kind of device and is skipped if the machine has none of that kind.
 class DeviceTest : public testing::TestWithParam<Device::Kind> {
  protected:
+  virtual void prepare() {}  // called before each test that is not skipped
+
   void SetUp() override {
-    if (GetParam() == Device::Kind::cpu) return;
+    if (GetParam() == Device::Kind::cpu) return prepare();
     const Discovery discovery = discover_devices();
     if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+    prepare();
   }
   static Device device() { return GetParam() == Device::Kind::cpu ? Device::cpu() : Device::cuda(); }
 

@@ -21,9 +21,7 @@ using test::expect_error;
 
 class RecordingTest : public test::DeviceTest {
  protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
+  void prepare() override {
     a_.emplace(device());
     b_.emplace(device());
     x_ = scalar(1, *a_);

@@ -15,9 +15,7 @@ using test::expect_error;
 
 class SequenceTest : public test::DeviceTest {
  protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
+  void prepare() override {
     stream_.emplace(device());
     x_ = scalar(1, *stream_);
     y_ = scalar(0, *stream_);

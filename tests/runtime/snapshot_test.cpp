@@ -27,6 +27,11 @@ class SnapshotTest : public test::DeviceTest {
   static void fill(const State& state, unsigned char value) {
     for (const Leaf& leaf : state.flatten()) state.stream().fill(leaf.value.raw(), value, leaf.value.bytes());
   }
+  State filled(unsigned char value) const {
+    State state = make_state();
+    fill(state, value);
+    return state;
+  }
   static int last(const State& state, const std::string& path) {
     return to_host<std::uint8_t>(state.at(path), state.stream()).back();
   }
@@ -38,21 +43,19 @@ class SnapshotTest : public test::DeviceTest {
 };
 
 TEST_P(SnapshotTest, HoldsWhatTheStateHeld) {
-  const State state = make_state();
-  fill(state, 1);
+  const State state = filled(1);
   const Snapshot snapshot(state);
   fill(state, 2);
   snapshot.write_back(state);
-  EXPECT_EQ(last(state, "params/a"), 1);
   EXPECT_EQ(last(state, "grads/a"), 2) << "which is not saved";
+  EXPECT_EQ(last(state, "params/a"), 1);
   EXPECT_EQ(to_host<std::int64_t>(state.at("step"), state.stream()).front(), 0x0101010101010101);
   snapshot.wait();
   EXPECT_TRUE(snapshot.ready());
 }
 
 TEST_P(SnapshotTest, TakesAllCollectionsOnRequest) {
-  const State state = make_state();
-  fill(state, 1);
+  const State state = filled(1);
   const Snapshot snapshot(state, MemoryKind::device, Collections::all);
   fill(state, 2);
   snapshot.write_back(state);
@@ -61,8 +64,7 @@ TEST_P(SnapshotTest, TakesAllCollectionsOnRequest) {
 }
 
 TEST_P(SnapshotTest, IsReadableOnTheHostInPinnedMemory) {
-  const State state = make_state();
-  fill(state, 3);
+  const State state = filled(3);
   Snapshot snapshot(state, MemoryKind::pinned);
   fill(state, 4);
   snapshot.wait();
@@ -98,8 +100,7 @@ TEST_P(SnapshotTest, OrdersTheStreamsOfSeveralStates) {
 }
 
 TEST_P(SnapshotTest, MayBeDestroyedBeforeItsCopiesAreDone) {
-  const State state = make_state();
-  fill(state, 1);
+  const State state = filled(1);
   {
     const Snapshot snapshot(state);
     fill(state, 2);

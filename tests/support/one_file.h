@@ -1,9 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +9,8 @@
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
+
+#include "tests/support/memory_reader.h"
 
 namespace giro::test {
 
@@ -33,7 +33,7 @@ class OneFile final : public FileSystem {
   }
   std::unique_ptr<Reader> open(const std::string& path) override {
     find(path);
-    return std::make_unique<MemoryReader>(content);
+    return std::make_unique<MemoryReader>(std::shared_ptr<const std::string>(std::shared_ptr<void>(), &content));
   }
   Status status(const std::string& path) override {
     return path == name_ ? Status{Kind::file, content.size()} : Status{};
@@ -50,26 +50,6 @@ class OneFile final : public FileSystem {
   std::uint64_t free_bytes(const std::string&) override { return 0; }
 
  private:
-  class MemoryReader final : public Reader {
-   public:
-    explicit MemoryReader(const std::string& content) : content_(content) {}
-    std::size_t size() override { return content_.size(); }
-    std::size_t read(void* data, std::size_t bytes) override {
-      const std::size_t count = std::min(bytes, content_.size() - position_);
-      std::memcpy(data, content_.data() + position_, count);
-      position_ += count;
-      return count;
-    }
-    std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const override {
-      const std::string part = offset < content_.size() ? content_.substr(offset, bytes) : "";
-      std::memcpy(data, part.data(), part.size());
-      return part.size();
-    }
-
-   private:
-    const std::string& content_;
-    std::size_t position_ = 0;
-  };
   class MemoryWriter final : public Writer {
    public:
     explicit MemoryWriter(std::string& content) : content_(content) {}

@@ -15,6 +15,8 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
 
+#include "tests/support/memory_reader.h"
+
 namespace giro::test {
 
 // A file system in memory that tracks what is durable: a file's content up to its last sync, and a directory's names up
@@ -68,7 +70,7 @@ class PowerLossFileSystem final : public FileSystem {
   }
   std::unique_ptr<Reader> open(const std::string& path) override {
     enter("read", path);
-    return std::make_unique<MemoryReader>(find(path, Kind::file).data);
+    return std::make_unique<MemoryReader>(std::make_shared<std::string>(find(path, Kind::file).data));
   }
   Status status(const std::string& path) override {
     enter("status", path);
@@ -164,25 +166,6 @@ class PowerLossFileSystem final : public FileSystem {
     PowerLossFileSystem& owner_;
     std::string path_;
     std::shared_ptr<Node> node_;
-  };
-  class MemoryReader final : public Reader {
-   public:
-    explicit MemoryReader(const std::string& data) : data_(data) {}
-    std::size_t size() override { return data_.size(); }
-    std::size_t read(void* data, std::size_t bytes) override {
-      const std::size_t got = data_.copy(static_cast<char*>(data), bytes, at_);
-      at_ += got;
-      return got;
-    }
-    std::size_t read_at(std::uint64_t offset, void* data, std::size_t bytes) const override {
-      const std::string part = offset < data_.size() ? data_.substr(offset, bytes) : "";
-      std::memcpy(data, part.data(), part.size());
-      return part.size();
-    }
-
-   private:
-    std::string data_;
-    std::size_t at_ = 0;
   };
   struct MemoryLock final : Lock {
     explicit MemoryLock(std::shared_ptr<int> held) : held(std::move(held)) {}

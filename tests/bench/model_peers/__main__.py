@@ -48,6 +48,18 @@ class Peer:
         return self.steps * self.items / (time.perf_counter() - begin), loss
 
 
+def torch_step(loss_at, optimizer, clip=lambda: None):
+    def step(number):
+        loss = loss_at(number)
+        loss.backward()
+        clip()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=["gpt2", "rnnlm", "resnet"])
@@ -74,7 +86,7 @@ def main():
         torch.manual_seed(0)
         torch._dynamo.reset()
         compiled = torch.compile if name == "compile" else lambda module: module
-        return Peer(model.torch_step(sizes, compiled), model.items(sizes), options.steps)
+        return Peer(torch_step(*model.torch_training(sizes, compiled)), model.items(sizes), options.steps)
 
     with tempfile.TemporaryDirectory() as folder:
         all_of_them = [Giro(model, sizes, options, folder)] + [peer(name) for name in options.peers]

@@ -26,7 +26,7 @@ def giro(sizes, steps, folder):
                                                                     vars(sizes).items())]
 
 
-def torch_step(sizes, compiled):
+def torch_training(sizes, compiled):
     import torch
     from torch import nn
 
@@ -71,16 +71,10 @@ def torch_step(sizes, compiled):
     loss_of = compiled(model)
     data = torch.tensor(tokens_of(sizes)).reshape(-1, sizes.context + 1)
 
-    def step(number):
-        rows = [(number * sizes.batch + i) % len(data) for i in range(sizes.batch)]
-        loss = loss_of(data[rows])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
+    def loss_at(number):
+        return loss_of(data[[(number * sizes.batch + i) % len(data) for i in range(sizes.batch)]])
 
-    return step
+    return loss_at, optimizer, lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
 
 def jax_step(sizes):

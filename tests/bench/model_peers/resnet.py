@@ -24,7 +24,7 @@ def images_of(sizes):
     return images, engine.integers(0, CLASSES, (len(images), sizes.batch))
 
 
-def torch_step(sizes, compiled):
+def torch_training(sizes, compiled):
     import torch
     from torch import nn
 
@@ -62,14 +62,7 @@ def torch_step(sizes, compiled):
     loss_of = compiled(model)
     images, labels = (torch.from_numpy(array) for array in images_of(sizes))
 
-    def step(number):
-        loss = loss_of(images[number % len(images)], labels[number % len(images)])
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return step
+    return lambda number: loss_of(images[number % len(images)], labels[number % len(images)]), optimizer
 
 
 def jax_step(sizes):

@@ -23,7 +23,7 @@ def giro(sizes, steps, folder):
     return ["--data", path, f"--checkpoint-every={steps}", *(f"--{name}={size}" for name, size in vars(sizes).items())]
 
 
-def torch_step(sizes, compiled):
+def torch_training(sizes, compiled):
     import torch
     from torch import nn
 
@@ -44,14 +44,7 @@ def torch_step(sizes, compiled):
     loss_of = compiled(model)
     data = torch.frombuffer(bytearray(texts_of(sizes)), dtype=torch.uint8).reshape(-1, sizes.batch, sizes.length)
 
-    def step(number):
-        loss = loss_of(data[number % len(data)].long())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return step
+    return lambda number: loss_of(data[number % len(data)].long()), optimizer
 
 
 def jax_step(sizes):

@@ -13,6 +13,15 @@ namespace {
 
 const char* does(Kind kind) { return atomic(kind) ? "update" : writes(kind) ? "write" : "read"; }
 
+void check_bounds(const Thread& thread, std::uint64_t offset, std::size_t bytes, std::size_t size, Kind kind,
+                  const char* space, std::uint32_t site) {
+  if (offset <= size && bytes <= size - offset) return;
+  stop(thread, Fault::illegal_address,
+       fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of {} memory", does(kind), bytes,
+                   static_cast<std::int64_t>(offset), size, space),
+       site);
+}
+
 }  // namespace
 
 const Dim3& Thread::block_index() const { return block->index(); }
@@ -75,13 +84,7 @@ char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::u
 }
 
 char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense) {
-  const std::size_t size = block->shared_bytes();
-  if (address > size || bytes > size - address) {
-    stop(*this, Fault::illegal_address,
-         fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of shared memory", does(kind), bytes,
-                     static_cast<std::int64_t>(address), size),
-         site);
-  }
+  check_bounds(*this, address, bytes, block->shared_bytes(), kind, "shared", site);
   check_alignment(address, bytes, kind, "shared", site);
   char* place = block->shared() + address;
   check(block->shared_shadow(), reinterpret_cast<std::uintptr_t>(place), address, bytes, kind, site, true, sense);
@@ -91,13 +94,7 @@ char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::u
 char* Thread::local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
   const LocalArray* const array = local_array(address) != nullptr ? local_array(address) : locals_;
   const std::uint64_t offset = array != nullptr ? address - array->begin_ : address;
-  const std::size_t size = array != nullptr ? array->bytes_ : 0;
-  if (offset > size || bytes > size - offset) {
-    stop(*this, Fault::illegal_address,
-         fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of local memory", does(kind), bytes,
-                     static_cast<std::int64_t>(offset), size),
-         site);
-  }
+  check_bounds(*this, offset, bytes, array != nullptr ? array->bytes_ : 0, kind, "local", site);
   check_alignment(offset, bytes, kind, "local", site);
   return reinterpret_cast<char*>(address);
 }

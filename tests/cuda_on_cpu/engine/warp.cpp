@@ -21,19 +21,10 @@ constexpr std::uint32_t kAllLanes = 0xffffffffu;
 constexpr std::uint64_t kPoison = ~std::uint64_t{0};
 
 const char* name(WarpOp op) {
-  switch (op) {
-    case WarpOp::sync:
-      return "__syncwarp";
-    case WarpOp::shuffle:
-      return "shuffle";
-    case WarpOp::ballot:
-      return "vote";
-    case WarpOp::match_any:
-    case WarpOp::match_all:
-      return "match";
-    default:
-      return "warp reduction";
-  }
+  if (op == WarpOp::sync) return "__syncwarp";
+  if (op == WarpOp::shuffle) return "shuffle";
+  if (op == WarpOp::ballot) return "vote";
+  return op == WarpOp::match_any || op == WarpOp::match_all ? "match" : "warp reduction";
 }
 
 std::uint32_t join(WarpOp op, std::uint32_t a, std::uint32_t b) {

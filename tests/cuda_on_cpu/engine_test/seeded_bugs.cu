@@ -92,21 +92,21 @@ __global__ void missing_threadfence(float* y, const float* x, int* tickets) {
 
 // The block that comes last also reads the other's element. The kernels below differ in how they publish it.
 
-__global__ void fence_before_the_data(float* y, const float* x, int* tickets) {
-  __threadfence();
-  y[blockIdx.x] = x[blockIdx.x];  // BUG fence_before_the_data
-  if (atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
-    __threadfence();
-    y[2] = y[0] + y[1];  // BUG fence_before_the_data
-  }
-}
-
 __global__ void fence_for_the_block_only(float* y, const float* x, int* tickets) {
   y[blockIdx.x] = x[blockIdx.x];  // BUG fence_for_the_block_only
   __threadfence_block();
   if (atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
     __threadfence();
     y[2] = y[0] + y[1];  // BUG fence_for_the_block_only
+  }
+}
+
+__global__ void fence_before_the_data(float* y, const float* x, int* tickets) {
+  __threadfence();
+  y[blockIdx.x] = x[blockIdx.x];  // BUG fence_before_the_data
+  if (atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
+    __threadfence();
+    y[2] = y[0] + y[1];  // BUG fence_before_the_data
   }
 }
 

@@ -15,6 +15,9 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <map>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_on_cpu/libraries/decline.h"
@@ -42,6 +45,11 @@ struct MatmulDesc {
   void* bias = nullptr;  // of D's type, which is the default of CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
 };
 
+constexpr std::tuple kMatmulDescAttributes{std::pair{CUBLASLT_MATMUL_DESC_TRANSA, &MatmulDesc::transpose_a},
+                                           std::pair{CUBLASLT_MATMUL_DESC_TRANSB, &MatmulDesc::transpose_b},
+                                           std::pair{CUBLASLT_MATMUL_DESC_EPILOGUE, &MatmulDesc::epilogue},
+                                           std::pair{CUBLASLT_MATMUL_DESC_BIAS_POINTER, &MatmulDesc::bias}};
+
 struct Layout {
   std::uint32_t type;
   std::uint64_t rows, cols;
@@ -61,6 +69,11 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+constexpr std::tuple kLayoutAttributes{std::pair{CUBLASLT_MATRIX_LAYOUT_ORDER, &Layout::order},
+                                       std::pair{CUBLASLT_MATRIX_LAYOUT_LD, &Layout::ld},
+                                       std::pair{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &Layout::batch},
+                                       std::pair{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &Layout::batch_stride}};
+
 // Operands are assumed to be aligned to this unless a preference says otherwise: the default of
 // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES.
 constexpr std::uint32_t kDefaultAlignment = 256;
@@ -70,6 +83,13 @@ struct Preference {
   std::uint32_t alignment_a = kDefaultAlignment, alignment_b = kDefaultAlignment, alignment_c = kDefaultAlignment,
                 alignment_d = kDefaultAlignment;
 };
+
+constexpr std::tuple kPreferenceAttributes{
+    std::pair{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &Preference::workspace},
+    std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &Preference::alignment_a},
+    std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &Preference::alignment_b},
+    std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &Preference::alignment_c},
+    std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &Preference::alignment_d}};
 
 // The contents of the opaque cublasLtMatmulAlgo_t: the promises that the choice was based on.
 struct Algorithm {
@@ -86,6 +106,22 @@ cublasStatus_t cublaslt(Body&& body, const char* call = __builtin_FUNCTION()) {
   return library_call(CUBLAS_STATUS_EXECUTION_FAILED, std::forward<Body>(body), call);
 }
 
+struct StatusText {
+  const char *name, *text;
+};
+
+StatusText describe(cublasStatus_t status) {
+  static const std::map<cublasStatus_t, StatusText> all{
+      {CUBLAS_STATUS_SUCCESS, {"CUBLAS_STATUS_SUCCESS", "success"}},
+      {CUBLAS_STATUS_NOT_INITIALIZED, {"CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"}},
+      {CUBLAS_STATUS_ALLOC_FAILED, {"CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"}},
+      {CUBLAS_STATUS_INVALID_VALUE, {"CUBLAS_STATUS_INVALID_VALUE", "an invalid value was used as a parameter"}},
+      {CUBLAS_STATUS_EXECUTION_FAILED, {"CUBLAS_STATUS_EXECUTION_FAILED", "the GPU program failed to execute"}},
+      {CUBLAS_STATUS_NOT_SUPPORTED, {"CUBLAS_STATUS_NOT_SUPPORTED", "the functionality is not supported"}}};
+  const auto found = all.find(status);
+  return found != all.end() ? found->second : StatusText{"an unknown status", "an unknown status"};
+}
+
 cublasStatus_t valid(bool is) { return is ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE; }
 
 template <class T>
@@ -93,6 +129,19 @@ cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
   if (value == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&attribute, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+// Sets the descriptor's member for the attribute, one of `members`.
+template <class T, class Attribute, class... Members>
+cublasStatus_t set(T* descriptor, const std::tuple<std::pair<Attribute, Members T::*>...>& members, Attribute attribute,
+                   const void* value, std::size_t bytes) {
+  if (descriptor == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto set_one = [&](const auto& member) {
+    if (member.first == attribute) status = set(descriptor->*member.second, value, bytes);
+  };
+  std::apply([&](const auto&... member) { (set_one(member), ...); }, members);
+  return status;
 }
 
 std::size_t size_of(std::uint32_t type) {
@@ -378,28 +427,11 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
   return cublaslt([&] { return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale})); });
 }
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
-  return valid(destroy_descriptor<MatmulDesc>(desc, kMatmulDesc));
-}
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
-  return cublaslt([&] {
-    auto* desc = object<MatmulDesc>(handle, kMatmulDesc);
-    if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-    switch (attribute) {
-      case CUBLASLT_MATMUL_DESC_TRANSA:
-        return set(desc->transpose_a, value, bytes);
-      case CUBLASLT_MATMUL_DESC_TRANSB:
-        return set(desc->transpose_b, value, bytes);
-      case CUBLASLT_MATMUL_DESC_EPILOGUE:
-        return set(desc->epilogue, value, bytes);
-      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        return set(desc->bias, value, bytes);
-      default:
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-  });
+  return cublaslt(
+      [&] { return set(object<MatmulDesc>(handle, kMatmulDesc), kMatmulDescAttributes, attribute, value, bytes); });
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
@@ -408,59 +440,32 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
     return valid(create_object(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld}));
   });
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  return valid(destroy_descriptor<Layout>(layout, kLayout));
-}
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
                                                 cublasLtMatrixLayoutAttribute_t attribute, const void* value,
                                                 std::size_t bytes) {
-  return cublaslt([&] {
-    auto* layout = object<Layout>(handle, kLayout);
-    if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-    switch (attribute) {
-      case CUBLASLT_MATRIX_LAYOUT_ORDER:
-        return set(layout->order, value, bytes);
-      case CUBLASLT_MATRIX_LAYOUT_LD:
-        return set(layout->ld, value, bytes);
-      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-        return set(layout->batch, value, bytes);
-      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-        return set(layout->batch_stride, value, bytes);
-      default:
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-  });
+  return cublaslt([&] { return set(object<Layout>(handle, kLayout), kLayoutAttributes, attribute, value, bytes); });
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
   return cublaslt([&] { return valid(create_object(preference, kPreference, Preference{})); });
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  return valid(destroy_descriptor<Preference>(preference, kPreference));
-}
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
-  return cublaslt([&] {
-    auto* preference = object<Preference>(handle, kPreference);
-    if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-    switch (attribute) {
-      case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-        return set(preference->workspace, value, bytes);
-      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-        return set(preference->alignment_a, value, bytes);
-      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-        return set(preference->alignment_b, value, bytes);
-      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-        return set(preference->alignment_c, value, bytes);
-      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-        return set(preference->alignment_d, value, bytes);
-      default:
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-  });
+  return cublaslt(
+      [&] { return set(object<Preference>(handle, kPreference), kPreferenceAttributes, attribute, value, bytes); });
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  return valid(destroy_descriptor<MatmulDesc>(desc, kMatmulDesc));
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return valid(destroy_descriptor<Layout>(layout, kLayout));
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return valid(destroy_descriptor<Preference>(preference, kPreference));
 }
 
 // Offers one algorithm. It needs a workspace, and calls must keep the promised alignments. If there is room, a result
@@ -517,41 +522,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   });
 }
 
-const char* cublasLtGetStatusName(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-      return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default:
-      return "an unknown status";
-  }
-}
+const char* cublasLtGetStatusName(cublasStatus_t status) { return describe(status).name; }
 
-const char* cublasLtGetStatusString(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-      return "success";
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-      return "the library was not initialized";
-    case CUBLAS_STATUS_ALLOC_FAILED:
-      return "the resource allocation failed";
-    case CUBLAS_STATUS_INVALID_VALUE:
-      return "an invalid value was used as a parameter";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-      return "the GPU program failed to execute";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return "the functionality is not supported";
-    default:
-      return "an unknown status";
-  }
-}
+const char* cublasLtGetStatusString(cublasStatus_t status) { return describe(status).text; }
 }

@@ -23,100 +23,94 @@ struct Rule {
   Use use = Use::one;
 };
 
+struct Attributes {
+  cudnnBackendAttributeType_t type;
+  Use use;
+  std::vector<cudnnBackendAttributeName_t> names;
+};
+
 const std::map<cudnnBackendAttributeName_t, Rule>& rules() {
   static const std::map<cudnnBackendAttributeName_t, Rule> all = [] {
     std::map<cudnnBackendAttributeName_t, Rule> made;
-    const auto add =
-        [&](cudnnBackendDescriptorType_t kind,
-            std::initializer_list<std::tuple<cudnnBackendAttributeName_t, cudnnBackendAttributeType_t, Use>>
-                attributes) {
-          for (const auto& [name, type, use] : attributes) made[name] = {kind, type, use};
-        };
+    const auto of = [](cudnnBackendAttributeType_t type, Use use, auto... names) {
+      return Attributes{type, use, {names...}};
+    };
+    const auto add = [&](cudnnBackendDescriptorType_t kind, const std::vector<Attributes>& attributes) {
+      for (const auto& [type, use, names] : attributes) {
+        for (const auto name : names) made[name] = {kind, type, use};
+      }
+    };
     using enum Use;
     constexpr auto kInt64 = CUDNN_TYPE_INT64, kReal = CUDNN_TYPE_DOUBLE, kType = CUDNN_TYPE_DATA_TYPE,
                    kDescriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR, kHandle = CUDNN_TYPE_HANDLE;
-    add(CUDNN_BACKEND_TENSOR_DESCRIPTOR, {{CUDNN_ATTR_TENSOR_DATA_TYPE, kType, one},
-                                          {CUDNN_ATTR_TENSOR_DIMENSIONS, kInt64, many},
-                                          {CUDNN_ATTR_TENSOR_STRIDES, kInt64, many},
-                                          {CUDNN_ATTR_TENSOR_UNIQUE_ID, kInt64, one},
-                                          {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInt64, one},
-                                          {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, one},
-                                          {CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, one}});
-    add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, kType, one},
-                                               {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, one},
-                                               {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, kInt64, one},
-                                               {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, kInt64, many},
-                                               {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, kInt64, many},
-                                               {CUDNN_ATTR_CONVOLUTION_DILATIONS, kInt64, many},
-                                               {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, kInt64, many}});
-    add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, {{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, one},
-                                             {CUDNN_ATTR_POINTWISE_MATH_PREC, kType, one},
-                                             {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, one},
-                                             {CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, kReal, one},
-                                             {CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, kReal, one},
-                                             {CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, kReal, one}});
+    const auto of_convolution = [&](auto alpha, auto beta, auto... descriptors) {
+      return std::vector{of(kReal, one, alpha, beta), of(kDescriptor, one, descriptors...)};
+    };
+    add(CUDNN_BACKEND_TENSOR_DESCRIPTOR,
+        {of(kType, one, CUDNN_ATTR_TENSOR_DATA_TYPE),
+         of(kInt64, many, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_ATTR_TENSOR_STRIDES),
+         of(kInt64, one, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT),
+         of(CUDNN_TYPE_BOOLEAN, one, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_ATTR_TENSOR_IS_BY_VALUE)});
+    add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
+        {of(kType, one, CUDNN_ATTR_CONVOLUTION_COMP_TYPE),
+         of(CUDNN_TYPE_CONVOLUTION_MODE, one, CUDNN_ATTR_CONVOLUTION_CONV_MODE),
+         of(kInt64, one, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS),
+         of(kInt64, many, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+            CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)});
+    add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+        {of(CUDNN_TYPE_POINTWISE_MODE, one, CUDNN_ATTR_POINTWISE_MODE), of(kType, one, CUDNN_ATTR_POINTWISE_MATH_PREC),
+         of(CUDNN_TYPE_NAN_PROPOGATION, one, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION),
+         of(kReal, one, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP,
+            CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE)});
     add(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-        {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, kReal, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, kReal, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, kDescriptor, one}});
+        of_convolution(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
     add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-        {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, kReal, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, kReal, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, kDescriptor, one}});
+        of_convolution(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
     add(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-        {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, kReal, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, kReal, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, kDescriptor, one},
-         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, kDescriptor, one}});
-    add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kDescriptor, one},
-                                                       {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kDescriptor, one},
-                                                       {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kDescriptor, one},
-                                                       {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kDescriptor, one},
-                                                       {CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, kReal, one},
-                                                       {CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, kReal, one}});
-    add(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, kHandle, one},
-                                                  {CUDNN_ATTR_OPERATIONGRAPH_OPS, kDescriptor, many},
-                                                  {CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, kInt64, computed}});
-    add(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, {{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, one},
-                                              {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kDescriptor, one},
-                                              {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, kDescriptor, one},
-                                              {CUDNN_ATTR_ENGINEHEUR_RESULTS, kDescriptor, computed}});
-    add(CUDNN_BACKEND_ENGINE_DESCRIPTOR, {{CUDNN_ATTR_ENGINE_OPERATION_GRAPH, kDescriptor, one},
-                                          {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, kInt64, one},
-                                          {CUDNN_ATTR_ENGINE_DEVICEPROP, kDescriptor, one},
-                                          {CUDNN_ATTR_ENGINE_KNOB_INFO, kDescriptor, computed},
-                                          {CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, computed},
-                                          {CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, computed}});
-    add(CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, {{CUDNN_ATTR_KNOB_INFO_TYPE, CUDNN_TYPE_KNOB_TYPE, computed},
-                                             {CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE, kInt64, computed},
-                                             {CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE, kInt64, computed},
-                                             {CUDNN_ATTR_KNOB_INFO_STRIDE, kInt64, computed}});
-    add(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, {{CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, one},
-                                               {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, kInt64, one}});
-    add(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, {{CUDNN_ATTR_ENGINECFG_ENGINE, kDescriptor, one},
-                                             {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, kDescriptor, many},
-                                             {CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, kInt64, computed},
-                                             {CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED, CUDNN_TYPE_INT32, computed}});
+        of_convolution(
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
+    add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+        {of(kDescriptor, one, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+            CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC),
+         of(kReal, one, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2)});
+    add(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+        {of(kHandle, one, CUDNN_ATTR_OPERATIONGRAPH_HANDLE), of(kDescriptor, many, CUDNN_ATTR_OPERATIONGRAPH_OPS),
+         of(kInt64, computed, CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT)});
+    add(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
+        {of(CUDNN_TYPE_HEUR_MODE, one, CUDNN_ATTR_ENGINEHEUR_MODE),
+         of(kDescriptor, one, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP),
+         of(kDescriptor, computed, CUDNN_ATTR_ENGINEHEUR_RESULTS)});
+    add(CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+        {of(kDescriptor, one, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_ATTR_ENGINE_DEVICEPROP),
+         of(kInt64, one, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), of(kDescriptor, computed, CUDNN_ATTR_ENGINE_KNOB_INFO),
+         of(CUDNN_TYPE_NUMERICAL_NOTE, computed, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE),
+         of(CUDNN_TYPE_BEHAVIOR_NOTE, computed, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)});
+    add(CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR, {of(CUDNN_TYPE_KNOB_TYPE, computed, CUDNN_ATTR_KNOB_INFO_TYPE),
+                                             of(kInt64, computed, CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE,
+                                                CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE, CUDNN_ATTR_KNOB_INFO_STRIDE)});
+    add(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, {of(CUDNN_TYPE_KNOB_TYPE, one, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                                               of(kInt64, one, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+    add(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+        {of(kDescriptor, one, CUDNN_ATTR_ENGINECFG_ENGINE), of(kDescriptor, many, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES),
+         of(kInt64, computed, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE),
+         of(CUDNN_TYPE_INT32, computed, CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED)});
     add(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
-        {{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, kHandle, one},
-         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kDescriptor, one},
-         {CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, many},
-         {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, kDescriptor, one},
-         {CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, kInt64, computed}});
-    add(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInt64, many},
-                                                {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, many},
-                                                {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, one}});
-    add(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, {{CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, one},
-                                              {CUDNN_ATTR_DEVICEPROP_HANDLE, kHandle, one},
-                                              {CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, many}});
+        {of(kHandle, one, CUDNN_ATTR_EXECUTION_PLAN_HANDLE),
+         of(kDescriptor, one, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP),
+         of(CUDNN_TYPE_CHAR, many, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION),
+         of(kInt64, computed, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)});
+    add(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, {of(kInt64, many, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
+                                                of(CUDNN_TYPE_VOID_PTR, many, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS),
+                                                of(CUDNN_TYPE_VOID_PTR, one, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)});
+    add(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
+        {of(CUDNN_TYPE_INT32, one, CUDNN_ATTR_DEVICEPROP_DEVICE_ID), of(kHandle, one, CUDNN_ATTR_DEVICEPROP_HANDLE),
+         of(CUDNN_TYPE_CHAR, many, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)});
     return made;
   }();
   return all;
@@ -128,10 +122,8 @@ const Rule* rule_of(cudnnBackendDescriptorType_t kind, cudnnBackendAttributeName
 }
 
 std::size_t size_of(cudnnBackendAttributeType_t type) {
+  if (type == CUDNN_TYPE_BOOLEAN || type == CUDNN_TYPE_CHAR) return 1;
   switch (type) {
-    case CUDNN_TYPE_BOOLEAN:
-    case CUDNN_TYPE_CHAR:
-      return 1;
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_INT64:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "tests/cuda_on_cpu/libraries/cudnn_descriptor.h"
@@ -247,39 +249,31 @@ cudnnStatus_t finalize_device(Descriptor& device) {
   return bad_unless(json.empty() || json.front() == '{', "the device description is invalid");
 }
 
+cudnnStatus_t finalize_variant_pack(const Descriptor& pack) {
+  return bad_unless(pack.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() ==
+                        pack.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size(),
+                    "the numbers of unique ids and pointers differ");
+}
+
 }  // namespace
 
 cudnnStatus_t finalize(Descriptor& descriptor) {
-  switch (descriptor.kind) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      return finalize_tensor(descriptor);
-    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-      return finalize_convolution(descriptor);
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
-      return finalize_convolution_operation(descriptor);
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      return finalize_pointwise_operation(descriptor);
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      return finalize_graph(descriptor);
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      return finalize_heuristics(descriptor);
-    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
-      return finalize_engine(descriptor);
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
-      return finalize_configuration(descriptor);
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      return finalize_plan(descriptor);
-    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-      return bad_unless(descriptor.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() ==
-                            descriptor.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size(),
-                        "the numbers of unique ids and pointers differ");
-    case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
-      return finalize_device(descriptor);
-    default:
-      return CUDNN_STATUS_SUCCESS;
-  }
+  static const std::map<cudnnBackendDescriptorType_t, std::function<cudnnStatus_t(Descriptor&)>> all{
+      {CUDNN_BACKEND_TENSOR_DESCRIPTOR, finalize_tensor},
+      {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, finalize_convolution},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, finalize_convolution_operation},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, finalize_convolution_operation},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, finalize_convolution_operation},
+      {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, finalize_pointwise_operation},
+      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, finalize_graph},
+      {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, finalize_heuristics},
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, finalize_engine},
+      {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, finalize_configuration},
+      {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, finalize_plan},
+      {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, finalize_variant_pack},
+      {CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, finalize_device}};
+  const auto found = all.find(descriptor.kind);
+  return found != all.end() ? found->second(descriptor) : CUDNN_STATUS_SUCCESS;
 }
 
 }  // namespace cuda_on_cpu::dnn

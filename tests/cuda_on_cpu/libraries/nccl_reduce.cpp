@@ -6,42 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <type_traits>
 
 namespace cuda_on_cpu {
 namespace {
-
-struct Type {
-  const char* name;
-  std::size_t bytes;
-};
-
-Type describe(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt8:
-      return {"int8", 1};
-    case ncclUint8:
-      return {"uint8", 1};
-    case ncclInt32:
-      return {"int32", 4};
-    case ncclUint32:
-      return {"uint32", 4};
-    case ncclInt64:
-      return {"int64", 8};
-    case ncclUint64:
-      return {"uint64", 8};
-    case ncclFloat16:
-      return {"float16", 2};
-    case ncclFloat32:
-      return {"float32", 4};
-    case ncclFloat64:
-      return {"float64", 8};
-    case ncclBfloat16:
-      return {"bfloat16", 2};
-    default:
-      return {"a type that is not emulated", 0};
-  }
-}
 
 // The type in which T is summed. Integers wrap around, as unsigned ones do.
 template <class T>
@@ -70,20 +39,21 @@ T from_sum(typename Sum<T>::type sum) {
 
 // NCCL uses fminf and fmaxf, or __hmin and __hmax: given a number and a NaN, they return the number (FuncMinMax in
 // reduce_kernel.h).
-template <class S>
-S smaller(S a, S b) {
-  if constexpr (std::is_floating_point_v<S>) return std::fmin(a, b);
+template <class T>
+T smaller(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::fmin(a, b);
   return std::min(a, b);
 }
-template <class S>
-S larger(S a, S b) {
-  if constexpr (std::is_floating_point_v<S>) return std::fmax(a, b);
+template <class T>
+T larger(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::fmax(a, b);
   return std::max(a, b);
 }
 
 template <class T>
 void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count, ncclRedOp_t op) {
   using S = typename Sum<T>::type;
+  using Compared = std::conditional_t<std::is_integral_v<T>, T, S>;  // signed integers as signed
   // An average of integers divides at the end, as C++ does. For other types, each element is first multiplied by the
   // rounded reciprocal, and this product is rounded (hostToDevRedOp in enqueue.cc, FuncPreMulSum in reduce_kernel.h).
   const auto at = [&](std::size_t rank, std::size_t i) -> S {
@@ -103,19 +73,10 @@ void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count,
           sum = static_cast<S>(sum * value);
           break;
         case ncclMax:
-          // Signed integers are compared as signed.
-          if constexpr (std::is_integral_v<T>) {
-            sum = static_cast<S>(larger(static_cast<T>(sum), static_cast<T>(value)));
-          } else {
-            sum = larger(sum, value);
-          }
+          sum = static_cast<S>(larger(static_cast<Compared>(sum), static_cast<Compared>(value)));
           break;
         case ncclMin:
-          if constexpr (std::is_integral_v<T>) {
-            sum = static_cast<S>(smaller(static_cast<T>(sum), static_cast<T>(value)));
-          } else {
-            sum = smaller(sum, value);
-          }
+          sum = static_cast<S>(smaller(static_cast<Compared>(sum), static_cast<Compared>(value)));
           break;
         default:
           sum = static_cast<S>(sum + value);
@@ -128,6 +89,29 @@ void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count,
   }
 }
 
+struct Type {
+  const char* name;
+  std::size_t bytes;
+  void (*reduce)(void* out, const std::vector<const void*>& ranks, std::size_t count, ncclRedOp_t op);
+};
+
+template <class T>
+Type type(const char* name) {
+  return {name, sizeof(T), reduce<T>};
+}
+
+const Type& describe(ncclDataType_t dtype) {
+  static const std::map<ncclDataType_t, Type> all{
+      {ncclInt8, type<std::int8_t>("int8")},    {ncclUint8, type<std::uint8_t>("uint8")},
+      {ncclInt32, type<std::int32_t>("int32")}, {ncclUint32, type<std::uint32_t>("uint32")},
+      {ncclInt64, type<std::int64_t>("int64")}, {ncclUint64, type<std::uint64_t>("uint64")},
+      {ncclFloat16, type<__half>("float16")},   {ncclFloat32, type<float>("float32")},
+      {ncclFloat64, type<double>("float64")},   {ncclBfloat16, type<__nv_bfloat16>("bfloat16")}};
+  static const Type other{"a type that is not emulated", 0, nullptr};  // refused earlier
+  const auto found = all.find(dtype);
+  return found != all.end() ? found->second : other;
+}
+
 }  // namespace
 
 std::size_t nccl_type_bytes(ncclDataType_t type) { return describe(type).bytes; }
@@ -135,30 +119,7 @@ const char* nccl_type_name(ncclDataType_t type) { return describe(type).name; }
 
 void nccl_reduce(void* out, const std::vector<const void*>& ranks, std::size_t count, ncclDataType_t type,
                  ncclRedOp_t op) {
-  switch (type) {
-    case ncclInt8:
-      return reduce<std::int8_t>(out, ranks, count, op);
-    case ncclUint8:
-      return reduce<std::uint8_t>(out, ranks, count, op);
-    case ncclInt32:
-      return reduce<std::int32_t>(out, ranks, count, op);
-    case ncclUint32:
-      return reduce<std::uint32_t>(out, ranks, count, op);
-    case ncclInt64:
-      return reduce<std::int64_t>(out, ranks, count, op);
-    case ncclUint64:
-      return reduce<std::uint64_t>(out, ranks, count, op);
-    case ncclFloat16:
-      return reduce<__half>(out, ranks, count, op);
-    case ncclFloat32:
-      return reduce<float>(out, ranks, count, op);
-    case ncclFloat64:
-      return reduce<double>(out, ranks, count, op);
-    case ncclBfloat16:
-      return reduce<__nv_bfloat16>(out, ranks, count, op);
-    default:
-      return;  // refused earlier
-  }
+  describe(type).reduce(out, ranks, count, op);
 }
 
 }  // namespace cuda_on_cpu

@@ -71,7 +71,7 @@ Sources& sources() {
 
 }  // namespace
 
-#define REAL(function) static const auto real_function = real(&function, #function)
+#define REAL(function) real(&function, #function)
 
 namespace {
 
@@ -90,45 +90,30 @@ std::string text_of(nvrtcProgram program, GetSize get_size, Get get) {
 extern "C" {
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {
-  REAL(nvrtcVersion);
-  const nvrtcResult result = real_function(major, minor);
+  const nvrtcResult result = REAL(nvrtcVersion)(major, minor);
   *minor += 1000;
   return result;
 }
 
-const char* nvrtcGetErrorString(nvrtcResult result) {
-  REAL(nvrtcGetErrorString);
-  return real_function(result);
-}
+const char* nvrtcGetErrorString(nvrtcResult result) { return REAL(nvrtcGetErrorString)(result); }
 
-nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
-  REAL(nvrtcGetNumSupportedArchs);
-  return real_function(count);
-}
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) { return REAL(nvrtcGetNumSupportedArchs)(count); }
 
-nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
-  REAL(nvrtcGetSupportedArchs);
-  return real_function(architectures);
-}
+nvrtcResult nvrtcGetSupportedArchs(int* architectures) { return REAL(nvrtcGetSupportedArchs)(architectures); }
 
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char* name, int headers,
                                const char* const* contents, const char* const* names) {
-  REAL(nvrtcCreateProgram);
-  const nvrtcResult result = real_function(program, source, name, headers, contents, names);
+  const nvrtcResult result = REAL(nvrtcCreateProgram)(program, source, name, headers, contents, names);
   if (result == NVRTC_SUCCESS) sources().add(*program, source);
   return result;
 }
 
-nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
-  REAL(nvrtcDestroyProgram);
-  return real_function(program);
-}
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) { return REAL(nvrtcDestroyProgram)(program); }
 
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
-  REAL(nvrtcCompileProgram);
   std::vector<const char*> all{"-lineinfo", "--ptxas-options=-v"};
   all.insert(all.end(), options, options + count);
-  const nvrtcResult result = real_function(program, static_cast<int>(all.size()), all.data());
+  const nvrtcResult result = REAL(nvrtcCompileProgram)(program, static_cast<int>(all.size()), all.data());
   if (result == NVRTC_SUCCESS) {
     sources().keep(program, fmt::format("{}", fmt::join(options, options + count, " ")),
                    text_of(program, nvrtcGetProgramLogSize, nvrtcGetProgramLog),
@@ -138,24 +123,14 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* con
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* size) {
-  REAL(nvrtcGetProgramLogSize);
-  return real_function(program, size);
+  return REAL(nvrtcGetProgramLogSize)(program, size);
 }
 
-nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
-  REAL(nvrtcGetProgramLog);
-  return real_function(program, log);
-}
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) { return REAL(nvrtcGetProgramLog)(program, log); }
 
-nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) {
-  REAL(nvrtcGetPTXSize);
-  return real_function(program, size);
-}
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) { return REAL(nvrtcGetPTXSize)(program, size); }
 
-nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) {
-  REAL(nvrtcGetPTX);
-  return real_function(program, ptx);
-}
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) { return REAL(nvrtcGetPTX)(program, ptx); }
 
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* size) { return nvrtcGetPTXSize(program, size); }
 

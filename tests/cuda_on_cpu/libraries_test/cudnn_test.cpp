@@ -108,6 +108,12 @@ struct Tensor {
   bool is_virtual = false;
 };
 
+struct Window {
+  Dims pre{0, 0}, post{0, 0}, strides{1, 1}, dilations{1, 1};
+  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+};
+
 // Not finalized.
 Descriptor describe(const Tensor& tensor) {
   Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -119,12 +125,6 @@ Descriptor describe(const Tensor& tensor) {
   EXPECT_EQ(made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, tensor.is_virtual), CUDNN_STATUS_SUCCESS);
   return made;
 }
-
-struct Window {
-  Dims pre{0, 0}, post{0, 0}, strides{1, 1}, dilations{1, 1};
-  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-  cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-};
 
 Descriptor describe(const Window& window) {
   Descriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);

@@ -538,37 +538,36 @@ def scope(c):
 SENSES = {"acquire": "acquire", "release": "release", "acq_rel": "both"}
 
 
+def accessed(c, operand, size, verb, ordered):
+    """The C++ pointer to what a load or a store accesses. `ordered` is its strength beyond relaxed."""
+    space, strength, reach = state_space(c), c.choice("weak", "volatile", "relaxed", ordered), scope(c)
+    symbol, address, offset = c.address(operand)
+    place = plain_parameter(c, space, symbol, offset, size)
+    if place is not None:
+        return place
+    if space == "param" and verb == "write":
+        raise Untranslated()
+    how = verb if strength in (None, "weak") else f"{reach}_{verb}"
+    return access(c, space, address, size, how, strength)
+
+
 @opcodes("ld")
 def load(c):
-    kind, count, space = c.type(), width(c), state_space(c)
-    strength, reach = c.choice("weak", "volatile", "relaxed", "acquire"), scope(c)
-    size = BYTES[kind]
-    symbol, address, offset = c.address(1)
-    place = plain_parameter(c, space, symbol, offset, count * size)
-    if place is None:
-        how = "read" if strength in (None, "weak") else f"{reach}_read"
-        place = access(c, space, address, count * size, how, strength)
+    kind, count = c.type(), width(c)
+    place = accessed(c, 1, count * BYTES[kind], "read", "acquire")
     targets = c.elements(0)
     if count == 1:
         return c.put(kind, f"read<{cpp_type(kind)}>({place})")
-    parts = " ".join(c.put_to(target, kind, f"read<{cpp_type(kind)}>(from + {i * size})")
+    parts = " ".join(c.put_to(target, kind, f"read<{cpp_type(kind)}>(from + {i * BYTES[kind]})")
                      for i, target in enumerate(targets) if target != "_")
     return f"{{ const char* from = {place}; {parts} }}"
 
 
 @opcodes("st")
 def store(c):
-    kind, count, space = c.type(), width(c), state_space(c)
-    strength, reach = c.choice("weak", "volatile", "relaxed", "release"), scope(c)
-    size = BYTES[kind]
-    symbol, address, offset = c.address(0)
-    place = plain_parameter(c, space, symbol, offset, count * size)
-    if place is None:
-        if space == "param":
-            raise Untranslated()
-        how = "write" if strength in (None, "weak") else f"{reach}_write"
-        place = access(c, space, address, count * size, how, strength)
-    parts = " ".join(f"write<{cpp_type(kind)}>(to + {i * size}, {c.expression(source, kind)});"
+    kind, count = c.type(), width(c)
+    place = accessed(c, 0, count * BYTES[kind], "write", "release")
+    parts = " ".join(f"write<{cpp_type(kind)}>(to + {i * BYTES[kind]}, {c.expression(source, kind)});"
                      for i, source in enumerate(c.elements(1)))
     return f"{{ char* to = {place}; {parts} }}"
 

@@ -31,8 +31,7 @@ class ConditionsInForce {
  public:
   explicit ConditionsInForce(const CUgraph_st& program);
   ~ConditionsInForce();
-  ConditionsInForce(const ConditionsInForce&) = delete;
-  ConditionsInForce& operator=(const ConditionsInForce&) = delete;
+  ConditionsInForce& operator=(ConditionsInForce&&) = delete;
 
  private:
   std::vector<cudaGraphConditionalHandle> handles_;

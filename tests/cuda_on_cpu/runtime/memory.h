@@ -55,8 +55,7 @@ class DeviceClosed {
  public:
   DeviceClosed();
   ~DeviceClosed();
-  DeviceClosed(const DeviceClosed&) = delete;
-  DeviceClosed& operator=(const DeviceClosed&) = delete;
+  DeviceClosed& operator=(DeviceClosed&&) = delete;
 
  private:
   int working_;
@@ -67,8 +66,7 @@ class DeviceAccess {
  public:
   DeviceAccess();
   ~DeviceAccess();
-  DeviceAccess(const DeviceAccess&) = delete;
-  DeviceAccess& operator=(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(DeviceAccess&&) = delete;
 };
 
 constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;  // the size that the device reports

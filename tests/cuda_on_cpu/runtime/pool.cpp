@@ -50,6 +50,14 @@ namespace {
 
 constexpr const char* kPool = "memory pool";
 
+// Null if the attribute is not one of those that allow the reuse of memory.
+int* reuse_of(Pool& pool, cudaMemPoolAttr attribute) {
+  if (attribute == cudaMemPoolReuseFollowEventDependencies) return &pool.follow_events;
+  if (attribute == cudaMemPoolReuseAllowOpportunistic) return &pool.opportunistic;
+  if (attribute == cudaMemPoolReuseAllowInternalDependencies) return &pool.internal_dependencies;
+  return nullptr;
+}
+
 cudaMemPool_t default_pool() {
   static auto* const pool = new CUmemPoolHandle_st{std::make_shared<Pool>()};
   return pool;
@@ -207,20 +215,14 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes) {
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
   return api([&] {
-    const Pool& pool = pool_behind(handle, "cudaMemPoolGetAttribute");
+    Pool& pool = pool_behind(handle, "cudaMemPoolGetAttribute");
     if (value == nullptr) fail(cudaErrorInvalidValue, "cudaMemPoolGetAttribute: a null pointer for the value");
-    auto* const number = static_cast<int*>(value);
     auto* const bytes = static_cast<std::uint64_t*>(value);
+    if (const int* const reuse = reuse_of(pool, attribute)) {
+      *static_cast<int*>(value) = *reuse;
+      return;
+    }
     switch (attribute) {
-      case cudaMemPoolReuseFollowEventDependencies:
-        *number = pool.follow_events;
-        return;
-      case cudaMemPoolReuseAllowOpportunistic:
-        *number = pool.opportunistic;
-        return;
-      case cudaMemPoolReuseAllowInternalDependencies:
-        *number = pool.internal_dependencies;
-        return;
       case cudaMemPoolAttrReleaseThreshold:
         *bytes = pool.release_threshold;
         return;
@@ -246,22 +248,16 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
   return api([&] {
     Pool& pool = pool_behind(handle, "cudaMemPoolSetAttribute");
     if (value == nullptr) fail(cudaErrorInvalidValue, "cudaMemPoolSetAttribute: no value");
-    const auto number = [&] { return *static_cast<const int*>(value); };
     const auto bytes = [&] { return *static_cast<const std::uint64_t*>(value); };
     const auto reset = [&](std::uint64_t& most, std::uint64_t current) {
       if (bytes() != 0) fail(cudaErrorInvalidValue, "cudaMemPoolSetAttribute: a high watermark can only be reset to 0");
       most = current;
     };
+    if (int* const reuse = reuse_of(pool, attribute)) {
+      *reuse = *static_cast<const int*>(value);
+      return;
+    }
     switch (attribute) {
-      case cudaMemPoolReuseFollowEventDependencies:
-        pool.follow_events = number();
-        return;
-      case cudaMemPoolReuseAllowOpportunistic:
-        pool.opportunistic = number();
-        return;
-      case cudaMemPoolReuseAllowInternalDependencies:
-        pool.internal_dependencies = number();
-        return;
       case cudaMemPoolAttrReleaseThreshold:
         pool.release_threshold = bytes();
         return;

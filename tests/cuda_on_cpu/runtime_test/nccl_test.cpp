@@ -49,6 +49,12 @@ class Signal {
   std::array<int, 2> ends_{};
 };
 
+cudaStream_t new_stream() {
+  cudaStream_t stream;
+  EXPECT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
 // One rank: a communicator, a stream, and two buffers of ranks * kCount floats.
 struct Rank {
   Rank(int own_rank, int all_ranks, const ncclUniqueId& id) : rank(own_rank), ranks(all_ranks) {
@@ -58,7 +64,7 @@ struct Rank {
   Rank(int own_rank, int all_ranks, ncclComm_t own) : rank(own_rank), ranks(all_ranks), comm(own) { allocate(); }
 
   void allocate() {
-    EXPECT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    stream = new_stream();
     for (float** data : {&x, &y}) EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(data), bytes()));
     EXPECT_OK(cudaHostAlloc(reinterpret_cast<void**>(&host), bytes(), cudaHostAllocDefault));
   }
@@ -88,6 +94,11 @@ struct Rank {
   cudaStream_t stream = nullptr;
   float *x = nullptr, *y = nullptr, *host = nullptr;
 };
+
+void destroy(cudaGraph_t graph, cudaGraphExec_t exec) {
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphDestroy(graph));
+}
 
 // Returns the exit statuses of the ranks' processes.
 std::vector<int> run_processes(int ranks, const std::function<void(int rank, const ncclUniqueId&)>& body) {
@@ -119,6 +130,20 @@ void run_ranks(int ranks, const std::function<void(Rank&)>& body) {
     body(own);
   });
   EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(ranks), 0));
+}
+
+// Runs the body as the first of two ranks. The other one does nothing until the body is over.
+void run_while_the_other_waits(const std::function<void(Rank&)>& body) {
+  Signal over;
+  run_ranks(2, [&](Rank& r) {
+    if (r.rank == 1) {
+      over.wait();
+      return r.finish();
+    }
+    body(r);
+    r.release();
+    over.give();
+  });
 }
 
 class NcclOnCpu : public ::testing::TestWithParam<int> {};
@@ -280,8 +305,7 @@ TEST_P(NcclOnCpu, AllReduceIsCapturedAndReplayed) {
 
 TEST_P(NcclOnCpu, CollectivesOnManyStreamsMatchInHostOrder) {
   run_ranks(GetParam(), [](Rank& r) {
-    cudaStream_t other;
-    EXPECT_OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const cudaStream_t other = new_stream();
     r.fill(r.x, 1);
     r.fill(r.y, 2);
     EXPECT_OK(cudaStreamSynchronize(r.stream));
@@ -313,8 +337,7 @@ TEST_P(NcclOnCpu, RingOfMessages) {
 
 TEST_P(NcclOnCpu, UnorderedAccessIsARace) {
   run_ranks(GetParam(), [](Rank& r) {
-    cudaStream_t other;
-    EXPECT_OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const cudaStream_t other = new_stream();
     r.fill(r.x, 1);
     EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
     EXPECT_OK(cudaStreamSynchronize(r.stream));
@@ -405,19 +428,13 @@ TEST(NcclOnCpuProcesses, OtherThreadsContinueWhileOneWaitsForRanks) {
     if (r.rank == 0) {
       EXPECT_EQ(r.read(r.y)[0], 7);
     }
-    EXPECT_OK(cudaGraphExecDestroy(exec));
-    EXPECT_OK(cudaGraphDestroy(graph));
+    destroy(graph, exec);
     r.finish();
   });
 }
 
 TEST(NcclOnCpuProcesses, AbortEndsTheWait) {
-  Signal over;
-  run_ranks(2, [&](Rank& r) {
-    if (r.rank == 1) {
-      over.wait();
-      return r.finish();
-    }
+  run_while_the_other_waits([](Rank& r) {
     for (float* data : {r.x, r.y}) r.fill(data, 1);
     EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, kCount, ncclFloat, ncclSum, r.comm, r.stream));
     std::atomic<bool> waiting = false;
@@ -435,8 +452,6 @@ TEST(NcclOnCpuProcesses, AbortEndsTheWait) {
     axpy(r.x, r.y, 1, kCount, r.stream);
     EXPECT_NE(cudaStreamSynchronize(r.stream), cudaSuccess) << "what an abort leaves is not to be used";
     EXPECT_TRUE(says(last_error(), "uninitialised")) << last_error();
-    r.release();
-    over.give();
   });
 }
 
@@ -555,20 +570,13 @@ TEST(NcclOnCpuProcesses, ExitOfARankIsARemoteError) {
 }
 
 TEST(NcclOnCpuProcesses, WaitingForeverTimesOut) {
-  Signal over;
-  run_ranks(2, [&](Rank& r) {
-    if (r.rank == 1) {
-      over.wait();
-      return r.finish();
-    }
+  run_while_the_other_waits([](Rank& r) {
     setenv("GIRO_CUDA_ON_CPU_NCCL_TIMEOUT", "0", 1);
     r.fill(r.x, 1);
     EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, kCount, ncclFloat, ncclSum, r.comm, r.stream));
     EXPECT_CUDA(cudaErrorLaunchTimeout, cudaStreamSynchronize(r.stream));
     EXPECT_TRUE(says(last_error(), "rank 0 has waited for rank 1")) << last_error();
     EXPECT_NCCL_OK(ncclCommAbort(r.comm));
-    r.release();
-    over.give();
   });
 }
 
@@ -659,8 +667,7 @@ TEST(NcclOnCpuProcesses, ConditionalBodiesRejectCollectives) {
     EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
     EXPECT_OK(cudaGraphLaunch(exec, r.stream));
     EXPECT_EQ(r.read(r.x)[0], 2);
-    EXPECT_OK(cudaGraphExecDestroy(exec));
-    EXPECT_OK(cudaGraphDestroy(graph));
+    destroy(graph, exec);
     r.finish();
   });
 }

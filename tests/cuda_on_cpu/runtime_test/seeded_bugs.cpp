@@ -86,16 +86,21 @@ struct Bug {
 };
 std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.name; }
 
-class CudaBugInWork : public testing::TestWithParam<Bug> {};
-
-TEST_P(CudaBugInWork, LosesTheDeviceAndIsReported) {
+// Expects a process that runs the bug's program, and then `end`, to exit with that status and the bug's report.
+void expect_exit(int status, const Bug& bug, void (*end)(Program& p)) {
   EXPECT_EXIT(
       {
         Program program;
-        GetParam().program(program);
-        program.wait();
+        bug.program(program);
+        end(program);
       },
-      testing::ExitedWithCode(3), GetParam().report);
+      testing::ExitedWithCode(status), bug.report);
+}
+
+class CudaBugInWork : public testing::TestWithParam<Bug> {};
+
+TEST_P(CudaBugInWork, LosesTheDeviceAndIsReported) {
+  expect_exit(3, GetParam(), [](Program& p) { p.wait(); });
 }
 
 // The seed draws which of two goes first. The report comes from the later one and names both.
@@ -103,6 +108,8 @@ std::string race(const std::string& a, const std::string& b) {
   return "(" + a + ".*race.*" + b + "|" + b + ".*race.*" + a + "|race.*" + a + ".*" + b + "|race.*" + b + ".*" + a +
          ")";
 }
+
+Bug race_of_kernels(const char* name, void (*program)(Program& p)) { return {name, program, race(kSet, kAxpy)}; }
 
 INSTANTIATE_TEST_SUITE_P(
     Bugs, CudaBugInWork,
@@ -118,25 +125,23 @@ INSTANTIATE_TEST_SUITE_P(
                           axpy(p.y, p.x, 1, kCount, p.t);
                         },
                         race(kAxpy, "cudaMemcpyAsync")},
-                    Bug{"two_kernels_write_the_same",
-                        [](Program& p) {
-                          set(p.x, 2, kCount, 0, p.s);
-                          axpy(p.x, p.y, 1, kCount, p.t);
-                        },
-                        race(kSet, kAxpy)},
+                    race_of_kernels("two_kernels_write_the_same",
+                                    [](Program& p) {
+                                      set(p.x, 2, kCount, 0, p.s);
+                                      axpy(p.x, p.y, 1, kCount, p.t);
+                                    }),
                     Bug{"a_fill_does_not_wait_for_a_reader",
                         [](Program& p) {
                           axpy(p.y, p.x, 1, kCount, p.s);
                           EXPECT_OK(cudaMemsetAsync(p.x, 0, kBytes, p.t));
                         },
                         race(kAxpy, "cudaMemsetAsync")},
-                    Bug{"a_kernel_writes_what_another_stream_still_reads",
-                        [](Program& p) {
-                          axpy(p.y, p.x, 1, kCount, p.s);
-                          EXPECT_OK(cudaMemcpyAsync(p.pinned, p.x, kBytes, cudaMemcpyDefault, p.t));
-                          set(p.x, 2, kCount, 0, p.t);
-                        },
-                        race(kSet, kAxpy)},
+                    race_of_kernels("a_kernel_writes_what_another_stream_still_reads",
+                                    [](Program& p) {
+                                      axpy(p.y, p.x, 1, kCount, p.s);
+                                      EXPECT_OK(cudaMemcpyAsync(p.pinned, p.x, kBytes, cudaMemcpyDefault, p.t));
+                                      set(p.x, 2, kCount, 0, p.t);
+                                    }),
                     Bug{"two_copies_meet_in_pageable_memory",
                         [](Program& p) {
                           static float pageable[kCount];
@@ -144,47 +149,42 @@ INSTANTIATE_TEST_SUITE_P(
                           EXPECT_OK(cudaMemcpyAsync(p.y, pageable, kBytes, cudaMemcpyDefault, p.t));
                         },
                         "cudaMemcpyAsync, in pageable memory: race"},
-                    Bug{"an_event_is_recorded_too_early",
-                        [](Program& p) {
-                          EXPECT_OK(cudaEventRecord(p.event, p.s));
-                          set(p.x, 2, kCount, 0, p.s);
-                          EXPECT_OK(cudaStreamWaitEvent(p.t, p.event, 0));
-                          axpy(p.y, p.x, 1, kCount, p.t);
-                        },
-                        race(kSet, kAxpy)},
-                    Bug{"an_event_is_never_recorded",
-                        [](Program& p) {
-                          set(p.x, 2, kCount, 0, p.s);
-                          EXPECT_OK(cudaStreamWaitEvent(p.t, p.event, 0));
-                          axpy(p.y, p.x, 1, kCount, p.t);
-                        },
-                        race(kSet, kAxpy)},
-                    Bug{"the_wrong_stream_waits",
-                        [](Program& p) {
-                          set(p.x, 2, kCount, 0, p.s);
-                          EXPECT_OK(cudaEventRecord(p.event, p.s));
-                          EXPECT_OK(cudaStreamWaitEvent(p.s, p.event, 0));
-                          axpy(p.y, p.x, 1, kCount, p.t);
-                        },
-                        race(kSet, kAxpy)},
-                    Bug{"a_recording_forgets_to_fork",
-                        [](Program& p) {
-                          EXPECT_OK(cudaStreamBeginCapture(p.s, cudaStreamCaptureModeRelaxed));
-                          set(p.x, 2, kCount, 0, p.s);
-                          axpy(p.y, p.x, 1, kCount, p.t);  // is not captured, so it runs immediately
-                          cudaGraph_t graph = nullptr;
-                          cudaGraphExec_t exec = nullptr;
-                          EXPECT_OK(cudaStreamEndCapture(p.s, &graph));
-                          EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
-                          EXPECT_OK(cudaGraphLaunch(exec, p.s));
-                        },
-                        race(kSet, kAxpy)},
-                    Bug{"two_graphs_share_a_buffer",
-                        [](Program& p) {
-                          EXPECT_OK(cudaGraphLaunch(recorded(p.s, add_x, p.y, p.x), p.s));
-                          EXPECT_OK(cudaGraphLaunch(recorded(p.s, set_x, p.y, p.x), p.t));
-                        },
-                        race(kSet, kAxpy)},
+                    race_of_kernels("an_event_is_recorded_too_early",
+                                    [](Program& p) {
+                                      EXPECT_OK(cudaEventRecord(p.event, p.s));
+                                      set(p.x, 2, kCount, 0, p.s);
+                                      EXPECT_OK(cudaStreamWaitEvent(p.t, p.event, 0));
+                                      axpy(p.y, p.x, 1, kCount, p.t);
+                                    }),
+                    race_of_kernels("an_event_is_never_recorded",
+                                    [](Program& p) {
+                                      set(p.x, 2, kCount, 0, p.s);
+                                      EXPECT_OK(cudaStreamWaitEvent(p.t, p.event, 0));
+                                      axpy(p.y, p.x, 1, kCount, p.t);
+                                    }),
+                    race_of_kernels("the_wrong_stream_waits",
+                                    [](Program& p) {
+                                      set(p.x, 2, kCount, 0, p.s);
+                                      EXPECT_OK(cudaEventRecord(p.event, p.s));
+                                      EXPECT_OK(cudaStreamWaitEvent(p.s, p.event, 0));
+                                      axpy(p.y, p.x, 1, kCount, p.t);
+                                    }),
+                    race_of_kernels("a_recording_forgets_to_fork",
+                                    [](Program& p) {
+                                      EXPECT_OK(cudaStreamBeginCapture(p.s, cudaStreamCaptureModeRelaxed));
+                                      set(p.x, 2, kCount, 0, p.s);
+                                      axpy(p.y, p.x, 1, kCount, p.t);  // is not captured, so it runs immediately
+                                      cudaGraph_t graph = nullptr;
+                                      cudaGraphExec_t exec = nullptr;
+                                      EXPECT_OK(cudaStreamEndCapture(p.s, &graph));
+                                      EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+                                      EXPECT_OK(cudaGraphLaunch(exec, p.s));
+                                    }),
+                    race_of_kernels("two_graphs_share_a_buffer",
+                                    [](Program& p) {
+                                      EXPECT_OK(cudaGraphLaunch(recorded(p.s, add_x, p.y, p.x), p.s));
+                                      EXPECT_OK(cudaGraphLaunch(recorded(p.s, set_x, p.y, p.x), p.t));
+                                    }),
                     Bug{"a_kernel_reads_what_nothing_wrote", [](Program& p) { axpy(p.y, p.fresh, 1, kCount, p.s); },
                         kAxpy},
                     Bug{"a_copy_is_too_short",
@@ -219,14 +219,10 @@ INSTANTIATE_TEST_SUITE_P(
 class CudaLeak : public testing::TestWithParam<Bug> {};
 
 TEST_P(CudaLeak, FailsTheProcessAtExit) {
-  EXPECT_EXIT(
-      {
-        Program program;
-        GetParam().program(program);
-        program.end();
-        std::exit(0);
-      },
-      testing::ExitedWithCode(70), GetParam().report);
+  expect_exit(70, GetParam(), [](Program& p) {
+    p.end();
+    std::exit(0);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(

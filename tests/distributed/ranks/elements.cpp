@@ -1,8 +1,7 @@
 #include <cstring>
 
-#include <giro/runtime/float16.h>
-
 #include "tests/distributed/ranks/ranks.h"
+#include "tests/support/dtypes.h"
 
 namespace giro::test {
 namespace {
@@ -24,27 +23,6 @@ double load(const char* from) {
   std::memcpy(&element, from, sizeof element);
   if constexpr (sizeof(T) == 2) return static_cast<double>(static_cast<float>(element));
   return static_cast<double>(element);
-}
-
-// Returns f(T()) for the type that stores the dtype.
-template <class F>
-auto with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float());
-    case DType::f64:
-      return f(double());
-    case DType::bf16:
-      return f(BFloat16());
-    case DType::f16:
-      return f(Float16());
-    case DType::i32:
-      return f(std::int32_t());
-    case DType::i64:
-      return f(std::int64_t());
-    default:
-      return f(std::uint8_t());
-  }
 }
 
 }  // namespace

@@ -7,28 +7,9 @@
 #include <random>
 
 #include "tests/distributed/ranks/ranks.h"
+#include "tests/support/dtypes.h"
 
 namespace giro::test {
-namespace {
-
-// Half the distance between 1 and the next number.
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 0x1p-53;
-    case DType::f32:
-      return 0x1p-24;
-    case DType::f16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
-
 std::vector<double> input(DType dtype, std::int64_t count, int rank, unsigned seed) {
   std::mt19937 random(seed * 1000 + static_cast<unsigned>(rank));
   std::vector<double> values(static_cast<std::size_t>(count));

@@ -20,8 +20,7 @@
 namespace giro::nn {
 namespace {
 
-using test::Array;
-using test::Expected;
+using test::Array, test::Expected;
 
 class AttentionTest : public GradientTest {
  protected:

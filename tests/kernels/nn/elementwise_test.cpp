@@ -13,9 +13,7 @@
 namespace giro::nn {
 namespace {
 
-using test::Array;
-using test::kInfinity;
-using test::kNaN;
+using test::Array, test::kInfinity, test::kNaN;
 
 class ElementwiseTest : public GradientTest {};
 

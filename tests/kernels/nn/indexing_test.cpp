@@ -20,8 +20,7 @@
 namespace giro::nn {
 namespace {
 
-using test::Array;
-using test::kNaN;
+using test::Array, test::kNaN;
 
 class IndexingTest : public GradientTest {
  protected:

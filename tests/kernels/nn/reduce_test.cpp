@@ -15,9 +15,7 @@
 namespace giro::nn {
 namespace {
 
-using test::Array;
-using test::kInfinity;
-using test::kNaN;
+using test::Array, test::kInfinity, test::kNaN;
 
 class ReduceTest : public GradientTest {};
 

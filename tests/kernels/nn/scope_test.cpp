@@ -61,6 +61,18 @@ class ScopeTest : public test::OpTest {
   }
   std::vector<float> floats(const TrainState& state, const Var& x) { return to_host<float>(x.value(), state.stream()); }
 
+  // Returns the batch of every step.
+  Batch train_three_steps(TrainState& state, const Layer& model) {
+    const auto step = jit([&](TrainState& s, const Batch& batch) {
+      const Var loss = s.value_and_grad([&](const Params& params) { return mean(square(model(params, batch["x"]))); });
+      s.apply_gradients();
+      return logs().add_metric("loss", loss);
+    });
+    const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 9}).value()}}, state.stream());
+    for (int i = 0; i < 3; ++i) step(state, batch);
+    return batch;
+  }
+
  private:
   std::vector<Var> kept_;
 };
@@ -121,13 +133,7 @@ TEST_P(ScopeTest, VariableIsWrittenOnlyInTraining) {
   const Layer model = sequential(Watch(), dense(1));
   TrainState state = create(model);
   EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 1);
-  const auto step = jit([&](TrainState& s, const Batch& batch) {
-    const Var loss = s.value_and_grad([&](const Params& params) { return mean(square(model(params, batch["x"]))); });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
-  const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 9}).value()}}, state.stream());
-  for (int i = 0; i < 3; ++i) step(state, batch);
+  const Batch batch = train_three_steps(state, model);
   (void)model(state.params(), batch["x"]);
   EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 4);
   EXPECT_EQ(to_host<float>(state.at("stats/watch0/mean"), state.stream())[0], 4 * (1 - 1 / 8.f));
@@ -295,13 +301,7 @@ TEST_P(ScopeTest, RematSecondRunDrawsTheSameAndWritesNothing) {
   });
   const auto train = [&](const Layer& model) {
     TrainState state = create(model);
-    const auto step = jit([&](TrainState& s, const Batch& batch) {
-      const Var loss = s.value_and_grad([&](const Params& params) { return mean(square(model(params, batch["x"]))); });
-      s.apply_gradients();
-      return logs().add_metric("loss", loss);
-    });
-    const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 9}).value()}}, state.stream());
-    for (int i = 0; i < 3; ++i) step(state, batch);
+    train_three_steps(state, model);
     std::vector<std::vector<float>> leaves{to_host<float>(state.collection("params").flat(), state.stream())};
     leaves.push_back(to_host<float>(state.at("stats/part1/mean"), state.stream()));
     EXPECT_EQ(to_host<std::int64_t>(state.at("stats/part1/calls"), state.stream())[0], 4);

@@ -14,8 +14,7 @@
 namespace giro::nn {
 namespace {
 
-using test::Array;
-using test::kNaN;
+using test::Array, test::kNaN;
 
 class SortVarTest : public GradientTest {};
 

@@ -9,6 +9,7 @@
 #include <giro/runtime/graph.h>
 
 #include "tests/kernels/pointwise/expression_cases.h"
+#include "tests/support/cuda_test.h"
 
 #if GIRO_WITH_CUDA
 #include "kernels/cuda/expression.h"
@@ -16,21 +17,14 @@
 namespace giro {
 namespace {
 
-using test::Bytes;
-using test::ExpressionCase;
+using test::Bytes, test::ExpressionCase;
 
-class CudaExpressionTest : public ::testing::Test {
+class CudaExpressionTest : public test::CudaTest {
  protected:
-  void SetUp() override {
-    const Discovery discovery = discover_devices();
-    if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
-    stream_.emplace(discovery.best());
-  }
+  void prepare(Device device) override { stream_.emplace(device); }
 
-  // Compiles the cases together and runs them one by one. Outputs start as bytes 0x5a, which must remain wherever
-  // nothing is written.
-  void check(std::vector<ExpressionCase> cases) {
-    if (!stream_) return;
+  // Compiles the cases together. Returns the memory of their tensors.
+  std::vector<std::vector<Buffer>> place_and_compile(std::vector<ExpressionCase>& cases) {
     std::vector<std::vector<Buffer>> memory;
     std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> expressions;
     for (ExpressionCase& c : cases) {
@@ -38,6 +32,14 @@ class CudaExpressionTest : public ::testing::Test {
       expressions.emplace_back(&c.expression, nullptr);
     }
     cuda::prepare(expressions, *stream_);
+    return memory;
+  }
+
+  // Compiles the cases together and runs them one by one. Outputs start as bytes 0x5a, which must remain wherever
+  // nothing is written.
+  void check(std::vector<ExpressionCase> cases) {
+    if (!stream_) return;
+    const auto memory = place_and_compile(cases);
     for (std::size_t i = 0; i < cases.size(); ++i) {
       cuda::run(cases[i].expression, *stream_);
       stream_->synchronize();
@@ -174,13 +176,7 @@ TEST_F(CudaExpressionTest, SumsAreBitwiseEqual) {
     add(apart, test::row_major({kRows, length}, 1), true);
     add(columns, test::strided({1, kRows}), false);
     add(columns, test::strided({1, kRows}), true);
-    std::vector<std::vector<Buffer>> memory;
-    std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> expressions;
-    for (ExpressionCase& c : cases) {
-      memory.push_back(place(c));
-      expressions.emplace_back(&c.expression, nullptr);
-    }
-    cuda::prepare(expressions, *stream_);
+    const auto memory = place_and_compile(cases);
     Bytes first;
     for (const ExpressionCase& c : cases) {
       cuda::run(c.expression, *stream_);

@@ -23,9 +23,7 @@ using Names = std::vector<std::string>;
 
 class LoadIntoTest : public test::DeviceTest {
  protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
+  void prepare() override {
     state_ = std::make_unique<State>(device());
     state_->add("params", {{"encoder/layer0/kernel", DType::f32, {2}},
                            {"encoder/layer1/kernel", DType::f32, {2}},

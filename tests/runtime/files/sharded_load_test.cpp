@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,16 +65,6 @@ const std::vector<LeafSpec> kMoments{{"z/kernel", DType::f32, {1'500, 1'024}}, {
                                      {"a/kernel", DType::f32, {3, 7, 131}},    {"m/kernel", DType::f32, {4'641, 1'000}},
                                      {"m/none", DType::f32, {0, 5}},           {"m/scale", DType::f32, {}}};
 
-State make_sharded_state(const Shard& shard, const std::vector<LeafSpec>& moments = kMoments) {
-  State state(Device::cpu());
-  state.add("params", {{"w", DType::f32, {100}}});
-  CollectionOptions options{.parts = shard.count};
-  if (shard.count > 1) options.part = shard.index;
-  state.add("moments", moments, options);
-  state.add("step", {{"", DType::i64, {}}});
-  return state;
-}
-
 // Every element of a leaf tells its place in it.
 void number_elements(State& state, std::int64_t steps) {
   for (const Leaf& leaf : state.flatten()) {
@@ -85,6 +76,15 @@ void number_elements(State& state, std::int64_t steps) {
       std::iota(leaf.value.data<float>(), leaf.value.data<float>() + leaf.value.count(), static_cast<float>(first));
     }
   }
+}
+
+State make_sharded_state(const Shard& shard, const std::vector<LeafSpec>& moments = kMoments) {
+  State state(Device::cpu());
+  state.add("params", {{"w", DType::f32, {100}}});
+  state.add("moments", moments,
+            {.parts = shard.count, .part = shard.count > 1 ? std::optional(shard.index) : std::nullopt});
+  state.add("step", {{"", DType::i64, {}}});
+  return state;
 }
 
 class ShardedLoad : public testing::Test {

@@ -37,9 +37,8 @@ State make_state(const Specs& specs, Shard shard = {}) {
   State state(Device::cpu());
   state.add("params", specs, {.parts = shard.count});
   state.add("grads", specs, {.saved = false, .parts = shard.count});
-  CollectionOptions of_moments{.parts = shard.count};
-  if (shard.count > 1) of_moments.part = shard.index;
-  state.add("moments", specs, of_moments);
+  state.add("moments", specs,
+            {.parts = shard.count, .part = shard.count > 1 ? std::optional(shard.index) : std::nullopt});
   state.add("step", {{"", DType::i64, {}}});
   return state;
 }

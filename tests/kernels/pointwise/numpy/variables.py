@@ -7,6 +7,11 @@ import numpy as np
 import numbers_with_errors as n
 
 
+def operators(function):
+    """The operator of a function, and the same with its operands in the other order."""
+    return (lambda self, other: binary(function, self, other)), (lambda self, other: binary(function, other, self))
+
+
 class Var:
     def __init__(self, number, inputs=(), gradient=None):
         self.number = number
@@ -17,26 +22,10 @@ class Var:
     dtype = property(lambda self: self.number.dtype)
     shape = property(lambda self: self.number.shape)
 
-    def __add__(self, other):
-        return binary("add", self, other)
-
-    def __sub__(self, other):
-        return binary("subtract", self, other)
-
-    def __mul__(self, other):
-        return binary("multiply", self, other)
-
-    def __truediv__(self, other):
-        return binary("divide", self, other)
-
-    def __radd__(self, other):
-        return binary("add", other, self)
-
-    def __rsub__(self, other):
-        return binary("subtract", other, self)
-
-    def __rmul__(self, other):
-        return binary("multiply", other, self)
+    __add__, __radd__ = operators("add")
+    __sub__, __rsub__ = operators("subtract")
+    __mul__, __rmul__ = operators("multiply")
+    __truediv__, __rtruediv__ = operators("divide")
 
     def __neg__(self):
         return FUNCTIONS["negate"](self)

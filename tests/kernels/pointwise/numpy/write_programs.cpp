@@ -54,8 +54,8 @@ void write(unsigned seed, const Stream& stream) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  const giro::Stream stream(giro::parse_device(argv[3], giro::discover_devices()));
   const unsigned first = static_cast<unsigned>(std::strtoul(argv[1], nullptr, 10));
   const unsigned count = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
+  const giro::Stream stream(giro::parse_device(argv[3], giro::discover_devices()));
   for (unsigned seed = first; seed < first + count; ++seed) giro::nn::write(seed, stream);
 }

@@ -3,29 +3,15 @@
 usage: exchange.py LEAVES [GIRO_CHECKPOINT]
 """
 
-import pathlib
-import subprocess
-import sys
-import tempfile
-import unittest
-
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-leaves = tool = None
+import file_exchange
+from file_exchange import run
 
 
-def run(*command):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
-
-
-class PythonFiles(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name) / "a.safetensors"
-
+class PythonFiles(file_exchange.FileTest):
     def assert_array(self, array, expected):
         self.assertEqual((array.dtype, array.shape), (expected.dtype, expected.shape))
         self.assertEqual(array.tobytes(), expected.tobytes())
@@ -43,7 +29,7 @@ class PythonFiles(unittest.TestCase):
     BF16 = np.array([[0x3F80], [0xC020]], np.uint16)  # the bits of 1 and -2.5: NumPy has no bf16
 
     def test_python_reads_what_giro_wrote(self):
-        run(leaves, "write", self.path)
+        run(self.leaves, "write", self.path)
         raw = dict(safetensors.deserialize(self.path.read_bytes()))
         bf16 = raw.pop("bf16")
         self.assertEqual((bf16["dtype"], bf16["shape"]), ("BF16", [2, 1]))
@@ -59,7 +45,7 @@ class PythonFiles(unittest.TestCase):
         specs["bf16"] = self.spec(self.BF16, "bfloat16")
         safetensors.serialize_file(specs, self.path, {"format": "np"})
         printed = {}
-        for line in run(leaves, "print", self.path).splitlines():
+        for line in run(self.leaves, "print", self.path).splitlines():
             name, dtype, shape, values = line.split("|")
             printed[name] = (dtype, shape, values.split())
         self.assertEqual(set(printed), set(specs))
@@ -78,21 +64,21 @@ class PythonFiles(unittest.TestCase):
 
     def test_giro_reads_what_save_file_wrote(self):
         safetensors.numpy.save_file({"w": np.array([[1, 2]], np.float32)}, self.path, {"format": "np"})
-        self.assertEqual(run(leaves, "print", self.path), "w|f32|(1, 2)| 1 2\n")
+        self.assertEqual(run(self.leaves, "print", self.path), "w|f32|(1, 2)| 1 2\n")
 
     def test_numpy_reads_what_was_converted(self):
-        if tool is None:
+        if self.tool is None:
             self.skipTest("giro-checkpoint is not built")
         bits = np.random.default_rng(1).integers(0, 2**32, 100_000, np.uint32)
         values = bits[(bits & 0x7FFFFFFF) < 0x477FF000].view(np.float32)  # what f16 can hold
         values = np.append(values, np.array([np.nan, -np.inf], np.float32))
         safetensors.numpy.save_file({"w": values, "step": np.array(7)}, self.path)
         out = self.path.with_suffix(".out")
-        run(tool, "convert", self.path, out, "--dtype", "f16")
+        run(self.tool, "convert", self.path, out, "--dtype", "f16")
         with safetensors.safe_open(out, framework="np") as file:
             self.assert_array(file.get_tensor("step"), np.array(7))
             self.assert_array(file.get_tensor("w"), values.astype(np.float16))
-        run(tool, "convert", self.path, out, "--dtype", "bf16")
+        run(self.tool, "convert", self.path, out, "--dtype", "bf16")
         stored = dict(safetensors.deserialize(out.read_bytes()))["w"]
         self.assertEqual((stored["dtype"], stored["shape"]), ("BF16", [len(values)]))
         upper = np.frombuffer(bytes(stored["data"]), np.uint16).astype(np.int64)
@@ -110,11 +96,11 @@ class PythonFiles(unittest.TestCase):
             self.assertTrue(np.all(np.isnan(other) | (error < other) | ((error == other) & (upper % 2 == 0))))
 
     def test_numpy_reads_what_was_exported(self):
-        if tool is None:
+        if self.tool is None:
             self.skipTest("giro-checkpoint is not built")
-        run(leaves, "write", self.path)
+        run(self.leaves, "write", self.path)
         out = self.path.with_suffix(".npz")
-        run(tool, "export", self.path, out, "--widen")
+        run(self.tool, "export", self.path, out, "--widen")
         with np.load(out, allow_pickle=False) as arrays:
             self.assertEqual(set(arrays), {*self.EXPECTED, "bf16"})
             for name, expected in self.EXPECTED.items():
@@ -123,6 +109,4 @@ class PythonFiles(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    leaves = sys.argv.pop(1)
-    tool = sys.argv.pop(1) if len(sys.argv) > 1 else None
-    unittest.main()
+    file_exchange.main()

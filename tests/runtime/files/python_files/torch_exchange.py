@@ -5,24 +5,15 @@ usage: torch_exchange.py PACKAGES LEAVES [GIRO_CHECKPOINT]
 PACKAGES is a folder that has safetensors; torch and its NumPy come first.
 """
 
-import pathlib
-import subprocess
 import sys
-import tempfile
-import unittest
 
-leaves = tool = None
-
-
-def run(*command):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
+import file_exchange
+from file_exchange import run
 
 
-class TorchFiles(unittest.TestCase):
+class TorchFiles(file_exchange.FileTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name) / "a.safetensors"
+        super().setUp()
         self.expected = {
             "params/f32": torch.tensor([[1.5, -2, float("inf")], [0, 1e-40, 3.4e38]]),
             "empty": torch.zeros(0, 4),
@@ -36,7 +27,7 @@ class TorchFiles(unittest.TestCase):
         }
 
     def test_torch_reads_what_giro_wrote(self):
-        run(leaves, "write", self.path)
+        run(self.leaves, "write", self.path)
         read = safetensors.torch.load_file(self.path)
         self.assertEqual(set(read), set(self.expected))
         for name, expected in self.expected.items():
@@ -44,13 +35,13 @@ class TorchFiles(unittest.TestCase):
             self.assertTrue(torch.equal(read[name], expected), name)
 
     def test_giro_reads_what_torch_wrote(self):
-        run(leaves, "write", self.path)
-        expected = run(leaves, "print", self.path)
+        run(self.leaves, "write", self.path)
+        expected = run(self.leaves, "print", self.path)
         safetensors.torch.save_file(self.expected, self.path)
-        self.assertEqual(sorted(run(leaves, "print", self.path).splitlines()), sorted(expected.splitlines()))
+        self.assertEqual(sorted(run(self.leaves, "print", self.path).splitlines()), sorted(expected.splitlines()))
 
     def test_converts_as_torch_does(self):
-        if tool is None:
+        if self.tool is None:
             self.skipTest("giro-checkpoint is not built")
         torch.manual_seed(1)
         bits = torch.randint(-(2**31), 2**31, (100_000,), dtype=torch.int64).to(torch.int32)
@@ -60,7 +51,7 @@ class TorchFiles(unittest.TestCase):
             expected = values[fits].to(dtype)
             safetensors.torch.save_file({"w": values[fits]}, self.path)
             out = self.path.with_suffix(".out")
-            run(tool, "convert", self.path, out, "--dtype", name)
+            run(self.tool, "convert", self.path, out, "--dtype", name)
             found = safetensors.torch.load_file(out)["w"]
             self.assertEqual(found.dtype, dtype)
             self.assertGreater(len(found), 10_000)
@@ -74,6 +65,4 @@ if __name__ == "__main__":
     import safetensors.torch
     import torch
 
-    leaves = sys.argv.pop(1)
-    tool = sys.argv.pop(1) if len(sys.argv) > 1 else None
-    unittest.main()
+    file_exchange.main()

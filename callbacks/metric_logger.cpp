@@ -30,8 +30,10 @@ void MetricLogger::operator()(const Elapsed& elapsed, const Logs& logs) {
   record_.elapsed = elapsed;
   auto& scalars = std::get<Record::Scalars>(record_.values);
   std::size_t count = 0;
-  if (!(logs.schema() == schema_)) scalars.clear();
-  schema_ = logs.schema();
+  if (!(logs.schema() == schema_)) {
+    scalars.clear();
+    schema_ = logs.schema();
+  }
   for (std::size_t i = 0; i < logs.entries().size(); ++i) {
     const Logs::Entry entry = logs.entries()[i];
     if (is_array(entry)) continue;

@@ -74,6 +74,7 @@ TensorBoard::TensorBoard(const std::shared_ptr<Board>& board) : MetricLogger(boa
 
 void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {
   MetricLogger::operator()(elapsed, logs);
+  if (board_->options.images.empty() && board_->options.histograms.empty()) return;
   for (const Logs::Entry& entry : logs.entries()) {
     if (!is_array(entry)) continue;
     const auto array = [&] { return Record::Arrays{{Tag::of_entry("outputs", entry.name), on_host(entry.value)}}; };

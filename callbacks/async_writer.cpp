@@ -2,15 +2,14 @@
 
 #include <utility>
 
-#include <giro/runtime/error.h>
-
 #include "callbacks/internal/worker.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
 AsyncWriter::AsyncWriter(std::shared_ptr<MetricWriter> writer)
     : writer_(std::move(writer)), worker_(std::make_shared<detail::Worker>()) {
-  if (!writer_) throw Error(ErrorCode::invalid_argument, "AsyncWriter: the writer is null");
+  if (!writer_) throw_invalid("AsyncWriter: the writer is null");
 }
 AsyncWriter::~AsyncWriter() = default;
 

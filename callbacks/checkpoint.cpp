@@ -4,20 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <giro/loop/interrupt.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
 #include "callbacks/internal/run_saves.h"
 #include "runtime/files/internal/stored_checkpoints.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/recording.h"
 
 namespace giro {
@@ -37,48 +36,40 @@ std::int64_t reached(const Elapsed& elapsed, const State& state) {
 }
 
 template <class Bits>
-bool is_finite(const Tensor& tensor, Bits exponent) {
+bool has_no(const Tensor& tensor, Bits exponent) {
   const auto* bits = static_cast<const Bits*>(tensor.raw());
   Bits found = 0;  // not a bool: the compiler would not vectorize the loop
   for (std::int64_t i = 0; i < tensor.count(); ++i) found |= static_cast<Bits>((bits[i] & exponent) == exponent);
   return found == 0;
 }
 
+// Of a tensor in host memory: NaN and infinity have all bits of the exponent.
+bool is_finite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return has_no<std::uint32_t>(tensor, 0x7F800000);
+    case DType::f64:
+      return has_no<std::uint64_t>(tensor, 0x7FF0000000000000);
+    case DType::f16:
+      return has_no<std::uint16_t>(tensor, 0x7C00);
+    case DType::bf16:
+      return has_no<std::uint16_t>(tensor, 0x7F80);
+    default:
+      return true;
+  }
+}
+
 // The path of the first leaf that contains NaN or infinity, or "". The leaves are in host memory.
 std::string find_not_finite(const std::vector<Leaf>& leaves) {
-  for (const Leaf& leaf : leaves) {
-    const Tensor& value = leaf.value;
-    bool finite = true;
-    switch (value.dtype()) {
-      case DType::f32:
-        finite = is_finite<std::uint32_t>(value, 0x7F800000);
-        break;
-      case DType::f64:
-        finite = is_finite<std::uint64_t>(value, 0x7FF0000000000000);
-        break;
-      case DType::f16:
-        finite = is_finite<std::uint16_t>(value, 0x7C00);
-        break;
-      case DType::bf16:
-        finite = is_finite<std::uint16_t>(value, 0x7F80);
-        break;
-      case DType::i32:
-      case DType::i64:
-      case DType::u8:
-      case DType::boolean:
-        break;
-    }
-    if (!finite) return leaf.path;
-  }
-  return "";
+  const auto found = std::ranges::find_if(leaves, [](const Leaf& leaf) { return !is_finite(leaf.value); });
+  return found == leaves.end() ? "" : found->path;
 }
 
 void check_choice(const std::string& dir, const char* option, const std::string& value,
                   const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), value) != known.end()) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint '{}': {} is '{}', expected '{}', '{}' or '{}'{}", dir, option, value, known[0],
-                          known[1], known[2], suggestion(value, known)));
+  throw_invalid("checkpoint '{}': {} is '{}', expected '{}', '{}' or '{}'{}", dir, option, value, known[0], known[1],
+                known[2], suggestion(value, known));
 }
 
 // A damaged checkpoint does not count: a resumed run has skipped it.
@@ -95,10 +86,10 @@ void check_no_later_checkpoint(const CheckpointStore& store, FileSystem& files, 
     }
   });
   if (later == all.rend()) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that continues "
-                          "from it (resume), another directory, or overwrite",
-                          store.dir(), later->record.steps, steps));
+  throw_invalid(
+      "checkpoint '{}': step {} is saved there, later than step {}; expected a run that continues from it (resume), "
+      "another directory, or overwrite",
+      store.dir(), later->record.steps, steps);
 }
 
 // Retries, because a network file system may show another machine's files late.
@@ -130,18 +121,16 @@ constexpr int kMaxSkipped = 10;
 
 Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
     : dir_(std::move(dir)), options_(std::move(options)), report_(std::make_shared<std::string>()) {
-  if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint: the directory's name is empty");
+  if (dir_.empty()) throw_invalid("checkpoint: the directory's name is empty");
   if (options_.keep < 1 || options_.keep_every_n_steps < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir_,
-                            options_.keep, options_.keep_every_n_steps));
+    throw_invalid("checkpoint '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir_,
+                  options_.keep, options_.keep_every_n_steps);
   }
   check_choice(dir_, "not_finite", options_.not_finite, {"skip", "error", "save"});
   check_choice(dir_, "on_failure", options_.on_failure, {"fail", "retry", "pause"});
   if (options_.asynchronous && options_.on_failure != "fail") {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': on_failure of an asynchronous one is '{}', expected 'fail'", dir_,
-                            options_.on_failure));
+    throw_invalid("checkpoint '{}': on_failure of an asynchronous one is '{}', expected 'fail'", dir_,
+                  options_.on_failure);
   }
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
 }
@@ -247,9 +236,8 @@ void Checkpoint::add_to_best(const CheckpointRecord& record) {
 
 void Checkpoint::expect_whole(const State& state) const {
   if (!state.moved_from() && !collections_of(state, Collections::saved).empty()) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint '{}': the state {}, expected one that holds its leaves", dir_,
-                          state.moved_from() ? "was moved from" : "has nothing to save"));
+  throw_invalid("checkpoint '{}': the state {}, expected one that holds its leaves", dir_,
+                state.moved_from() ? "was moved from" : "has nothing to save");
 }
 
 Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best,
@@ -290,7 +278,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
     ++skipped_;
     if (options_.not_finite == "error" || skipped_ == kMaxSkipped) {
       const std::string before = skipped_ < 2 ? "" : fmt::format(", nor are the {} due before it", skipped_ - 1);
-      throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}{}", dir_, *report_, before));
+      throw_invalid("checkpoint '{}': {}{}", dir_, *report_, before);
     }
     saving.snapshot.reset();
   } else {
@@ -353,8 +341,7 @@ void Checkpoint::wait() {
 bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
   detail::Recording::expect_none("checkpoint");
   if (best && !monitor_) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best));
+    throw_invalid("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best);
   }
   // A state that counts its steps itself may not have counted this one yet.
   Elapsed completed = elapsed;

@@ -15,16 +15,6 @@ namespace {
 
 using detail::kCsvElapsed;
 
-// A line break within quotes is part of a name.
-std::size_t line_end(std::string_view text, std::size_t begin) {
-  bool quoted = false;
-  for (std::size_t i = begin; i < text.size(); ++i) {
-    if (text[i] == '"') quoted = !quoted;
-    if (text[i] == '\n' && !quoted) return i;
-  }
-  return text.npos;
-}
-
 std::vector<std::string> from_cells(std::string_view line) {
   std::vector<std::string> cells(1);
   bool quoted = false;
@@ -44,8 +34,7 @@ std::vector<std::string> from_cells(std::string_view line) {
 
 class CsvWriter final : public detail::LineWriter {
  public:
-  CsvWriter(const std::string& path, const LoggerOptions& options)
-      : LineWriter("csv_logger", path, options, line_end) {}
+  CsvWriter(const std::string& path, const LoggerOptions& options) : LineWriter("csv_logger", path, options) {}
 
  private:
   // The header identifies the column. The tag is empty if it was read from a file and not logged since.
@@ -53,6 +42,16 @@ class CsvWriter final : public detail::LineWriter {
     std::string header;
     Tag tag = "";
   };
+
+  // A line break within quotes is part of a name.
+  std::size_t line_end(std::string_view text, std::size_t begin) const override {
+    bool quoted = false;
+    for (std::size_t i = begin; i < text.size(); ++i) {
+      if (text[i] == '"') quoted = !quoted;
+      if (text[i] == '\n' && !quoted) return i;
+    }
+    return text.npos;
+  }
 
   void reset() override {
     columns_.clear();
@@ -77,7 +76,9 @@ class CsvWriter final : public detail::LineWriter {
     return step;
   }
 
-  void append(const Elapsed& elapsed, const Record::Scalars& scalars) override {
+  bool append(std::string& text, const Record& record) override {
+    const auto& scalars = std::get<Record::Scalars>(record.values);
+    if (scalars.empty()) return false;
     cells_.assign(columns_.size(), {});
     for (std::size_t i = 0; i < scalars.size(); ++i) {
       const std::size_t column = column_of(scalars[i].first, i);
@@ -85,10 +86,11 @@ class CsvWriter final : public detail::LineWriter {
       cells_[column].clear();
       detail::append_csv(cells_[column], scalars[i].second);
     }
-    if (!has_header_ || columns_.size() > columns_in_file_) write_header(columns_.size() - columns_in_file_);
+    if (!has_header_ || columns_.size() > columns_in_file_) write_header(text);
     columns_in_file_ = columns_.size();
-    detail::append_csv(file().text, elapsed);
-    for (const std::string& cell : cells_) file().text.append(1, ',').append(cell);
+    detail::append_csv(text, record.elapsed);
+    for (const std::string& cell : cells_) text.append(1, ',').append(cell);
+    return true;
   }
 
   // Most records have the same entries in the same order, so the entry's position finds its column.
@@ -105,16 +107,17 @@ class CsvWriter final : public detail::LineWriter {
     return by_header_.emplace(header, columns_.size() - 1).first->second;
   }
 
-  // Writes the header of all columns. The last `more` are new.
-  void write_header(std::size_t more) {
+  // Writes the header of all columns, those that the file lacks too.
+  void write_header(std::string& text) {
     std::string header(kCsvElapsed);
     for (const Column& column : columns_) header.append(1, ',').append(detail::csv_cell(column.header));
     if (!std::exchange(has_header_, true)) {
-      file().text.append(header).append(1, '\n');
+      text.append(header).append(1, '\n');
       return;
     }
-    file().replace([&](const std::vector<std::string>& lines) {
+    replace([&](const std::vector<std::string>& lines) {
       std::string content = header + '\n';
+      const std::size_t more = columns_.size() - columns_in_file_;
       for (std::size_t i = 1; i < lines.size(); ++i) content.append(lines[i]).append(more, ',').append(1, '\n');
       return content;
     });
@@ -130,6 +133,6 @@ class CsvWriter final : public detail::LineWriter {
 }  // namespace
 
 CsvLogger::CsvLogger(const std::string& path, const LoggerOptions& options)
-    : FileLogger(std::make_shared<CsvWriter>(path, options)) {}
+    : MetricLogger(std::make_shared<CsvWriter>(path, options)) {}
 
 }  // namespace giro

@@ -2,14 +2,14 @@
 
 #include <string>
 
-#include <giro/callbacks/file_logger.h>
+#include <giro/callbacks/metric_logger.h>
 
 namespace giro {
 
-// A FileLogger that writes CSV like History::write_csv: one line per record, one column per key. An entry that first
+// A MetricLogger that writes CSV like History::write_csv: one line per record, one column per key. An entry that first
 // appears later gets a column from then on, which is empty in earlier records: the file is replaced by one with the new
 // header, completely or not at all. Appending to a file whose lines end in CR LF changes them to LF.
-class CsvLogger : public FileLogger {
+class CsvLogger : public MetricLogger {
  public:
   CsvLogger(const std::string& path, const LoggerOptions& options);
 };

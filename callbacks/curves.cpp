@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -246,7 +246,7 @@ path { fill: none; stroke-linejoin: round; stroke-linecap: round; }
 
 void write_curves(const History& history, const std::vector<std::string>& keys, const std::string& path,
                   FileSystem& files) {
-  if (keys.empty()) throw Error(ErrorCode::invalid_argument, fmt::format("curves '{}': no keys given", path));
+  if (keys.empty()) throw_invalid("curves '{}': no keys given", path);
   std::string panels;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto [steps, values] = history.collect("elapsed.steps", keys[i]);

@@ -1,13 +1,12 @@
 #include <giro/callbacks/early_stopping.h>
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <any>
 
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/load_into.h>
 #include <giro/runtime/host_array.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -18,13 +17,10 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
       memory_(std::make_shared<Memory>(Memory{.monitor = Monitor(monitor, options.mode, options.min_delta)})) {
   if (const auto* evaluations = std::get_if<std::int64_t>(&patience_)) {
     if (*evaluations < 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("early_stopping '{}': patience is {}, expected at least 0", monitor, *evaluations));
+      throw_invalid("early_stopping '{}': patience is {}, expected at least 0", monitor, *evaluations);
     }
   } else if (const Period& period = std::get<Period>(patience_); period.is_empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples, tokens or time",
-                            monitor));
+    throw_invalid("early_stopping '{}': patience is an empty period, expected steps, samples, tokens or time", monitor);
   }
 }
 
@@ -89,7 +85,7 @@ void EarlyStopping::adopt_restored(const State& state) {
   try {
     load_into(best, read);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("early_stopping: the saved best state: {}", error.what()));
+    throw_error(error.code(), "early_stopping: the saved best state: {}", error.what());
   }
   memory_->read_owner.reset();
   memory_->best_state = std::make_shared<Snapshot>(best);
@@ -105,9 +101,9 @@ void EarlyStopping::copy_saved(const State& state, Saved& saved) {
 }
 
 void EarlyStopping::reject_other_state() {
-  throw Error(ErrorCode::invalid_argument,
-              "early_stopping: the best state belongs to a loop over another type or structure of states, expected "
-              "a separate early_stopping for this loop");
+  throw_invalid(
+      "early_stopping: the best state belongs to a loop over another type or structure of states, expected a separate "
+      "early_stopping for this loop");
 }
 
 }  // namespace giro

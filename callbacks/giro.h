@@ -8,7 +8,6 @@
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/curves.h>
 #include <giro/callbacks/early_stopping.h>
-#include <giro/callbacks/file_logger.h>
 #include <giro/callbacks/jsonl_logger.h>
 #include <giro/callbacks/jsonl_writer.h>
 #include <giro/callbacks/keras_bar.h>
@@ -22,6 +21,7 @@
 #include <giro/callbacks/periodic_action.h>
 #include <giro/callbacks/periodic_callback.h>
 #include <giro/callbacks/profile.h>
+#include <giro/callbacks/progress_bar.h>
 #include <giro/callbacks/reduce_on_plateau.h>
 #include <giro/callbacks/report_progress.h>
 #include <giro/callbacks/restore_on_divergence.h>

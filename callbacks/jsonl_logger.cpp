@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <string_view>
 #include <utility>
 
 #include "callbacks/internal/line_writer.h"
@@ -16,9 +15,7 @@ using detail::append_json, detail::json_string, detail::kJsonlBegin;
 
 class JsonlLines final : public detail::LineWriter {
  public:
-  JsonlLines(const std::string& path, const LoggerOptions& options)
-      : LineWriter("jsonl_logger", path, options,
-                   [](std::string_view text, std::size_t begin) { return text.find('\n', begin); }) {}
+  JsonlLines(const std::string& path, const LoggerOptions& options) : LineWriter("jsonl_logger", path, options) {}
 
  private:
   std::int64_t read(const std::string& line) override {
@@ -30,7 +27,9 @@ class JsonlLines final : public detail::LineWriter {
     return step;
   }
 
-  void append(const Elapsed& elapsed, const Record::Scalars& scalars) override {
+  bool append(std::string& text, const Record& record) override {
+    const auto& scalars = std::get<Record::Scalars>(record.values);
+    if (scalars.empty()) return false;
     // Grouped by collection, in the order of first appearance.
     collections_.clear();
     for (const auto& [tag, value] : scalars) {
@@ -41,12 +40,12 @@ class JsonlLines final : public detail::LineWriter {
       fields.append(fields.empty() ? "{" : ",").append(json_string(std::string(tag.name()))).append(1, ':');
       append_json(fields, value);
     }
-    std::string& text = file().text;
-    append_json(text, elapsed);
+    append_json(text, record.elapsed);
     for (const auto& [name, fields] : collections_) {
       text.append(1, ',').append(json_string(name)).append(1, ':').append(fields).append(1, '}');
     }
     text += '}';
+    return true;
   }
 
   std::vector<std::pair<std::string, std::string>> collections_;  // names and fields
@@ -55,6 +54,6 @@ class JsonlLines final : public detail::LineWriter {
 }  // namespace
 
 JsonlLogger::JsonlLogger(const std::string& path, const LoggerOptions& options)
-    : FileLogger(std::make_shared<JsonlLines>(path, options)) {}
+    : MetricLogger(std::make_shared<JsonlLines>(path, options)) {}
 
 }  // namespace giro

@@ -2,15 +2,15 @@
 
 #include <string>
 
-#include <giro/callbacks/file_logger.h>
+#include <giro/callbacks/metric_logger.h>
 
 namespace giro {
 
-// A FileLogger that writes JSON, one object per line:
+// A MetricLogger that writes JSON, one object per line:
 //   {"elapsed":{"steps":0,"samples":0,"date":1e9,"date_start":1e9,"time":0},"metrics":{"loss":0.5}}
 // Reading a number back gives the same bits. JSON has no NaN and no infinity: they become the strings "NaN", "Infinity"
 // and "-Infinity".
-class JsonlLogger : public FileLogger {
+class JsonlLogger : public MetricLogger {
  public:
   JsonlLogger(const std::string& path, const LoggerOptions& options);
 };

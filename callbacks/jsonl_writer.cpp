@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "callbacks/internal/log_file.h"
+#include "callbacks/internal/line_writer.h"
 #include "callbacks/internal/metric_text.h"
 #include "loop/log/internal/record_text.h"
 
@@ -63,31 +63,38 @@ std::string field_of(const Record::HParams& hparams) {
 
 }  // namespace
 
+class JsonlWriter::Lines final : public detail::LineWriter {
+ public:
+  Lines(const std::string& path, const LoggerOptions& options) : LineWriter("JsonlWriter", path, options) {}
+
+ private:
+  std::int64_t read(const std::string&) override { return -1; }
+  bool append(std::string& text, const Record& record) override {
+    const bool has_step = !std::holds_alternative<Record::HParams>(record.values);
+    text += fmt::format("{{{}{}}}", has_step ? fmt::format(R"("step":{},)", record.elapsed.steps) : "",
+                        std::visit([](const auto& values) { return field_of(values); }, record.values));
+    return true;
+  }
+};
+
 JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
-    : file_(std::make_shared<detail::LogFile>(
-          path, options, [](std::string_view text, std::size_t begin) { return text.find('\n', begin); })) {
-  claim_ = file_->claim(file_);
-  file_->open([](const std::string&) { return true; });
+    : lines_(std::make_shared<Lines>(path, options)), claim_(lines_->claim(lines_)) {
+  lines_->begin({});
 }
 JsonlWriter::~JsonlWriter() = default;
 
 void JsonlWriter::write(const Record& record) {
-  detail::expect_writable("JsonlWriter", !is_closed_, record);
-  const bool has_step = !std::holds_alternative<Record::HParams>(record.values);
-  file_->text += fmt::format("{{{}{}}}", has_step ? fmt::format(R"("step":{},)", record.elapsed.steps) : "",
-                             std::visit([](const auto& values) { return field_of(values); }, record.values));
-  file_->end_line(Elapsed::now());
+  detail::expect_writable("JsonlWriter", claim_ != nullptr, record);
+  lines_->write(record);
 }
 
 void JsonlWriter::flush() {
-  detail::expect_open("JsonlWriter", !is_closed_);
-  file_->flush();
+  detail::expect_open("JsonlWriter", claim_ != nullptr);
+  lines_->write_lines();
 }
 void JsonlWriter::close() {
-  if (is_closed_) return;
-  file_->sync();
+  if (claim_) lines_->flush();
   claim_.reset();
-  is_closed_ = true;
 }
 
 }  // namespace giro

@@ -3,14 +3,10 @@
 #include <memory>
 #include <string>
 
-#include <giro/callbacks/file_logger.h>
+#include <giro/callbacks/metric_logger.h>
 #include <giro/callbacks/metric_writer.h>
 
 namespace giro {
-
-namespace detail {
-class LogFile;
-}
 
 // A MetricWriter that writes JSON, one object per line:
 //   {"step":3,"scalars":{"loss":0.5}}
@@ -30,9 +26,9 @@ class JsonlWriter final : public MetricWriter {
   void close() override;
 
  private:
-  std::shared_ptr<detail::LogFile> file_;
-  std::shared_ptr<void> claim_;  // the lock, until it is closed
-  bool is_closed_ = false;
+  class Lines;
+  std::shared_ptr<Lines> lines_;
+  std::shared_ptr<void> claim_;  // the lock; null once it is closed
 };
 
 }  // namespace giro

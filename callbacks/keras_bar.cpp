@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
-#include <utility>
-
-#include <giro/loop/time/schedule.h>
-#include <giro/runtime/error.h>
 
 #include "callbacks/internal/progress.h"
 
@@ -54,28 +51,19 @@ std::string format_line(const detail::Progress& progress, bool final, int width,
   return text;
 }
 
-}  // namespace
-
-KerasBar::KerasBar(const KerasBarOptions& options) {
-  if (!detail::Progress::can_show(options.total) || options.width < 1 || options.out == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("keras_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 1, a file",
-                            to_string(options.total), options.width, options.out == nullptr ? "null" : "a file"));
-  }
-  std::string heading;
-  if (options.epoch) heading = fmt::format("Epoch {}", *options.epoch + 1);
-  if (options.epoch && options.num_epochs) heading += fmt::format("/{}", *options.num_epochs);
-  progress_ = std::make_shared<detail::Progress>(
-      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
-                                options.always_stateful, options.out},
-      std::move(heading),
-      [width = options.width, unit = options.unit_name](const detail::Progress& progress, bool final, std::size_t) {
-        return format_line(progress, final, width, unit);
-      });
+std::string heading_of(const KerasBarOptions& options) {
+  if (!options.epoch) return "";
+  const std::string of = options.num_epochs ? fmt::format("/{}", *options.num_epochs) : "";
+  return fmt::format("Epoch {}{}", *options.epoch + 1, of);
 }
 
-void KerasBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
-void KerasBar::persist(Archive& archive) { progress_->persist(archive); }
-void KerasBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
+}  // namespace
+
+KerasBar::KerasBar(const KerasBarOptions& options)
+    : ProgressBar(std::make_shared<detail::Progress>(
+          detail::Progress::options_of("keras_bar", options, 1), heading_of(options),
+          [width = options.width, unit = options.unit_name](const detail::Progress& progress, bool final, std::size_t) {
+            return format_line(progress, final, width, unit);
+          })) {}
 
 }  // namespace giro

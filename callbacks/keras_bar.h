@@ -2,19 +2,14 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <giro/loop/log/logs.h>
+#include <giro/callbacks/progress_bar.h>
 #include <giro/loop/time/elapsed.h>
 
 namespace giro {
-
-namespace detail {
-class Progress;
-}
 
 struct KerasBarOptions {
   // When the bar is complete, as in a loop's stop. With several fields it shows the one that is furthest along. Default
@@ -32,26 +27,12 @@ struct KerasBarOptions {
   std::FILE* out = stdout;                         // must outlive the bar and its copies
 };
 
-// An observer that draws a progress bar like Keras's:
+// A ProgressBar like Keras's:
 //   4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718
-// Entries of "metrics" and "losses" are shown as their mean over the steps so far, weighted by the counts of metrics
-// that have them (Logs::add_metric). Entries of "stateful_metrics" are shown as their latest value. A name in several
-// of these collections is shown once. On a terminal the line is redrawn in place and cut to the terminal's width,
-// except for the last line; elsewhere whole lines are written. The last line is written when the total is reached, or
-// else when the loop ends or the bar and its copies are destroyed. Steps past the total are not shown. A step that does
-// not come after the previous one restarts the bar. Errors: invalid_argument for a negative total, width < 1 or a null
-// `out`. Output errors are ignored.
-class KerasBar {
+// Errors: invalid_argument for a negative total, width < 1 or a null `out`.
+class KerasBar : public ProgressBar {
  public:
-  static constexpr bool kPrimaryOnly = true;
-
   explicit KerasBar(const KerasBarOptions& options);
-  void operator()(const Elapsed& elapsed, const Logs& logs);
-  void on_end(const Elapsed& elapsed = {});
-  void persist(Archive& archive);
-
- private:
-  std::shared_ptr<detail::Progress> progress_;
 };
 inline KerasBar keras_bar(const KerasBarOptions& options = {}) { return KerasBar(options); }
 

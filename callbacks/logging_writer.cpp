@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
-#include <giro/runtime/error.h>
-
 #include "callbacks/internal/metric_text.h"
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -65,7 +64,7 @@ std::vector<std::string> lines_of(const Record::HParams& hparams) {
 }  // namespace
 
 LoggingWriter::LoggingWriter(const LoggingWriterOptions& options) : options_(options) {
-  if (options_.out == nullptr) throw Error(ErrorCode::invalid_argument, "LoggingWriter: `out` is null");
+  if (options_.out == nullptr) throw_invalid("LoggingWriter: `out` is null");
 }
 
 void LoggingWriter::write(const Record& record) {

@@ -3,20 +3,37 @@
 #include <variant>
 
 #include <giro/loop/log/outputs.h>
-#include <giro/runtime/error.h>
+
+#include "callbacks/internal/run_writer.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
-MetricLogger::MetricLogger(std::shared_ptr<MetricWriter> writer) : writer_(std::move(writer)) {
-  if (!writer_) throw Error(ErrorCode::invalid_argument, "metric_logger: the writer is null");
+MetricLogger::MetricLogger(std::shared_ptr<MetricWriter> writer)
+    : writer_(std::move(writer)), run_(dynamic_cast<detail::RunWriter*>(writer_.get())) {
+  if (!writer_) throw_invalid("metric_logger: the writer is null");
 }
 
-const Record& MetricLogger::record_of(const Elapsed& elapsed, const Logs& logs) {
+void MetricLogger::on_claim() {
+  if (run_ != nullptr && !claim_) claim_ = run_->claim(writer_);
+}
+void MetricLogger::on_start(const Elapsed& elapsed) {
+  on_claim();
+  if (run_ != nullptr) run_->begin(elapsed);
+}
+void MetricLogger::persist(Archive& archive) {
+  if (run_ != nullptr) run_->persist(archive);
+}
+
+void MetricLogger::operator()(const Elapsed& elapsed, const Logs& logs) {
+  on_claim();
   record_.elapsed = elapsed;
   auto& scalars = std::get<Record::Scalars>(record_.values);
   std::size_t count = 0;
-  if (!(logs.schema() == schema_)) scalars.clear();
-  schema_ = logs.schema();
+  if (!(logs.schema() == schema_)) {
+    scalars.clear();
+    schema_ = logs.schema();
+  }
   for (std::size_t i = 0; i < logs.entries().size(); ++i) {
     const Logs::Entry entry = logs.entries()[i];
     if (is_array(entry)) continue;
@@ -29,14 +46,13 @@ const Record& MetricLogger::record_of(const Elapsed& elapsed, const Logs& logs) 
     scalars[count++].second = entry.value.value();
   }
   scalars.resize(count, {"", 0});
-  return record_;
+  // The first record of a run begins its files, even if it has no numbers.
+  if (run_ != nullptr || count > 0) writer_->write(record_);
 }
 
-void MetricLogger::operator()(const Elapsed& elapsed, const Logs& logs) {
-  const Record& record = record_of(elapsed, logs);
-  if (!std::get<Record::Scalars>(record.values).empty()) writer_->write(record);
+void MetricLogger::on_end() {
+  writer_->flush();
+  claim_.reset();
 }
-
-void MetricLogger::on_end() { writer_->flush(); }
 
 }  // namespace giro

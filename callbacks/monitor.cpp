@@ -1,16 +1,14 @@
 #include <giro/callbacks/monitor.h>
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include <giro/loop/interrupt.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -19,15 +17,12 @@ Monitor::Monitor(std::string entry, const std::string& mode, double min_delta)
       maximize_(mode == "max"),
       min_delta_(min_delta),
       best_(std::numeric_limits<double>::quiet_NaN()) {
-  if (entry_.empty()) throw Error(ErrorCode::invalid_argument, "monitor: the entry's name is empty");
+  if (entry_.empty()) throw_invalid("monitor: the entry's name is empty");
   if (mode != "min" && mode != "max") {
-    throw Error(ErrorCode::invalid_argument, fmt::format("monitor '{}': mode is '{}', expected 'min' or 'max'{}",
-                                                         entry_, mode, suggestion(mode, {"min", "max"})));
+    throw_invalid("monitor '{}': mode is '{}', expected 'min' or 'max'{}", entry_, mode,
+                  suggestion(mode, {"min", "max"}));
   }
-  if (!(min_delta >= 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("monitor '{}': min_delta is {}, expected at least 0", entry_, min_delta));
-  }
+  if (!(min_delta >= 0)) throw_invalid("monitor '{}': min_delta is {}, expected at least 0", entry_, min_delta);
 }
 
 std::optional<double> Monitor::value(const Logs& logs) const {
@@ -35,7 +30,7 @@ std::optional<double> Monitor::value(const Logs& logs) const {
     return logs.entry_value(entry_);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::not_found && (waits_ || detail::may_be_interrupted())) return std::nullopt;
-    throw Error(error.code(), fmt::format("monitor '{}': {}", entry_, error.what()));
+    throw_error(error.code(), "monitor '{}': {}", entry_, error.what());
   }
 }
 

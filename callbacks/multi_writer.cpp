@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -26,7 +26,7 @@ void for_all(const std::vector<std::shared_ptr<MetricWriter>>& writers, F&& f) {
 
 MultiWriter::MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers) : writers_(std::move(writers)) {
   if (std::count(writers_.begin(), writers_.end(), nullptr) > 0)
-    throw Error(ErrorCode::invalid_argument, "MultiWriter: one of the writers is null");
+    throw_invalid("MultiWriter: one of the writers is null");
 }
 
 void MultiWriter::write(const Record& record) {

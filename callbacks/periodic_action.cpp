@@ -1,19 +1,18 @@
 #include <giro/callbacks/periodic_action.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
 PeriodicAction::PeriodicAction(std::string name, ActionInterval interval)
     : name_(std::move(name)), interval_(std::move(interval)) {
   const auto reject = [&](const char* what, auto found) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} is {}, expected more than 0", name_, what, found));
+    throw_invalid("{}: {} is {}, expected more than 0", name_, what, found);
   };
   if (interval_.every_steps && *interval_.every_steps < 1) reject("every_steps", *interval_.every_steps);
   if (interval_.every_secs && !(*interval_.every_secs > 0)) reject("every_secs", *interval_.every_secs);
@@ -31,10 +30,8 @@ void PeriodicAction::see(std::int64_t step, double t) {
     is_seeded_ = true;
     ran(step, t);
   } else if (interval_.every_steps && !follows(step)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: step {} comes after step {}, but with every_steps = {} it must be called once after "
-                            "every step",
-                            name_, step, last_step_, *interval_.every_steps));
+    throw_invalid("{}: step {} comes after step {}, but with every_steps = {} it must be called once after every step",
+                  name_, step, last_step_, *interval_.every_steps);
   }
   last_step_ = step;
 }

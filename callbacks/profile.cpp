@@ -3,60 +3,52 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/trace.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
 struct Profile::Memory {
   void start(std::int64_t step) {
+    std::shared_ptr<Trace> begun;
     if (!options.logdir.empty()) {
       options.files->create_directories(options.logdir);
       path = std::filesystem::path(options.logdir) / fmt::format("trace_{}.json", step);
-      trace.emplace();
+      begun = std::make_shared<Trace>();
     }
-    try {
-      options.start();
-    } catch (...) {
-      trace.reset();
-      throw;
-    }
+    options.start();
+    trace = std::move(begun);
     is_running = true;
   }
   void stop() {
     if (!std::exchange(is_running, false)) return;
-    try {
-      options.stop();
-      if (trace) trace->write(path, *options.files);
-    } catch (...) {
-      trace.reset();
-      throw;
-    }
-    trace.reset();
+    const std::shared_ptr<Trace> ended = std::exchange(trace, nullptr);
+    options.stop();
+    if (ended) ended->write(path, *options.files);
   }
 
   const ProfileOptions options;
   PeriodicAction action;
   bool is_running = false;
-  std::optional<Trace> trace = {};  // of the running profile
-  std::string path = {};            // of its file
+  std::shared_ptr<Trace> trace = {};  // of the running profile
+  std::string path = {};              // of its file
 };
 
 Profile::Profile(const ProfileOptions& options)
     : memory_(new Memory{.options = options,
                          .action = {"profile", {options.every_steps, options.every_secs, options.on_steps}}}) {
   const auto reject = [](const char* what, auto found) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("profile: {} is {}, expected 0 or more", what, found));
+    throw_invalid("profile: {} is {}, expected 0 or more", what, found);
   };
   if (options.num_profile_steps < 0) reject("num_profile_steps", options.num_profile_steps);
   if (!(options.profile_duration_ms >= 0)) reject("profile_duration_ms", options.profile_duration_ms);
   if (options.num_profile_steps == 0 && options.profile_duration_ms == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                "profile: num_profile_steps and profile_duration_ms are 0, expected at least one above 0");
+    throw_invalid("profile: num_profile_steps and profile_duration_ms are 0, expected at least one above 0");
   }
 }
 
@@ -88,9 +80,8 @@ void Profile::on_start(const Elapsed& elapsed) {
 void Profile::operator()(const Elapsed& elapsed, const Logs&) {
   const std::int64_t step = elapsed.steps + 1;
   if (!memory_->action.follows(step)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("profile: step {} comes after step {}, expected every step, as in a task with every(1)",
-                            step, memory_->action.last_step()));
+    throw_invalid("profile: step {} comes after step {}, expected every step, as in a task with every(1)", step,
+                  memory_->action.last_step());
   }
   update(step, elapsed.date);
 }

@@ -1,12 +1,12 @@
 #include <giro/callbacks/reduce_on_plateau.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include <giro/runtime/files/archive.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -15,8 +15,7 @@ ReduceOnPlateau::ReduceOnPlateau(const std::string& monitor, const ReduceOnPlate
       memory_(std::make_shared<Memory>(Memory{.monitor = Monitor(monitor, options.mode, options.min_delta)})) {
   const auto check = [&](bool good, const char* what, double found, const char* expected) {
     if (good) return;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("reduce_on_plateau '{}': {} is {}, expected {}", monitor, what, found, expected));
+    throw_invalid("reduce_on_plateau '{}': {} is {}, expected {}", monitor, what, found, expected);
   };
   check(options.factor > 0 && options.factor < 1, "factor", options.factor, "a number in (0, 1)");
   check(options.patience >= 0, "patience", static_cast<double>(options.patience), "at least 0");

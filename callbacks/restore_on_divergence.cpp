@@ -14,6 +14,7 @@
 #include "callbacks/internal/run_saves.h"
 #include "loop/log/internal/record_text.h"
 #include "runtime/files/internal/stored_checkpoints.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -26,11 +27,10 @@ RestoreOnDivergence::RestoreOnDivergence(std::string dir, RestoreOnDivergenceOpt
     : dir_(std::move(dir)),
       options_(std::move(options)),
       memory_(std::make_shared<Memory>(Memory{.monitor = Monitor(options_.monitor, "min")})) {
-  if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "restore_on_divergence: the directory's name is empty");
+  if (dir_.empty()) throw_invalid("restore_on_divergence: the directory's name is empty");
   const auto check = [&](bool good, const char* what, double found, const char* expected) {
     if (good) return;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("restore_on_divergence '{}': {} is {}, expected {}", dir_, what, found, expected));
+    throw_invalid("restore_on_divergence '{}': {} is {}, expected {}", dir_, what, found, expected);
   };
   check(options_.spike == 0 || (options_.spike > 1 && std::isfinite(options_.spike)), "spike", options_.spike,
         "0 or a number above 1");
@@ -93,10 +93,9 @@ Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Pa
     return fmt::format("{} is {} at step {}", options_.monitor, detail::without_nan_sign(memory.value), elapsed.steps);
   };
   if (!restored) {
-    throw Error(ErrorCode::not_found,
-                fmt::format("restore_on_divergence: {}, and '{}' has no intact checkpoint of a finite state to "
-                            "restore{}{}",
-                            diverged(), dir_, why.empty() ? "" : ": ", why));
+    throw_error(ErrorCode::not_found,
+                "restore_on_divergence: {}, and '{}' has no intact checkpoint of a finite state to restore{}{}",
+                diverged(), dir_, why.empty() ? "" : ": ", why);
   }
   from_host(leaf, std::vector{scale}, state.stream());
   memory.tried = restored->steps;

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <giro/callbacks/check_replicas.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/load_into.h>
 
 #include "runtime/files/internal/stored_checkpoints.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -26,7 +26,7 @@ void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
     if (is_given != state.contains_collection("loss_scale")) options.optional = {"loss_scale"};
     load_into(state, checkpoint.leaves, options);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("checkpoint '{}': {}", checkpoint.path, error.what()));
+    throw_error(error.code(), "checkpoint '{}': {}", checkpoint.path, error.what());
   }
 }
 
@@ -56,8 +56,7 @@ std::optional<LoadedCheckpoint> load_same(
     max_steps = static_cast<std::int64_t>(-range[1]);
     if (error) std::rethrow_exception(error);
     if (max_steps == kFailed) {
-      throw Error(ErrorCode::communication,
-                  fmt::format("checkpoint '{}': another rank failed and cannot load any", path));
+      throw_error(ErrorCode::communication, "checkpoint '{}': another rank failed and cannot load any", path);
     }
     if (max_steps == kNone || static_cast<std::int64_t>(range[0]) == max_steps) break;
     if (steps > max_steps) newer = loaded->path;
@@ -108,9 +107,7 @@ std::optional<Restored> detail::restore_first(State& state, const Partitioner* r
     }
     if (ranks != nullptr) ranks->all_reduce_max({&failed, 1});
     if (error) std::rethrow_exception(error);
-    if (failed == 2) {
-      throw Error(ErrorCode::communication, fmt::format("checkpoint '{}': another rank cannot load it", path));
-    }
+    if (failed == 2) throw_error(ErrorCode::communication, "checkpoint '{}': another rank cannot load it", path);
     if (failed == 1) continue;
     restore_state(state, *loaded);
     return restored_from(*loaded);
@@ -164,10 +161,10 @@ void Resume::check_same_step(const Partitioner& partitioner) const {
   partitioner.all_reduce_max(range);
   if (range[0] == -range[1]) return;
   const auto text = [](double step) { return step < 0 ? "no checkpoint" : fmt::format("step {}", step); };
-  throw Error(ErrorCode::communication,
-              fmt::format("checkpoint '{}': rank {} continues from {}, others from {} to {}; expected a directory that "
-                          "all ranks can see",
-                          dir_, partitioner.rank(), text(steps), text(-range[1]), text(range[0])));
+  throw_error(
+      ErrorCode::communication,
+      "checkpoint '{}': rank {} continues from {}, others from {} to {}; expected a directory that all ranks can see",
+      dir_, partitioner.rank(), text(steps), text(-range[1]), text(range[0]));
 }
 
 }  // namespace giro

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -53,11 +53,9 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
     path = inside(options.parent, std::to_string(options.resume && newest > 0 ? newest : newest + 1));
   }
   if (!options.resume && !names_in(files, path).empty()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("'{}' already holds a run; expected to resume it, another directory, or an empty name for a "
-                    "numbered one",
-                    path));
+    throw_invalid(
+        "'{}' already holds a run; expected to resume it, another directory, or an empty name for a numbered one",
+        path);
   }
   files.create_directories(path);
   // Detects a directory that cannot be written to before the run rather than after it.

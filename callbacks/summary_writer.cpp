@@ -6,13 +6,11 @@
 #include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include <giro/loop/time/clock.h>
-#include <giro/runtime/error.h>
 
 #include "callbacks/internal/event_file.h"
 #include "callbacks/internal/histogram_buckets.h"
@@ -21,6 +19,7 @@
 #include "callbacks/internal/summary_values.h"
 #include "runtime/internal/elements.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -65,9 +64,7 @@ struct SummaryWriter::Impl {
         buckets(options.histogram_buckets),
         file(std::in_place, dir, options.files, options.flush_interval) {}
 
-  [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
-    throw Error(code, fmt::format("{}: {}", name, what));
-  }
+  [[noreturn]] void fail(ErrorCode code, const std::string& what) const { throw_error(code, "{}: {}", name, what); }
   detail::EventFile& open_file() {
     detail::expect_open(name, file.has_value());
     return *file;
@@ -153,20 +150,18 @@ struct SummaryWriter::Impl {
 };
 
 SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions& options) {
-  const auto reject = [&](const std::string& what) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("tensorboard '{}': {}", dir, what));
-  };
-  if (dir.empty()) throw Error(ErrorCode::invalid_argument, "tensorboard: the directory's name is empty");
+  if (dir.empty()) throw_invalid("tensorboard: the directory's name is empty");
   if (!(options.flush_interval >= 0)) {
-    reject(fmt::format("flush_interval is {}, expected at least 0", options.flush_interval));
+    throw_invalid("tensorboard '{}': flush_interval is {}, expected at least 0", dir, options.flush_interval);
   }
   if (options.histogram_buckets < 1) {
-    reject(fmt::format("histogram_buckets is {}, expected at least 1", options.histogram_buckets));
+    throw_invalid("tensorboard '{}': histogram_buckets is {}, expected at least 1", dir, options.histogram_buckets);
   }
   if (options.purge_step && *options.purge_step < 0) {
-    reject(fmt::format("purge_step is {}, expected at least 0", *options.purge_step));
+    throw_invalid("tensorboard '{}': purge_step is {}, expected at least 0", dir, *options.purge_step);
   }
-  if (options.resume && !options.purge_step) reject("resume without purge_step, the step from which the run continues");
+  if (options.resume && !options.purge_step)
+    throw_invalid("tensorboard '{}': resume without purge_step, the step from which the run continues", dir);
   impl_ = std::make_shared<Impl>(dir, options);
   if (options.purge_step) purge(*options.purge_step, options.resume);
 }

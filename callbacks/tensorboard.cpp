@@ -1,17 +1,15 @@
 #include <giro/callbacks/tensorboard.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <giro/callbacks/summary_writer.h>
 #include <giro/loop/log/outputs.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "callbacks/internal/run_writer.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -72,10 +70,11 @@ struct TensorBoard::Board final : detail::RunWriter {
 
 TensorBoard::TensorBoard(std::string dir, TensorBoardOptions options)
     : TensorBoard(std::make_shared<Board>(std::move(dir), std::move(options))) {}
-TensorBoard::TensorBoard(const std::shared_ptr<Board>& board) : FileLogger(board), board_(board) {}
+TensorBoard::TensorBoard(const std::shared_ptr<Board>& board) : MetricLogger(board), board_(board) {}
 
 void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {
-  FileLogger::operator()(elapsed, logs);
+  MetricLogger::operator()(elapsed, logs);
+  if (board_->options.images.empty() && board_->options.histograms.empty()) return;
   for (const Logs::Entry& entry : logs.entries()) {
     if (!is_array(entry)) continue;
     const auto array = [&] { return Record::Arrays{{Tag::of_entry("outputs", entry.name), on_host(entry.value)}}; };
@@ -90,9 +89,7 @@ TensorBoardHistograms TensorBoard::histograms(std::vector<std::string> collectio
 
 MetricWriter& TensorBoard::writer() const {
   if (!board_->writer) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("tensorboard '{}': there is no writer before a loop begins, nor on ranks other than 0",
-                            board_->dir));
+    throw_invalid("tensorboard '{}': there is no writer before a loop begins, nor on ranks other than 0", board_->dir);
   }
   return *board_->writer;
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/callbacks/file_logger.h>
+#include <giro/callbacks/metric_logger.h>
 #include <giro/callbacks/metric_writer.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
@@ -30,8 +30,8 @@ struct TensorBoardOptions {
 
 class TensorBoardHistograms;
 
-// A FileLogger for TensorBoard, with a directory instead of a file: a number becomes the scalar "<collection>/<name>",
-// such as "metrics/loss", at step elapsed.steps.
+// A MetricLogger for TensorBoard, with a directory instead of a file: a number becomes the scalar
+// "<collection>/<name>", such as "metrics/loss", at step elapsed.steps.
 //
 //   const auto board = giro::tensorboard("logdir/tensorboard", {.hparams = {{"learning_rate", 1e-3}}});
 //   ...
@@ -42,7 +42,7 @@ class TensorBoardHistograms;
 // the earlier files. A new run in another run's directory leaves those files alone, but TensorBoard shows the new run
 // for the tags that both have, so use one directory per run. Copies write to the same file. Errors when a loop begins
 // or it is called: those of SummaryWriter.
-class TensorBoard : public FileLogger {
+class TensorBoard : public MetricLogger {
  public:
   TensorBoard(std::string dir, TensorBoardOptions options);
 

@@ -4,9 +4,8 @@
 
 #include <cmath>
 
-#include <giro/runtime/error.h>
-
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -21,7 +20,7 @@ bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
     try {
       check(key, logs.entry_value(key));
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("terminate_on_nan: {}", error.what()));
+      throw_error(error.code(), "terminate_on_nan: {}", error.what());
     }
   }
   for (std::size_t i = 0; keys_.empty() && i < logs.entries().size(); ++i) {

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
-
-#include <giro/loop/time/schedule.h>
-#include <giro/runtime/error.h>
 
 #include "callbacks/internal/line_of_text.h"
 #include "callbacks/internal/progress.h"
@@ -62,22 +60,11 @@ std::string format_line(const detail::Progress& progress, const TqdmBarOptions& 
 
 }  // namespace
 
-TqdmBar::TqdmBar(const TqdmBarOptions& options) {
-  if (!detail::Progress::can_show(options.total) || options.width < 0 || options.out == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("tqdm_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 0, a file",
-                            to_string(options.total), options.width, options.out == nullptr ? "null" : "a file"));
-  }
-  progress_ = std::make_shared<detail::Progress>(
-      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
-                                options.always_stateful, options.out},
-      std::string(), [options](const detail::Progress& progress, bool, std::size_t columns) {
-        return format_line(progress, options, columns);
-      });
-}
-
-void TqdmBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
-void TqdmBar::persist(Archive& archive) { progress_->persist(archive); }
-void TqdmBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
+TqdmBar::TqdmBar(const TqdmBarOptions& options)
+    : ProgressBar(
+          std::make_shared<detail::Progress>(detail::Progress::options_of("tqdm_bar", options, 0), "",
+                                             [options](const detail::Progress& progress, bool, std::size_t columns) {
+                                               return format_line(progress, options, columns);
+                                             })) {}
 
 }  // namespace giro

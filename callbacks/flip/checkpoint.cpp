@@ -2,20 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <giro/runtime/error.h>
-
 #include "callbacks/flip/internal/source.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::flip {
 
 TrainState& Checkpoint::mutable_state() const {
   if (source_ && source_->run_state != nullptr) return *source_->run_state;
   if (source_ && source_->copy) return *source_->copy;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("the checkpoint of step {} has no state: expected one from a train loop that has not failed "
-                          "since",
-                          step));
+  throw_invalid("the checkpoint of step {} has no state: expected one from a train loop that has not failed since",
+                step);
 }
 
 double Summary::metric(std::string_view group, std::string_view label) const {
@@ -25,8 +22,8 @@ double Summary::metric(std::string_view group, std::string_view label) const {
     known.push_back(metric.group + "/" + metric.label);
   }
   const std::string wanted = fmt::format("{}/{}", group, label);
-  throw Error(ErrorCode::not_found,
-              fmt::format("the summary of step {} has no metric '{}'{}", step, wanted, suggestion(wanted, known)));
+  throw_error(ErrorCode::not_found, "the summary of step {} has no metric '{}'{}", step, wanted,
+              suggestion(wanted, known));
 }
 
 }  // namespace giro::flip

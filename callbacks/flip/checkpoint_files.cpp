@@ -7,29 +7,26 @@
 #include <giro/runtime/files/checkpoint_store.h>
 
 namespace giro::flip {
-namespace {
+namespace detail {
 
 std::string best_dir(const std::string& dir, bool highest, const std::string& group, const std::string& metric) {
   return fmt::format("{}/{}_{}_{}", dir, highest ? "highest" : "lowest", group, metric);
 }
 
-}  // namespace
-
-namespace detail {
-
-BestCheckpointFileWriter::BestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
-                                                   const std::string& group, bool highest,
-                                                   std::function<void(const std::string& line)> log)
-    : dir_(best_dir(output_dir, highest, group, metric)),
+template <bool kHighest>
+BestCheckpointFileWriter<kHighest>::BestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
+                                                             const std::string& group,
+                                                             std::function<void(const std::string& line)> log)
+    : dir_(best_dir(output_dir, kHighest, group, metric)),
       metric_(metric),
       group_(group),
-      highest_(highest),
       log_(std::move(log)),
       // A training that went back to an earlier step replaces its later checkpoints.
       save_(giro::checkpoint(dir_,
-                             {.overwrite = true, .monitor = group + "/" + metric, .mode = highest ? "max" : "min"})) {}
+                             {.overwrite = true, .monitor = group + "/" + metric, .mode = kHighest ? "max" : "min"})) {}
 
-Summary BestCheckpointFileWriter::operator()(Summary summary) {
+template <bool kHighest>
+Summary BestCheckpointFileWriter<kHighest>::operator()(Summary summary) {
   const double value = summary.metric(group_, metric_);
   const auto& partitioner = summary.state().partitioner();
   bool is_best = false;
@@ -39,11 +36,11 @@ Summary BestCheckpointFileWriter::operator()(Summary summary) {
         if (stored.record.steps <= summary.step && stored.record.best) best_ = stored.record.best;
       }
       if (best_ && log_) {
-        log_(fmt::format("The {} value for the metric {}/{} is set to {:.8f}.", highest_ ? "highest" : "lowest", group_,
+        log_(fmt::format("The {} value for the metric {}/{} is set to {:.8f}.", kHighest ? "highest" : "lowest", group_,
                          metric_, *best_));
       }
     }
-    is_best = !std::isnan(value) && (!best_ || (highest_ ? value >= *best_ : value <= *best_));
+    is_best = !std::isnan(value) && (!best_ || (kHighest ? value >= *best_ : value <= *best_));
   }
   if (partitioner) is_best = !partitioner->broadcast(is_best ? "yes" : "").empty();
   if (!is_best) return summary;
@@ -51,17 +48,13 @@ Summary BestCheckpointFileWriter::operator()(Summary summary) {
   return summary;
 }
 
+template class BestCheckpointFileWriter<false>;
+template class BestCheckpointFileWriter<true>;
+
 }  // namespace detail
 
 Restored CheckpointFileReader::operator()(TrainState& state) const {
   return CheckpointStore(dir_).latest_steps() < 0 ? Restored{} : restore(state, dir_);
 }
-
-LowestCheckpointFileReader::LowestCheckpointFileReader(const std::string& dir, const std::string& metric,
-                                                       const std::string& group)
-    : CheckpointFileReader(best_dir(dir, false, group, metric)) {}
-HighestCheckpointFileReader::HighestCheckpointFileReader(const std::string& dir, const std::string& metric,
-                                                         const std::string& group)
-    : CheckpointFileReader(best_dir(dir, true, group, metric)) {}
 
 }  // namespace giro::flip

@@ -36,18 +36,19 @@ class CheckpointFileWriter {
 
 namespace detail {
 
+// "<dir>/lowest_<group>_<metric>", or highest.
+std::string best_dir(const std::string& dir, bool highest, const std::string& group, const std::string& metric);
+
 // Saves each summary whose metric is at least as good as all earlier ones.
+template <bool kHighest>
 class BestCheckpointFileWriter {
  public:
+  BestCheckpointFileWriter(const std::string& output_dir, const std::string& metric, const std::string& group = "eval",
+                           std::function<void(const std::string& line)> log = {});
   Summary operator()(Summary summary);
-
- protected:
-  BestCheckpointFileWriter(const std::string& output_dir, const std::string& metric, const std::string& group,
-                           bool highest, std::function<void(const std::string& line)> log);
 
  private:
   std::string dir_, metric_, group_;
-  bool highest_;
   std::function<void(const std::string& line)> log_;
   giro::Checkpoint save_;
   bool has_begun_ = false;
@@ -60,20 +61,9 @@ class BestCheckpointFileWriter {
 // "<output_dir>/lowest_<group>_<metric>", so other writers may use the same directory. It starts from the value of the
 // latest checkpoint there, up to the current step, and passes it to `log` when the first summary arrives. NaN is never
 // the lowest. Errors: those of giro::Checkpoint; not_found if a summary does not have the metric, naming the nearest.
-class LowestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
- public:
-  LowestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
-                             const std::string& group = "eval", std::function<void(const std::string& line)> log = {})
-      : BestCheckpointFileWriter(output_dir, metric, group, false, std::move(log)) {}
-};
-
+using LowestCheckpointFileWriter = detail::BestCheckpointFileWriter<false>;
 // The same for the highest, in "<output_dir>/highest_<group>_<metric>".
-class HighestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
- public:
-  HighestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
-                              const std::string& group = "eval", std::function<void(const std::string& line)> log = {})
-      : BestCheckpointFileWriter(output_dir, metric, group, true, std::move(log)) {}
-};
+using HighestCheckpointFileWriter = detail::BestCheckpointFileWriter<true>;
 
 // For TrainLoopOptions::init: resumes the training from the newest checkpoint of the directory, if there is one.
 // Errors: those of giro::restore.
@@ -86,14 +76,19 @@ class CheckpointFileReader {
   std::string dir_;
 };
 
+namespace detail {
+
+template <bool kHighest>
+class BestCheckpointFileReader : public CheckpointFileReader {
+ public:
+  BestCheckpointFileReader(const std::string& dir, const std::string& metric, const std::string& group = "eval")
+      : CheckpointFileReader(best_dir(dir, kHighest, group, metric)) {}
+};
+
+}  // namespace detail
+
 // The same for the checkpoints of a LowestCheckpointFileWriter or a HighestCheckpointFileWriter.
-class LowestCheckpointFileReader : public CheckpointFileReader {
- public:
-  LowestCheckpointFileReader(const std::string& dir, const std::string& metric, const std::string& group = "eval");
-};
-class HighestCheckpointFileReader : public CheckpointFileReader {
- public:
-  HighestCheckpointFileReader(const std::string& dir, const std::string& metric, const std::string& group = "eval");
-};
+using LowestCheckpointFileReader = detail::BestCheckpointFileReader<false>;
+using HighestCheckpointFileReader = detail::BestCheckpointFileReader<true>;
 
 }  // namespace giro::flip

@@ -1,7 +1,5 @@
 #include <giro/callbacks/flip/eval_loop.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -12,7 +10,8 @@
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::flip {
 namespace {
@@ -52,10 +51,6 @@ double gradients_l2_norm(const TrainState& state) {
   return l2_norm(grads.flat(ranks->update_shard()), state.stream(), ranks);
 }
 
-[[noreturn]] void reject_evaluation(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, "eval loop: " + what);
-}
-
 }  // namespace
 
 struct EvalLoop::Impl {
@@ -67,22 +62,22 @@ struct EvalLoop::Impl {
 
 EvalLoop::EvalLoop(EvalLoopOptions options) {
   if (options.n_steps && *options.n_steps < 1)
-    reject_evaluation(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
+    throw_invalid("eval loop: n_steps is {}, expected 1 or more", *options.n_steps);
   if (options.group == "train")
-    reject_evaluation("the group 'train' is reserved for the training metrics, expected another");
-  if (!options.task.data) reject_evaluation("there is no data");
+    throw_invalid("eval loop: the group 'train' is reserved for the training metrics, expected another");
+  if (!options.task.data) throw_invalid("eval loop: there is no data");
   constexpr std::int64_t kForever = AnyDataset<Batch>::kForever;
   const std::optional<std::int64_t> batches = options.task.data.num_batches();
-  if (batches == 0) reject_evaluation("the data is empty, expected at least one batch");
-  if (!options.n_steps && batches == kForever) reject_evaluation("the data repeats endlessly, expected n_steps");
+  if (batches == 0) throw_invalid("eval loop: the data is empty, expected at least one batch");
+  if (!options.n_steps && batches == kForever) throw_invalid("eval loop: the data repeats endlessly, expected n_steps");
   if (options.n_steps && batches && batches != kForever && *options.n_steps > *batches) {
-    reject_evaluation(fmt::format("n_steps is {}, but the data has {} batches", *options.n_steps, *batches));
+    throw_invalid("eval loop: n_steps is {}, but the data has {} batches", *options.n_steps, *batches);
   }
-  if (options.task.metrics.empty()) reject_evaluation("there is no metric");
+  if (options.task.metrics.empty()) throw_invalid("eval loop: there is no metric");
   std::vector<std::string> labels;
   for (const auto& [label, metric] : options.task.metrics) {
     if (std::find(labels.begin(), labels.end(), label) != labels.end()) {
-      reject_evaluation(fmt::format("two metrics are named '{}'", label));
+      throw_invalid("eval loop: two metrics are named '{}'", label);
     }
     labels.push_back(label);
   }
@@ -93,7 +88,7 @@ EvalLoop& EvalLoop::operator=(EvalLoop&&) noexcept = default;
 EvalLoop::~EvalLoop() = default;
 
 Summary EvalLoop::operator()(Summary summary) {
-  if (!impl_) reject_evaluation("it was moved from");
+  if (!impl_) throw_invalid("eval loop: it was moved from");
   TrainState& state = summary.mutable_state();
   const EvalLoopOptions& options = impl_->options;
   const AnyDataset<Batch>& data = options.task.data;
@@ -109,7 +104,7 @@ Summary EvalLoop::operator()(Summary summary) {
       {.aggregation = "mean"});
   const Logs logs = evaluate.preserves_state()(state);
   if (options.n_steps && steps < *options.n_steps) {
-    reject_evaluation(fmt::format("n_steps is {}, but the data ended after {} batches", *options.n_steps, steps));
+    throw_invalid("eval loop: n_steps is {}, but the data ended after {} batches", *options.n_steps, steps);
   }
 
   auto& metrics = summary.metrics;

@@ -8,9 +8,9 @@
 #include <giro/callbacks/check_replicas.h>
 #include <giro/loop/run.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/error.h>
 
 #include "callbacks/flip/internal/source.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::flip {
 namespace {
@@ -28,20 +28,18 @@ Step<TrainState> train_step(const TrainTask& task) {
       std::source_location());
 }
 
-[[noreturn]] void reject(const std::string& what) { throw Error(ErrorCode::invalid_argument, "train loop: " + what); }
-
 }  // namespace
 
 struct TrainLoop::Impl {
   explicit Impl(TrainLoopOptions given) : options(std::move(given)) {
-    if (options.n_steps < 0) reject(fmt::format("n_steps is {}, expected 0 or more", options.n_steps));
+    if (options.n_steps < 0) throw_invalid("train loop: n_steps is {}, expected 0 or more", options.n_steps);
     if (options.n_steps_per_checkpoint < 1) {
-      reject(fmt::format("n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint));
+      throw_invalid("train loop: n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint);
     }
-    if (!options.task.loss) reject("there is no loss");
-    if (!options.task.data) reject("there is no data");
+    if (!options.task.loss) throw_invalid("train loop: there is no loss");
+    if (!options.task.data) throw_invalid("train loop: there is no data");
     const auto first = options.task.data.begin();
-    if (first == options.task.data.end()) reject("the data is empty, expected at least one batch");
+    if (first == options.task.data.end()) throw_invalid("train loop: the data is empty, expected at least one batch");
 
     const double begin = Elapsed::now();
     TrainState state = TrainState::create(options.task.model, options.task.optimizer,
@@ -128,8 +126,7 @@ struct TrainLoop::Impl {
     const char* reason = "an error ended it";
     if (why == StopReason::dataset_ended) reason = "the data ended";
     if (why == StopReason::interrupted) reason = "a signal ended it";
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: the stream ended at step {}: {}", function, steps(), reason));
+    throw_invalid("{}: the stream ended at step {}: {}", function, steps(), reason);
   }
 
   TrainLoopOptions options;
@@ -146,7 +143,7 @@ TrainLoop& TrainLoop::operator=(TrainLoop&&) noexcept = default;
 TrainLoop::~TrainLoop() = default;
 
 const std::shared_ptr<TrainLoop::Impl>& TrainLoop::impl() const {
-  if (!impl_) throw Error(ErrorCode::invalid_argument, "train loop: it was moved from");
+  if (!impl_) throw_invalid("train loop: it was moved from");
   return impl_;
 }
 

@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/error.h>
-
 #include "callbacks/internal/tfrecord.h"
 #include "runtime/files/internal/directories.h"
 #include "runtime/files/internal/store_names.h"

@@ -1,14 +1,13 @@
 #include "callbacks/internal/metric_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 
 #include <giro/kernels/elementwise.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -26,19 +25,16 @@ std::vector<double> numbers_of(const HostArray& array) {
 }  // namespace
 
 void expect_open(const std::string& writer, bool is_open) {
-  if (!is_open) throw Error(ErrorCode::invalid_argument, fmt::format("{}: it is closed", writer));
+  if (!is_open) throw_invalid("{}: it is closed", writer);
 }
 
 void expect_writable(const std::string& writer, bool is_open, const Record& record) {
   expect_open(writer, is_open);
-  const auto reject = [&](const std::string& what) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", writer, what));
-  };
-  if (record.elapsed.steps < 0) reject(fmt::format("the step is {}, expected 0 or more", record.elapsed.steps));
+  if (record.elapsed.steps < 0) throw_invalid("{}: the step is {}, expected 0 or more", writer, record.elapsed.steps);
   const auto has_empty_tag = [](const auto& values) {
     return std::ranges::any_of(values, [](const auto& tagged) { return tagged.first.path().empty(); });
   };
-  if (std::visit(has_empty_tag, record.values)) reject("a tag is empty");
+  if (std::visit(has_empty_tag, record.values)) throw_invalid("{}: a tag is empty", writer);
 }
 
 Histogram histogram_of(const HostArray& array) {

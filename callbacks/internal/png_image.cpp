@@ -1,19 +1,18 @@
 #include "callbacks/internal/png_image.h"
 
-#include <fmt/format.h>
 #include <png.h>
 
 #include <limits>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
 std::string encode_png(const std::uint8_t* pixels, std::int64_t height, std::int64_t width, std::int64_t channels) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();  // bytes of pixels
   const auto fail = [&](const char* why) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("png: an image of {} x {} pixels and {} channels: {}", height, width, channels, why));
+    throw_error(ErrorCode::unsupported, "png: an image of {} x {} pixels and {} channels: {}", height, width, channels,
+                why);
   };
   if (width > kMax / channels / height) fail("expected less than 2 GiB of pixels");
   png_image image = {};

@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <utility>
 
+#include <giro/callbacks/progress_bar.h>
+#include <giro/loop/time/schedule.h>
 #include <giro/runtime/files/archive.h>
 
 #include "callbacks/internal/line_of_text.h"
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -23,6 +26,14 @@ Progress::Options with_known_total(Progress::Options options) {
 }
 
 }  // namespace
+
+void Progress::check(const char* bar, const Period& total, int width, int min_width, const std::FILE* out) {
+  const bool is_positive = total.steps.value_or(0) >= 0 && total.samples.value_or(1) > 0 &&
+                           total.tokens.value_or(1) > 0 && total.time.value_or(1) > 0 && total.date.value_or(1) > 0;
+  if (is_positive && width >= min_width && out != nullptr) return;
+  throw_invalid("{}: total is {}, width is {}, out is {}; expected total >= 0, width >= {}, a file", bar,
+                to_string(total), width, out == nullptr ? "null" : "a file", min_width);
+}
 
 Progress::Progress(Options options, std::string heading, Format format)
     : options_(with_known_total(std::move(options))),
@@ -192,3 +203,11 @@ void Progress::draw(bool final) {
 }
 
 }  // namespace giro::detail
+
+namespace giro {
+
+void ProgressBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
+void ProgressBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
+void ProgressBar::persist(Archive& archive) { progress_->persist(archive); }
+
+}  // namespace giro

@@ -41,10 +41,12 @@ class Progress {
     std::string text(double amount) const;  // "450", or "12s"
   };
 
-  // Whether all fields of a total are positive; 0 steps count as unset.
-  static bool can_show(const Period& total) noexcept {
-    return total.steps.value_or(0) >= 0 && total.samples.value_or(1) > 0 && total.tokens.value_or(1) > 0 &&
-           total.time.value_or(1) > 0 && total.date.value_or(1) > 0;
+  // From the options of a bar. Error(invalid_argument), naming the bar, unless there is a file, the width is at least
+  // `min_width`, and all fields of the total are positive; 0 steps count as unset.
+  template <class BarOptions>
+  static Options options_of(const char* bar, const BarOptions& given, int min_width) {
+    check(bar, given.total, given.width, min_width, given.out);
+    return {given.total, given.interval, given.file_interval, given.stateful_metrics, given.always_stateful, given.out};
   }
 
   // `heading` is a line above the bar, or empty.
@@ -68,6 +70,8 @@ class Progress {
   std::vector<Shown> shown() const;
 
  private:
+  static void check(const char* bar, const Period& total, int width, int min_width, const std::FILE* out);
+
   enum class Kind { mean, latest, hidden };
   struct Metric {
     std::string collection, name;

@@ -7,7 +7,7 @@
 
 namespace giro::detail {
 
-// The MetricWriter of a FileLogger. flush() also syncs to disk.
+// A MetricWriter of files that belong to a run. flush() also syncs to disk.
 class RunWriter : public MetricWriter {
  public:
   // Locks the files against other writers, until the last copy of the returned pointer is destroyed or, if it is null,

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <utility>
 
 #include <giro/callbacks/jaxloop/outputs.h>
 #include <giro/kernels/nn/train_state.h>

@@ -7,9 +7,10 @@
 #include <utility>
 
 #include <giro/callbacks/jaxloop/loops.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/files/file_system.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {
@@ -76,9 +77,7 @@ MetricMonitoringStopHandler::MetricMonitoringStopHandler(const std::string& metr
 }
 
 bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {
-  if (std::isnan(value)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("early stopping: '{}' is NaN at step {}", metric(), step));
-  }
+  if (std::isnan(value)) throw_invalid("early stopping: '{}' is NaN at step {}", metric(), step);
   if (monitor_.update(value)) {
     best_step_ = step;
     patience_left_ = patience_;
@@ -90,7 +89,7 @@ bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {
 
 Action early_stopping_action(const std::shared_ptr<MetricMonitoringStopHandler>& handler, std::int64_t interval,
                              std::function<void(const std::string& line)> log) {
-  if (!handler) throw Error(ErrorCode::invalid_argument, "early_stopping_action: there is no handler");
+  if (!handler) throw_invalid("early_stopping_action: there is no handler");
   return Action(
       [handler, log = std::move(log)](TrainState& state, LoopOutputs& outputs) {
         if (!outputs.scalars.contains(handler->metric())) {

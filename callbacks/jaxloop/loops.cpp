@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include <giro/kernels/digest.h>
-#include <giro/runtime/error.h>
 
 #include "callbacks/jaxloop/internal/chunks.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {
@@ -43,7 +41,7 @@ std::int64_t step_of(const TrainState& state) {
 
 DatasetIterator::DatasetIterator(AnyDataset<Batch> dataset, std::int64_t position)
     : dataset_(std::move(dataset)), position_(position) {
-  if (!dataset_) throw Error(ErrorCode::invalid_argument, "DatasetIterator: the dataset is empty, expected a range");
+  if (!dataset_) throw_invalid("DatasetIterator: the dataset is empty, expected a range");
 }
 
 bool DatasetIterator::is_at_end() const {
@@ -60,8 +58,7 @@ Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string
   const std::vector<std::string> known(std::begin(kStats), std::end(kStats));
   for (const std::string& name : options_.stats) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("there is no statistic '{}'{}", name, suggestion(name, known)));
+    throw_invalid("there is no statistic '{}'{}", name, suggestion(name, known));
   }
 }
 
@@ -121,10 +118,10 @@ LoopResult EvalLoop::operator()(TrainState state, const AnyDataset<Batch>& datas
   const auto after = digests(chunks.state());
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("eval loop: the evaluation changed the state's {}; expected a step that leaves the state "
-                            "unchanged, or a train loop",
-                            before[i].first));
+    throw_invalid(
+        "eval loop: the evaluation changed the state's {}; expected a step that leaves the state unchanged, or a train "
+        "loop",
+        before[i].first);
   }
   return {chunks.finish(), std::move(outputs)};
 }

@@ -10,10 +10,10 @@
 
 #include <giro/callbacks/resume.h>
 #include <giro/loop/interrupt.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/checkpoint_store.h>
 
 #include "callbacks/jaxloop/internal/chunks.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {
@@ -22,23 +22,22 @@ std::string stopped_file(const CheckpointSpec& spec) {
   return (std::filesystem::path(spec.checkpoint_dir) / "STOPPED").string();
 }
 
-[[noreturn]] void reject(const std::string& what) { throw Error(ErrorCode::invalid_argument, "outer loop: " + what); }
-
 void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments) {
   if (options.train_loop == nullptr && options.eval_loops.empty())
-    reject("there is neither a train loop nor an eval loop");
-  if (options.train_loop != nullptr && !arguments.train_dataset) reject("there is a train loop, but no train_dataset");
+    throw_invalid("outer loop: there is neither a train loop nor an eval loop");
+  if (options.train_loop != nullptr && !arguments.train_dataset)
+    throw_invalid("outer loop: there is a train loop, but no train_dataset");
   if (options.train_loop != nullptr && arguments.train_loop_steps < 1) {
-    reject(fmt::format("train_loop_steps is {}, expected at least 1", arguments.train_loop_steps));
+    throw_invalid("outer loop: train_loop_steps is {}, expected at least 1", arguments.train_loop_steps);
   }
   if (options.eval_loops.size() != arguments.eval_specs.size()) {
-    reject(fmt::format("there are {} eval loops and {} eval_specs, expected one for each", options.eval_loops.size(),
-                       arguments.eval_specs.size()));
+    throw_invalid("outer loop: there are {} eval loops and {} eval_specs, expected one for each",
+                  options.eval_loops.size(), arguments.eval_specs.size());
   }
   for (const EvalSpec& spec : arguments.eval_specs) {
-    if (!spec.dataset) reject("an eval_spec has no dataset");
+    if (!spec.dataset) throw_invalid("outer loop: an eval_spec has no dataset");
     if (spec.eval_loop_interval >= 1) continue;
-    reject(fmt::format("eval_loop_interval is {}, expected at least 1", spec.eval_loop_interval));
+    throw_invalid("outer loop: eval_loop_interval is {}, expected at least 1", spec.eval_loop_interval);
   }
 }
 
@@ -121,9 +120,10 @@ bool OuterLoop::evaluate(TrainState& state, const OuterLoopArguments& arguments,
 }
 
 LoopResult OuterLoop::evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments) {
-  if (!options_.checkpoint_spec) reject("there is no train loop, and no checkpoint_spec with checkpoints to evaluate");
+  if (!options_.checkpoint_spec)
+    throw_invalid("outer loop: there is no train loop, and no checkpoint_spec with checkpoints to evaluate");
   if (state.partitioner() && state.partitioner()->size() > 1) {
-    throw Error(ErrorCode::unsupported, "outer loop: evaluation without training supports one process only");
+    throw_error(ErrorCode::unsupported, "outer loop: evaluation without training supports one process only");
   }
   const CheckpointSpec& spec = *options_.checkpoint_spec;
   const auto is_over = [&] {

@@ -1,12 +1,9 @@
 #include <giro/callbacks/jaxloop/outputs.h>
 
-#include <fmt/format.h>
-
 #include <numeric>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::jaxloop {
 
@@ -15,14 +12,12 @@ const std::vector<double>& LoopOutputs::operator[](const std::string& name) cons
   if (found != scalars.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& [other, values] : scalars) known.push_back(other);
-  throw Error(ErrorCode::not_found, fmt::format("no number '{}' in the outputs{}", name, suggestion(name, known)));
+  throw_error(ErrorCode::not_found, "no number '{}' in the outputs{}", name, suggestion(name, known));
 }
 
 double LoopOutputs::mean(const std::string& name) const {
   const std::vector<double>& values = (*this)[name];
-  if (values.empty()) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("'{}' has no values to average", name));
-  }
+  if (values.empty()) throw_invalid("'{}' has no values to average", name);
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 

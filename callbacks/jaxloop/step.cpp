@@ -1,20 +1,16 @@
 #include <giro/callbacks/jaxloop/step.h>
 
-#include <fmt/format.h>
-
 #include <giro/runtime/device_context.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/rng.h>
 
 #include "runtime/files/internal/store_names.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::jaxloop {
 
 Action::Action(Function function, std::int64_t interval) : function_(std::move(function)), interval_(interval) {
-  if (interval < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("action: the interval is {}, expected at least 1", interval));
-  }
-  if (!function_) throw Error(ErrorCode::invalid_argument, "action: there is no function");
+  if (interval < 1) throw_invalid("action: the interval is {}, expected at least 1", interval);
+  if (!function_) throw_invalid("action: there is no function");
 }
 
 Step::Step(nn::Layer model, StepOptions options)

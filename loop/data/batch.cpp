@@ -1,14 +1,12 @@
 #include <giro/loop/data/batch.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include <giro/kernels/elementwise.h>
-#include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -30,11 +28,11 @@ nn::Var Batch::operator[](const std::string& name) const {
   std::vector<std::string> known;
   for (const LeafSpec& feature : spec()) known.push_back(feature.name);
   if (resident_rows_ && std::find(known.begin(), known.end(), name) != known.end()) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("feature '{}' is on {} and was not gathered: only a step made by jit or eager can read it",
-                            name, to_string(resident_rows_->device())));
+    throw_error(ErrorCode::unsupported,
+                "feature '{}' is on {} and was not gathered: only a step made by jit or eager can read it", name,
+                to_string(resident_rows_->device()));
   }
-  throw Error(ErrorCode::not_found, fmt::format("no feature '{}' in the batch{}", name, suggestion(name, known)));
+  throw_error(ErrorCode::not_found, "no feature '{}' in the batch{}", name, suggestion(name, known));
 }
 
 BatchSpec Batch::spec() const {
@@ -46,13 +44,12 @@ BatchSpec Batch::spec() const {
 
 Batch Batch::slice(int part, int parts) const {
   if (parts < 1 || part < 0 || part >= parts || size() % parts != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("slice: part {} of {} of a batch of {}, expected a number of parts that divides it", part,
-                            parts, size()));
+    throw_invalid("slice: part {} of {} of a batch of {}, expected a number of parts that divides it", part, parts,
+                  size());
   }
   if (resident_rows_) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("slice: the batch is on {} and was not gathered", to_string(resident_rows_->device())));
+    throw_error(ErrorCode::unsupported, "slice: the batch is on {} and was not gathered",
+                to_string(resident_rows_->device()));
   }
   Batch slice = *this;
   for (auto& [name, tensor] : slice.features_) {
@@ -80,8 +77,8 @@ ResidentRows::ResidentRows(const Batch::Features& rows, RowOrder order, Device d
   const Stream stream(device);
   for (const auto& [name, tensor] : rows) {
     if (tensor.shape().rank() == 0 || tensor.shape()[0] != order.size) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("feature '{}' is {}, expected {} rows", name, to_string(tensor), order.size));
+      throw_error(ErrorCode::shape_mismatch, "feature '{}' is {}, expected {} rows", name, to_string(tensor),
+                  order.size);
     }
     row_buffers_.push_back(Buffer::allocate(device, tensor.bytes()));
     rows_.emplace_back(name, Tensor(row_buffers_.back().data(), tensor.dtype(), tensor.shape(), device));

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <vector>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 namespace {
@@ -24,7 +24,7 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
   } else if (split == "test") {
     names = {"test_batch.bin"};
   } else {
-    throw Error(ErrorCode::invalid_argument, fmt::format("unknown split '{}': expected train or test", split));
+    throw_invalid("unknown split '{}': expected train or test", split);
   }
   std::vector<std::uint8_t> images, labels;
   for (const std::string& name : names) {
@@ -32,9 +32,8 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
     const std::vector<char> content = options.files->read(path);
     const std::size_t count = content.size() / kRecord;
     if (count == 0 || content.size() % kRecord != 0) {
-      throw Error(ErrorCode::corrupt_data,
-                  fmt::format("{}: {} bytes, expected images of {} bytes each, including the label", path,
-                              content.size(), kRecord));
+      throw_error(ErrorCode::corrupt_data, "{}: {} bytes, expected images of {} bytes each, including the label", path,
+                  content.size(), kRecord);
     }
     const std::size_t before = images.size();
     images.resize(before + count * kPixels * kChannels);
@@ -42,8 +41,8 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
     for (std::size_t i = 0; i < count; ++i) {
       const auto* const record = reinterpret_cast<const std::uint8_t*>(content.data()) + i * kRecord;
       if (record[0] >= kClasses) {
-        throw Error(ErrorCode::corrupt_data, fmt::format("{}: label {} of image {} is out of range, expected below {}",
-                                                         path, record[0], i, kClasses));
+        throw_error(ErrorCode::corrupt_data, "{}: label {} of image {} is out of range, expected below {}", path,
+                    record[0], i, kClasses);
       }
       labels.push_back(record[0]);
       for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {  // the file stores one channel after the other

@@ -1,25 +1,21 @@
 #include <giro/loop/data/csv.h>
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
-#include <giro/runtime/error.h>
-
 #include "loop/data/internal/csv_table.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 
 Dataset csv(const Paths& paths, const CsvOptions& options) {
-  const auto reject = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "csv: " + what); };
-  if (paths.empty()) reject("no path, expected at least one file");
-  if (options.features.empty()) reject("no features, expected names and their columns");
+  if (paths.empty()) throw_invalid("csv: no path, expected at least one file");
+  if (options.features.empty()) throw_invalid("csv: no features, expected names and their columns");
   for (const auto& [name, columns] : options.features) {
-    if (columns.empty()) reject(fmt::format("feature '{}' has no columns", name));
+    if (columns.empty()) throw_invalid("csv: feature '{}' has no columns", name);
   }
   const char delimiter = options.delimiter;
   if (delimiter == '"' || delimiter == '\n' || delimiter == '\r') {
-    reject(fmt::format("the delimiter is {:?}, expected neither a quote nor a line end", delimiter));
+    throw_invalid("csv: the delimiter is {:?}, expected neither a quote nor a line end", delimiter);
   }
   std::vector<std::vector<float>> values = read_csv(paths, options.features, delimiter, *options.files);
   Dataset::Arrays arrays;

@@ -13,19 +13,19 @@
 #include <vector>
 
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "loop/data/internal/dataset_plan.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
 
 void require_unbatched(const std::optional<std::int64_t>& batch_size, const char* call) {
-  if (batch_size) throw Error(ErrorCode::invalid_argument, fmt::format("{}: call it before batch", call));
+  if (batch_size) throw_invalid("{}: call it before batch", call);
 }
 void require_batched(const std::optional<std::int64_t>& batch_size, const char* call) {
-  if (!batch_size) throw Error(ErrorCode::invalid_argument, fmt::format("{}: call it after batch", call));
+  if (!batch_size) throw_invalid("{}: call it after batch", call);
 }
 
 Batch::Features tensors_of(const Dataset::Arrays& arrays) {
@@ -61,12 +61,12 @@ Dataset::Dataset(Batch::Features rows, std::shared_ptr<const void> owner) {
   std::vector<Plan::Feature> features;
   for (const auto& [name, tensor] : rows) {
     if (!tensor.device().is_cpu()) {
-      throw Error(ErrorCode::device_mismatch,
-                  fmt::format("Dataset: feature '{}' is {}, expected host memory", name, to_string(tensor)));
+      throw_error(ErrorCode::device_mismatch, "Dataset: feature '{}' is {}, expected host memory", name,
+                  to_string(tensor));
     }
     if (tensor.shape().rank() == 0) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("Dataset: feature '{}' is {}, expected at least one row", name, to_string(tensor)));
+      throw_error(ErrorCode::shape_mismatch, "Dataset: feature '{}' is {}, expected at least one row", name,
+                  to_string(tensor));
     }
     features.push_back({name, std::make_shared<const RowsInMemory>(tensor, owner)});
   }
@@ -76,7 +76,7 @@ Dataset::Dataset(Batch::Features rows, std::shared_ptr<const void> owner) {
 Dataset::Dataset(const std::vector<std::pair<std::string, std::shared_ptr<const RowSource>>>& given) {
   std::vector<Plan::Feature> features;
   for (const auto& [name, rows] : given) {
-    if (!rows) throw Error(ErrorCode::invalid_argument, fmt::format("Dataset: feature '{}' has no rows", name));
+    if (!rows) throw_invalid("Dataset: feature '{}' has no rows", name);
     features.push_back({name, rows});
   }
   plan_ = Plan::of(std::move(features), {});
@@ -88,131 +88,107 @@ Dataset::Dataset(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
 Dataset Dataset::shuffle(std::uint64_t seed) const {
   require_unbatched(plan_->batch_size, "shuffle");
-  if (plan_->sampler) throw Error(ErrorCode::invalid_argument, "shuffle: sample already draws the rows");
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->order.seed = seed;
-  plan->order.shuffled = true;
-  return Dataset(std::move(plan));
+  if (plan_->sampler) throw_invalid("shuffle: sample already draws the rows");
+  return Dataset(plan_->with([&](Plan& plan) {
+    plan.order.seed = seed;
+    plan.order.shuffled = true;
+  }));
 }
 
 Dataset Dataset::sample(const std::vector<double>& weights, std::uint64_t seed) const {
   require_unbatched(plan_->batch_size, "sample");
   if (plan_->order.shuffled || plan_->sampler) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("sample: the dataset is already {}", plan_->sampler ? "sampled" : "shuffled"));
+    throw_invalid("sample: the dataset is already {}", plan_->sampler ? "sampled" : "shuffled");
   }
   if (static_cast<std::int64_t>(weights.size()) != num_rows()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("sample: {} weights, expected one for each of the {} rows", weights.size(), num_rows()));
+    throw_invalid("sample: {} weights, expected one for each of the {} rows", weights.size(), num_rows());
   }
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->sampler = std::make_shared<const RowSampler>(weights);
-  plan->order.seed = seed;
-  return Dataset(std::move(plan));
+  return Dataset(plan_->with([&](Plan& plan) {
+    plan.sampler = std::make_shared<const RowSampler>(weights);
+    plan.order.seed = seed;
+  }));
 }
 
 Dataset Dataset::repeat(std::int64_t epochs) const {
   require_unbatched(plan_->batch_size, "repeat");
-  if (plan_->epochs) throw Error(ErrorCode::invalid_argument, "repeat: the dataset is already repeated");
+  if (plan_->epochs) throw_invalid("repeat: the dataset is already repeated");
   if (epochs != kForever && (epochs < 1 || epochs > Plan::kMaxRows / num_rows())) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("repeat: {} epochs of {} rows, expected 1 to {}, or kForever",
-                                                         epochs, num_rows(), Plan::kMaxRows / num_rows()));
+    throw_invalid("repeat: {} epochs of {} rows, expected 1 to {}, or kForever", epochs, num_rows(),
+                  Plan::kMaxRows / num_rows());
   }
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->epochs = epochs;
-  return Dataset(std::move(plan));
+  return Dataset(plan_->with([&](Plan& plan) { plan.epochs = epochs; }));
 }
 
 Dataset Dataset::batch(std::int64_t size, bool drop_remainder) const {
-  if (plan_->batch_size) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("batch: the dataset already has batches of {}", *plan_->batch_size));
-  }
+  if (plan_->batch_size) throw_invalid("batch: the dataset already has batches of {}", *plan_->batch_size);
   if (size < 1 || size > num_rows()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("batch: size {} is out of range, expected 1 to the dataset's {} rows", size, num_rows()));
+    throw_invalid("batch: size {} is out of range, expected 1 to the dataset's {} rows", size, num_rows());
   }
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->batch_size = size;
-  plan->drop_remainder = drop_remainder;
-  return Dataset(std::move(plan));
+  return Dataset(plan_->with([&](Plan& plan) {
+    plan.batch_size = size;
+    plan.drop_remainder = drop_remainder;
+  }));
 }
 
 Dataset Dataset::map(std::function<Batch(const Batch&)> f) const {
   require_batched(plan_->batch_size, "map");
-  if (!f) throw Error(ErrorCode::invalid_argument, "map: the function is empty");
+  if (!f) throw_invalid("map: the function is empty");
   if (plan_->resident_rows) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("map: the rows are on {}, but map runs on the host",
-                                                         to_string(plan_->resident_rows->device())));
+    throw_invalid("map: the rows are on {}, but map runs on the host", to_string(plan_->resident_rows->device()));
   }
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->maps.push_back(std::move(f));
-  return Dataset(std::move(plan));
+  return Dataset(plan_->with([&](Plan& plan) { plan.maps.push_back(std::move(f)); }));
 }
 
 Dataset Dataset::prefetch(std::size_t depth) const {
   require_batched(plan_->batch_size, "prefetch");
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->prefetch = depth;
-  return Dataset(std::move(plan));
+  return Dataset(plan_->with([&](Plan& plan) { plan.prefetch = depth; }));
 }
 
 Dataset Dataset::skip(std::int64_t batches) const {
   require_batched(plan_->batch_size, "skip");
   const std::int64_t most = Plan::kMaxRows / plan_->rows_per_batch() - plan_->first_batch;
-  if (batches < 0 || batches > most) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("skip: {} batches is out of range, expected 0 to {}", batches, most));
-  }
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->first_batch += batches;
-  return Dataset(std::move(plan));
+  if (batches < 0 || batches > most) throw_invalid("skip: {} batches is out of range, expected 0 to {}", batches, most);
+  return Dataset(plan_->with([&](Plan& plan) { plan.first_batch += batches; }));
 }
 
 Dataset Dataset::to(Device device) const {
   require_batched(plan_->batch_size, "to");
   if (!plan_->maps.empty()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("to: the batches go through map on the host, so their rows cannot stay on {}", to_string(device)));
+    throw_invalid("to: the batches go through map on the host, so their rows cannot stay on {}", to_string(device));
   }
   if (plan_->sampler) {
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("to: the rows are drawn by sample on the host, so they cannot stay on {}", to_string(device)));
+    throw_error(ErrorCode::unsupported, "to: the rows are drawn by sample on the host, so they cannot stay on {}",
+                to_string(device));
   }
-  auto plan = std::make_shared<Plan>(*plan_);
   try {
-    plan->resident_rows = std::make_shared<ResidentRows>(rows(), plan->order, device);
+    return Dataset(plan_->with(
+        [&](Plan& plan) { plan.resident_rows = std::make_shared<ResidentRows>(rows(), plan.order, device); }));
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("to: the rows cannot be copied to {}: {}", to_string(device), error.what()));
+    throw_error(error.code(), "to: the rows cannot be copied to {}: {}", to_string(device), error.what());
   }
-  return Dataset(std::move(plan));
 }
 
 Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner) const {
   require_batched(plan_->batch_size, "partition");
   if (!partitioner) return *this;
-  if (plan_->ranks != 1) throw Error(ErrorCode::invalid_argument, "partition: the dataset is already partitioned");
+  if (plan_->ranks != 1) throw_invalid("partition: the dataset is already partitioned");
   const int ranks = partitioner->size();
   if (*plan_->batch_size % ranks != 0) {
     const LeafSpec first = plan_->features.front().spec(*plan_->batch_size);
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("partition: a batch of {} cannot be divided evenly over {} ranks; its feature '{}' is {}",
-                            *plan_->batch_size, ranks, first.name, to_string(first.shape)));
+    throw_invalid("partition: a batch of {} cannot be divided evenly over {} ranks; its feature '{}' is {}",
+                  *plan_->batch_size, ranks, first.name, to_string(first.shape));
   }
   partitioner->expect_same("the dataset", plan_->description());
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->rank = partitioner->rank();
-  plan->ranks = ranks;
-  return Dataset(std::move(plan));
+  return Dataset(plan_->with([&](Plan& plan) {
+    plan.rank = partitioner->rank();
+    plan.ranks = ranks;
+  }));
 }
 
 const Batch::Features& Dataset::rows() const {
   if (plan_->in_memory.empty()) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("the rows of '{}' are not in memory: they are read when a batch is made",
-                            plan_->features.front().name));
+    throw_error(ErrorCode::unsupported, "the rows of '{}' are not in memory: they are read when a batch is made",
+                plan_->features.front().name);
   }
   return plan_->in_memory;
 }
@@ -221,8 +197,7 @@ std::vector<std::int64_t> Dataset::indices(std::int64_t batch) const {
   const std::int64_t size = plan_->rows_per_batch(), batches = num_batches();
   const std::int64_t end = batches == kForever ? Plan::kMaxRows / size - plan_->first_batch : batches;
   if (batch < 0 || batch >= end) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("indices: batch {} is out of range, expected a batch in [0, {})", batch, end));
+    throw_invalid("indices: batch {} is out of range, expected a batch in [0, {})", batch, end);
   }
   const std::int64_t position = plan_->first_row() + batch * size;
   const std::optional<BatchPart> part = plan_->part_of(position);
@@ -241,23 +216,16 @@ std::int64_t Dataset::num_batches() const {
 
 BatchSpec Dataset::spec() const {
   // The first batch is always full.
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->first_batch = 0;
-  plan->prefetch = 0;
-  return (*Iterator(std::move(plan))).spec();
+  const Iterator first(plan_->with([](Plan& plan) { plan.first_batch = plan.prefetch = 0; }));
+  return (*first).spec();
 }
 
 std::int64_t Dataset::first_batch() const { return plan_->first_batch; }
 
 Dataset::Iterator Dataset::begin_at(std::int64_t batch) const {
   const std::int64_t most = Plan::kMaxRows / plan_->rows_per_batch();
-  if (batch < 0 || batch > most) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("begin_at: batch {} is out of range, expected 0 to {}", batch, most));
-  }
-  auto plan = std::make_shared<Plan>(*plan_);
-  plan->first_batch = batch;
-  return Iterator(std::move(plan));
+  if (batch < 0 || batch > most) throw_invalid("begin_at: batch {} is out of range, expected 0 to {}", batch, most);
+  return Iterator(plan_->with([&](Plan& plan) { plan.first_batch = batch; }));
 }
 
 void Dataset::persist(Archive& archive) const {
@@ -265,9 +233,7 @@ void Dataset::persist(Archive& archive) const {
   const auto expect = [&](const char* name, const auto& value, auto saved) {
     archive(name, saved);
     if (saved == value) return;
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("the dataset differs from that of the saved run: {}: found {}, expected {}", name, value, saved));
+    throw_invalid("the dataset differs from that of the saved run: {}: found {}, expected {}", name, value, saved);
   };
   const auto same = [&](const char* name, const auto& value) { expect(name, value, value); };
   same("num_rows", num_rows());

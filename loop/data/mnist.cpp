@@ -1,13 +1,10 @@
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <memory>
-#include <utility>
 
 #include <giro/loop/data/dataset.h>
-#include <giro/runtime/error.h>
 
 #include "loop/data/internal/idx.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 namespace {
@@ -17,12 +14,10 @@ constexpr int kClasses = 10;
 IdxFile read(const MnistOptions& options, const std::string& name, std::uint32_t magic, const char* what) {
   IdxFile file = read_idx((std::filesystem::path(options.dir) / name).string(), *options.files);
   if (file.magic != magic) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("{}: magic {:08x}, expected {:08x} ({})", file.path, file.magic, magic, what));
+    throw_error(ErrorCode::corrupt_data, "{}: magic {:08x}, expected {:08x} ({})", file.path, file.magic, magic, what);
   }
   if (file.values.count() == 0) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("{}: holds no {}: shape {}", file.path, what, to_string(file.values.shape())));
+    throw_error(ErrorCode::corrupt_data, "{}: holds no {}: shape {}", file.path, what, to_string(file.values.shape()));
   }
   return file;
 }
@@ -30,9 +25,7 @@ IdxFile read(const MnistOptions& options, const std::string& name, std::uint32_t
 }  // namespace
 
 Dataset mnist(const std::string& split, const MnistOptions& options) {
-  if (split != "train" && split != "test") {
-    throw Error(ErrorCode::invalid_argument, fmt::format("unknown split '{}': expected train or test", split));
-  }
+  if (split != "train" && split != "test") throw_invalid("unknown split '{}': expected train or test", split);
   const std::string prefix = split == "train" ? "train" : "t10k";
   struct Files {
     IdxFile images, labels;
@@ -43,15 +36,14 @@ Dataset mnist(const std::string& split, const MnistOptions& options) {
   const Tensor images = files->images.values, labels = files->labels.values;
 
   if (images.shape()[0] != labels.shape()[0]) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("{}: holds {} labels, expected one for each of the {} images of {}", files->labels.path,
-                            labels.shape()[0], images.shape()[0], files->images.path));
+    throw_error(ErrorCode::corrupt_data, "{}: holds {} labels, expected one for each of the {} images of {}",
+                files->labels.path, labels.shape()[0], images.shape()[0], files->images.path);
   }
   const std::uint8_t* label = labels.data<std::uint8_t>();
   for (std::int64_t i = 0; i < labels.count(); ++i) {
     if (label[i] >= kClasses) {
-      throw Error(ErrorCode::corrupt_data, fmt::format("{}: label {} of sample {} is out of range, expected below {}",
-                                                       files->labels.path, label[i], i, kClasses));
+      throw_error(ErrorCode::corrupt_data, "{}: label {} of sample {} is out of range, expected below {}",
+                  files->labels.path, label[i], i, kClasses);
     }
   }
   const Tensor with_channel = images.reshape({images.shape()[0], images.shape()[1], images.shape()[2], 1});

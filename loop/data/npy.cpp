@@ -1,13 +1,10 @@
 #include <giro/loop/data/npy.h>
 
-#include <fmt/format.h>
-
 #include <vector>
-
-#include <giro/runtime/error.h>
 
 #include "loop/data/internal/row_files.h"
 #include "runtime/files/internal/npy.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 namespace {
@@ -34,10 +31,9 @@ class NpyRows final : public RowSource {
     auto path = paths.begin();
     for (const detail::NpyFile& file : headers) {
       if (file.dtype != dtype_ || file.shape.drop_front() != row_shape_) {
-        throw Error(
-            ErrorCode::shape_mismatch,
-            fmt::format("{}: its rows are {}{}, expected {}{}, like those of {}", *path, name_of(file.dtype),
-                        to_string(file.shape.drop_front()), name_of(dtype_), to_string(row_shape_), paths.front()));
+        throw_error(ErrorCode::shape_mismatch, "{}: its rows are {}{}, expected {}{}, like those of {}", *path,
+                    name_of(file.dtype), to_string(file.shape.drop_front()), name_of(dtype_), to_string(row_shape_),
+                    paths.front());
       }
       rows_.add(*path++, file.elements, file.shape[0]);
     }
@@ -48,7 +44,7 @@ class NpyRows final : public RowSource {
     for (const std::string& path : paths) {
       headers.push_back(detail::read_npy_header(path, files));
       if (headers.back().shape.rank() > 0) continue;
-      throw Error(ErrorCode::shape_mismatch, fmt::format("{}: a scalar of shape (), expected rows", path));
+      throw_error(ErrorCode::shape_mismatch, "{}: a scalar of shape (), expected rows", path);
     }
     return headers;
   }
@@ -62,7 +58,7 @@ class NpyRows final : public RowSource {
 }  // namespace
 
 std::shared_ptr<const RowSource> npy(const Paths& paths, std::shared_ptr<FileSystem> files) {
-  if (paths.empty()) throw Error(ErrorCode::invalid_argument, "npy: no path, expected at least one file");
+  if (paths.empty()) throw_invalid("npy: no path, expected at least one file");
   return std::make_shared<const NpyRows>(paths, files);
 }
 

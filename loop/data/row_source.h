@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>

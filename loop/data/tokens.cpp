@@ -4,12 +4,11 @@
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include <giro/loop/data/row_source.h>
-#include <giro/runtime/error.h>
 
 #include "loop/data/internal/row_files.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 namespace {
@@ -25,26 +24,25 @@ class Windows final : public RowSource {
     constexpr std::int64_t kMax = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
     const std::int64_t held = width_ == 1 ? 256 : width_ == 2 ? 65'536 : kMax;
     vocabulary_ = options.vocabulary == 0 ? held : options.vocabulary;
-    const auto reject = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "tokens: " + what); };
     if (width_ != 1 && width_ != 2 && width_ != 4)
-      reject(fmt::format("{} bytes per token, expected 1, 2 or 4", width_));
+      throw_invalid("tokens: {} bytes per token, expected 1, 2 or 4", width_);
     if (context_ < 1 || stride_ < 1) {
-      reject(fmt::format("a context of {} and a stride of {}, expected at least 1", context_, stride_));
+      throw_invalid("tokens: a context of {} and a stride of {}, expected at least 1", context_, stride_);
     }
     if (vocabulary_ < 1 || vocabulary_ > kMax) {
-      reject(fmt::format("a vocabulary of {}, expected 1 to {}", vocabulary_, kMax));
+      throw_invalid("tokens: a vocabulary of {}, expected 1 to {}", vocabulary_, kMax);
     }
     if (!(options.begin >= 0 && options.begin < options.end && options.end <= 1)) {
-      reject(fmt::format("the part from {} to {} of each file, expected 0 <= begin < end <= 1", options.begin,
-                         options.end));
+      throw_invalid("tokens: the part from {} to {} of each file, expected 0 <= begin < end <= 1", options.begin,
+                    options.end);
     }
-    if (paths.empty()) reject("no path, expected at least one file");
+    if (paths.empty()) throw_invalid("tokens: no path, expected at least one file");
     for (const std::string& path : paths) add(path, options);
     if (num_rows() == 0) {
-      reject(fmt::format("{} {} fewer than {} tokens{}", paths.front(),
-                         paths.size() == 1 ? "has" : fmt::format("and {} more have each", paths.size() - 1),
-                         static_cast<std::uint64_t>(context_) + 1,
-                         options.begin > 0 || options.end < 1 ? " in the requested part" : ""));
+      throw_invalid("tokens: {} {} fewer than {} tokens{}", paths.front(),
+                    paths.size() == 1 ? "has" : fmt::format("and {} more have each", paths.size() - 1),
+                    static_cast<std::uint64_t>(context_) + 1,
+                    options.begin > 0 || options.end < 1 ? " in the requested part" : "");
     }
   }
 
@@ -63,12 +61,12 @@ class Windows final : public RowSource {
  private:
   void add(const std::string& path, const TokenOptions& options) {
     if (options.files->status(path).kind == FileSystem::Kind::directory) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("tokens: {} is a directory, expected a file", path));
+      throw_invalid("tokens: {} is a directory, expected a file", path);
     }
     const auto bytes = static_cast<std::int64_t>(options.files->open(path)->size());
     if (bytes % width_ != 0) {
-      throw Error(ErrorCode::corrupt_data,
-                  fmt::format("{}: {} bytes, expected a multiple of {}, the size of a token", path, bytes, width_));
+      throw_error(ErrorCode::corrupt_data, "{}: {} bytes, expected a multiple of {}, the size of a token", path, bytes,
+                  width_);
     }
     const auto share = [&](double part) {
       return static_cast<std::int64_t>(std::floor(part * static_cast<double>(bytes / width_)));
@@ -87,8 +85,8 @@ class Windows final : public RowSource {
       std::uint32_t id = 0;
       for (std::size_t byte = 0; byte < width; ++byte) id |= std::uint32_t{raw[i * width + byte]} << (8 * byte);
       if (id >= vocabulary_) {
-        throw Error(ErrorCode::corrupt_data, fmt::format("{}: token {} is {}, expected an id below {}", location.path,
-                                                         location.byte / width + i, id, vocabulary_));
+        throw_error(ErrorCode::corrupt_data, "{}: token {} is {}, expected an id below {}", location.path,
+                    location.byte / width + i, id, vocabulary_);
       }
       out[i] = static_cast<std::int32_t>(id);
     }

@@ -1,20 +1,16 @@
 #include <giro/loop/log/aggregation.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <vector>
-
-#include <giro/runtime/error.h>
 
 #include "loop/log/internal/history_records.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -53,11 +49,6 @@ const std::map<std::string, double (*)(const Records&)> kByName{
     {"max", [](const Records& records) { return *std::max_element(records.values.begin(), records.values.end()); }},
 };
 
-// The columns of a metric's parts.
-struct Parts {
-  std::optional<std::size_t> count, mean, logarithm;
-};
-
 // Leaves out the records in which nothing counts.
 void keep_counting(std::vector<std::vector<double>>& columns, const std::vector<double>& counts) {
   for (std::vector<double>& column : columns) {
@@ -76,7 +67,7 @@ Aggregation::Aggregation(const std::string& name) {
   if (found == kByName.end()) {
     std::vector<std::string> known;
     for (const auto& [other, reduce] : kByName) known.push_back(other);
-    throw Error(ErrorCode::not_found, fmt::format("no aggregation '{}'{}", name, suggestion(name, known)));
+    throw_error(ErrorCode::not_found, "no aggregation '{}'{}", name, suggestion(name, known));
   }
   reduce_ = [reduce = found->second](const std::string&, const Records& records) { return reduce(records); };
 }
@@ -91,21 +82,17 @@ Aggregation::Aggregation(std::initializer_list<std::pair<std::string, Aggregatio
 Logs aggregate(const History& history, const Aggregation& aggregation) {
   const History::Records& all = history.records();
   const auto is_logged = [&](std::size_t column) { return !all.columns[column].values.empty(); };
-  std::vector<Parts> parts_of(all.names.size());
-  for (std::size_t i = 0; i < all.names.size(); ++i) {
-    const auto& [part, metric] = all.names.role(i);
-    if (!is_logged(i)) continue;
-    if (part == LogSchema::Part::count) parts_of[metric].count = i;
-    if (part == LogSchema::Part::mean) parts_of[metric].mean = i;
-    if (part == LogSchema::Part::logarithm) parts_of[metric].logarithm = i;
-  }
+  const std::vector<LogSchema::Parts> all_parts = all.names.parts();
 
   Logs result;
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     if (!is_logged(i) || all.names.role(i).part != LogSchema::Part::value) continue;
     using Source = History::Records::Source;
     const LogSchema::Key& key = all.names[i];
-    const Parts& parts = parts_of[i];
+    LogSchema::Parts parts = all_parts[i];
+    for (auto* part : {&parts.count, &parts.mean, &parts.logarithm}) {
+      if (*part && !is_logged(**part)) part->reset();
+    }
     std::vector<Source> sources{{false, i}, parts.count ? Source{false, *parts.count} : History::Records::kStepSamples};
     if (parts.mean) sources.push_back({false, *parts.mean});
     if (parts.logarithm) sources.push_back({false, *parts.logarithm});
@@ -113,9 +100,8 @@ Logs aggregate(const History& history, const Aggregation& aggregation) {
     if (parts.count) {
       const std::size_t records = all.columns[i].values.size();
       if (columns[0].size() != records) {
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("the metric '{}' has counts in {} of its {} records, expected all or none", key.path(),
-                                columns[0].size(), records));
+        throw_invalid("the metric '{}' has counts in {} of its {} records, expected all or none", key.path(),
+                      columns[0].size(), records);
       }
       keep_counting(columns, std::vector<double>(columns[1]));
     }

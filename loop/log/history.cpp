@@ -8,10 +8,9 @@
 #include <span>
 #include <utility>
 
-#include <giro/runtime/error.h>
-
 #include "loop/log/internal/history_records.h"
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -75,8 +74,7 @@ const History::Records::Logged& History::Records::logged_as(const LogSchema& sch
   }
   for (std::size_t i = 0; i < schema.size(); ++i) {
     if (schema[i].collection != "elapsed") continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the log entry '{}' is in a collection that the history fills itself", schema[i].path()));
+    throw_invalid("the log entry '{}' is in a collection that the history fills itself", schema[i].path());
   }
   Logged added{schema, {}, 0};
   for (std::size_t i = 0; i < schema.size(); ++i) {
@@ -135,19 +133,14 @@ History::Records::Source History::Records::find(std::string_view key) const {
     sources.push_back({false, i});
     paths.push_back(names[i].path());
   }
-  if (sources.size() > 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("'{}' is in several collections: '{}'", key, fmt::join(paths, "', '")));
-  }
+  if (sources.size() > 1) throw_invalid("'{}' is in several collections: '{}'", key, fmt::join(paths, "', '"));
   if (sources.empty()) {
-    if (size() == 0) {
-      throw Error(ErrorCode::not_found, fmt::format("the history has no '{}': it has no records", key));
-    }
+    if (size() == 0) throw_error(ErrorCode::not_found, "the history has no '{}': it has no records", key);
     const bool is_path = key.find('.') != key.npos;
     std::vector<std::string> known;
     for (const auto& field : kElapsedFields) known.push_back(is_path ? field_path(field) : std::string(field));
     for (std::size_t i = 0; i < names.size(); ++i) known.push_back(is_path ? names[i].path() : names[i].name);
-    throw Error(ErrorCode::not_found, fmt::format("the history has no '{}'{}", key, suggestion(key, known)));
+    throw_error(ErrorCode::not_found, "the history has no '{}'{}", key, suggestion(key, known));
   }
   return sources.front();
 }
@@ -232,15 +225,12 @@ History::Iterator History::begin() const { return Iterator(records(), 0); }
 History::Iterator History::end() const { return Iterator(records(), size()); }
 
 History::Record History::operator[](std::size_t record) const {
-  if (record >= size()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("record {} is out of range, the history has {} records", record, size()));
-  }
+  if (record >= size()) throw_invalid("record {} is out of range, the history has {} records", record, size());
   return *Iterator(records(), record);
 }
 
 History::Record History::back() const {
-  if (size() == 0) throw Error(ErrorCode::invalid_argument, "the history has no records, so there is no last one");
+  if (size() == 0) throw_invalid("the history has no records, so there is no last one");
   const Records& all = records();
   const Records::Layout& layout = all.layouts[all.runs.back().layout];
   std::vector<LogValue> values;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,11 +8,11 @@
 #include <vector>
 
 #include <giro/loop/log/history.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -21,8 +20,8 @@ namespace {
 using detail::append_json;
 
 [[noreturn]] void reject(std::size_t line, std::string_view text, const std::string& expected) {
-  throw Error(ErrorCode::corrupt_data,
-              fmt::format("record {} of the history is {:?}, expected {}", line, text.substr(0, 60), expected));
+  throw_error(ErrorCode::corrupt_data, "record {} of the history is {:?}, expected {}", line, text.substr(0, 60),
+              expected);
 }
 
 // Reads a number as append_json writes it.
@@ -116,9 +115,9 @@ void History::persist(Archive& archive) {
         };
         for (const Name& column : columns) {
           if (column.collection == "elapsed") {
-            throw Error(ErrorCode::corrupt_data,
-                        fmt::format("a column of the history is {:?} in the collection 'elapsed', which has no columns",
-                                    column.name.substr(0, 80)));
+            throw_error(ErrorCode::corrupt_data,
+                        "a column of the history is {:?} in the collection 'elapsed', which has no columns",
+                        column.name.substr(0, 80));
           }
           read->column_of({column.collection, column.name}, role_of(column));
         }
@@ -127,8 +126,8 @@ void History::persist(Archive& archive) {
           Logs& logs = records.emplace_back();
           for (const std::uint32_t column : layout) {
             if (column >= columns.size()) {
-              throw Error(ErrorCode::corrupt_data,
-                          fmt::format("a layout of the history refers to column {} of {}", column, columns.size()));
+              throw_error(ErrorCode::corrupt_data, "a layout of the history refers to column {} of {}", column,
+                          columns.size());
             }
             logs.add_entry(columns[column].collection, columns[column].name, 0.0);
           }

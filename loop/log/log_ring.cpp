@@ -1,16 +1,14 @@
 #include <giro/loop/log/log_ring.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
 #include "runtime/internal/faults.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -58,8 +56,8 @@ void LogRow::read() const {
   if (!ready()) {
     ring_->stream_.synchronize();
     if (!ready()) {
-      throw Error(ErrorCode::device,
-                  fmt::format("row {} of the log ring was never written: {} rows were", number_, ring_->published()));
+      throw_error(ErrorCode::device, "row {} of the log ring was never written: {} rows were", number_,
+                  ring_->published());
     }
   }
   detail::Faults::expect_none_seen(ring_->stream_, ring_->call_, number_);
@@ -88,8 +86,8 @@ LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std
       arrays_.push_back({i, value.dtype(), value.shape(), bytes});
       bytes += slot_bytes(value.bytes());
     } else {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("the log entry '{}' is {}, expected a scalar",
-                                                         logs.schema()[i].path(), to_string(value)));
+      throw_error(ErrorCode::shape_mismatch, "the log entry '{}' is {}, expected a scalar", logs.schema()[i].path(),
+                  to_string(value));
     }
     constants_.values()[i] = 0.0;
   }

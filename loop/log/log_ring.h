@@ -8,13 +8,36 @@
 
 #include <giro/kernels/publish.h>
 #include <giro/kernels/slots.h>
-#include <giro/loop/log/log_row.h>
 #include <giro/loop/log/logs.h>
 #include <giro/runtime/buffer.h>
+#include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro {
+
+class LogRing;
+
+// The logs of one call of a step: a row of a ring. Keeps its values once it is read.
+class LogRow {
+ public:
+  ~LogRow();
+  // Whether the device has written it.
+  bool ready() const;
+  // Each waits for the device if needed. Errors: device.
+  double value(std::size_t column) const;
+  const HostArray& array(std::size_t array) const;
+
+ private:
+  friend class LogRing;
+  LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number);
+  void read() const;
+
+  mutable std::shared_ptr<const LogRing> ring_;  // null once read
+  std::int64_t number_;
+  mutable std::vector<double> values_;
+  mutable std::vector<HostArray> arrays_;
+};
 
 // Transfers a step's logs to the host: a ring of rows in memory that both host and device access. Call number c of the
 // step writes row c: its scalars, and the arrays among its outputs. The host reads the row later. The device never

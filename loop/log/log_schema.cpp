@@ -144,6 +144,17 @@ bool LogSchema::add_if_next(std::string_view collection, std::string_view name, 
 const LogSchema::Key& LogSchema::operator[](std::size_t entry) const noexcept { return branch_->entry(entry).key; }
 const LogSchema::Role& LogSchema::role(std::size_t entry) const noexcept { return branch_->entry(entry).role; }
 
+std::vector<LogSchema::Parts> LogSchema::parts() const {
+  std::vector<Parts> parts(size_);
+  for (std::size_t i = 0; i < size_; ++i) {
+    const auto& [part, metric] = role(i);
+    if (part == Part::count) parts[metric].count = i;
+    if (part == Part::mean) parts[metric].mean = i;
+    if (part == Part::logarithm) parts[metric].logarithm = i;
+  }
+  return parts;
+}
+
 std::optional<std::size_t> LogSchema::find(std::string_view collection, std::string_view name) const {
   constexpr std::size_t kFew = 8;  // up to here a linear search is faster
   if (size_ > kFew) return branch_->find(collection, name, size_);

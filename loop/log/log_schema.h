@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace giro {
 
@@ -41,6 +42,10 @@ class LogSchema {
     }
     friend bool operator==(const Role&, const Role&) = default;
   };
+  // The positions of the data to merge a metric, if it has any.
+  struct Parts {
+    std::optional<std::size_t> count, mean, logarithm;
+  };
 
   // No entries.
   LogSchema() = default;
@@ -63,6 +68,8 @@ class LogSchema {
   std::size_t size() const noexcept { return size_; }
   const Key& operator[](std::size_t entry) const noexcept;
   const Role& role(std::size_t entry) const noexcept;
+  // For each entry.
+  std::vector<Parts> parts() const;
   std::optional<std::size_t> find(std::string_view collection, std::string_view name) const;
 
   // Whether the names, roles and their order are the same. Compares no names: equal sequences of names are on the same

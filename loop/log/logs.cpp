@@ -7,10 +7,11 @@
 #include <utility>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/loop/log/log_ring.h>
 #include <giro/loop/log/outputs.h>
-#include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -69,22 +70,16 @@ bool LogValue::ready() const {
 }
 
 double LogValue::fetch() const {
-  if (inexact() != nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a log entry is {}, expected a number that a double can hold", *inexact()));
-  }
+  if (inexact() != nullptr) throw_invalid("a log entry is {}, expected a number that a double can hold", *inexact());
   if (const auto* row = held<LogRow>(Kind::sent)) return row->value(column_);
-  if (!is_scalar()) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("a log entry is {}, expected a scalar", describe(*this)));
-  }
+  if (!is_scalar()) throw_error(ErrorCode::shape_mismatch, "a log entry is {}, expected a scalar", describe(*this));
   if (const nn::Var* var = scalar()) return to_number(var->value(), var->stream());
   return to_number(array()->tensor(), Stream(Device::cpu()));
 }
 
 Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(schema)), values_(std::move(values)) {
   if (values_.size() != schema_.size()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("logs with {} names were given {} values", schema_.size(), values_.size()));
+    throw_invalid("logs with {} names were given {} values", schema_.size(), values_.size());
   }
 }
 
@@ -97,10 +92,8 @@ Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogVal
 
 std::size_t Logs::add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue value) {
   if (const std::string* digits = value.inexact()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("the log entry '{}.{}' is {}, expected an integer that a double can hold, such as any up to 2^53",
-                    collection, name, *digits));
+    throw_invalid("the log entry '{}.{}' is {}, expected an integer that a double can hold, such as any up to 2^53",
+                  collection, name, *digits);
   }
   // Reserved first, so that each name has a value even if an allocation throws.
   if (values_.size() == values_.capacity()) values_.reserve(std::max<std::size_t>(4, 2 * values_.size()));
@@ -196,8 +189,7 @@ double Logs::entry_value(std::string_view key) const {
     if (entry.has_path(key)) return value(i);
     if (entry.name != key) continue;
     if (found) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is in several collections: '{}' and '{}'", key,
-                                                           schema()[*found].path(), entry.path()));
+      throw_invalid("'{}' is in several collections: '{}' and '{}'", key, schema()[*found].path(), entry.path());
     }
     found = i;
   }
@@ -206,8 +198,8 @@ double Logs::entry_value(std::string_view key) const {
     for (const Entry& entry : entries()) {
       known.push_back(key.find('.') == key.npos ? entry.name : entry.collection + "." + entry.name);
     }
-    throw Error(ErrorCode::not_found, fmt::format("no log entry '{}'{}", key,
-                                                  known.empty() ? ": nothing is logged" : suggestion(key, known)));
+    throw_error(ErrorCode::not_found, "no log entry '{}'{}", key,
+                known.empty() ? ": nothing is logged" : suggestion(key, known));
   }
   return value(*found);
 }
@@ -215,8 +207,8 @@ double Logs::entry_value(std::string_view key) const {
 double Logs::value(std::size_t entry) const {
   const LogValue& value = values_[entry];
   if (!value.is_scalar()) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("the log entry '{}' is {}, expected a scalar", schema()[entry].path(), describe(value)));
+    throw_error(ErrorCode::shape_mismatch, "the log entry '{}' is {}, expected a scalar", schema()[entry].path(),
+                describe(value));
   }
   return value.value();
 }

@@ -15,11 +15,12 @@
 
 #include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/var.h>
-#include <giro/loop/log/log_row.h>
 #include <giro/loop/log/log_schema.h>
 #include <giro/runtime/host_array.h>
 
 namespace giro {
+
+class LogRow;
 
 // A logged value: a host number; a value that a step computes on its device; a scalar that a step has sent to the host,
 // which arrives when the device has computed it; or, in the collection "outputs", an array (see Outputs).

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -34,9 +34,8 @@ std::vector<Found> find(const Outputs& outputs, std::string_view name) {
     for (const Outputs::Record& record : outputs) {
       for (const Logs::Entry& entry : record.logs.entries()) known.insert(entry.name);
     }
-    throw Error(ErrorCode::not_found,
-                fmt::format("there is no output '{}'{}", name,
-                            known.empty() ? ": none is kept" : suggestion(name, {known.begin(), known.end()})));
+    throw_error(ErrorCode::not_found, "there is no output '{}'{}", name,
+                known.empty() ? ": none is kept" : suggestion(name, {known.begin(), known.end()}));
   }
   return found;
 }
@@ -85,9 +84,8 @@ HostArray Outputs::concatenate(std::string_view name) const {
   for (const Found& part : parts) {
     const bool same_rows = rows_shape(part.array).drop_front() == row;
     if (!same_rows || part.array.dtype() != first.array.dtype()) {
-      throw Error(same_rows ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
-                  fmt::format("the output '{}' cannot be concatenated: it is {}, but {}", name, describe(first),
-                              describe(part)));
+      throw_error(same_rows ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+                  "the output '{}' cannot be concatenated: it is {}, but {}", name, describe(first), describe(part));
     }
     rows += rows_shape(part.array)[0];
   }

@@ -1,13 +1,10 @@
 #include <giro/loop/step/input_ring.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <utility>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
@@ -22,8 +19,8 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
   slot_bytes_ = std::max(slot_bytes_, fixed_from_);
   for (const auto& [name, tensor] : values) {
     if (!tensor.device().is_cpu()) {
-      throw Error(ErrorCode::device_mismatch,
-                  fmt::format("the broadcast '{}' is {}, expected host memory", name, to_string(tensor)));
+      throw_error(ErrorCode::device_mismatch, "the broadcast '{}' is {}, expected host memory", name,
+                  to_string(tensor));
     }
     const auto alignment = static_cast<std::int64_t>(size_of(tensor.dtype()));
     values_.push_back(reserve(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : alignment));

@@ -1,11 +1,9 @@
 #include <giro/loop/step/launch_pacer.h>
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <utility>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
@@ -18,10 +16,7 @@ std::int64_t nanoseconds() {
 
 LaunchPacer::LaunchPacer(std::int64_t fixed)
     : fixed_(fixed != 0), size_(fixed != 0 ? fixed : 1), marked_(nanoseconds()) {
-  if (fixed < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("loop: steps_per_execution is {}, expected 0 (as many as fit) or more", fixed));
-  }
+  if (fixed < 0) throw_invalid("loop: steps_per_execution is {}, expected 0 (as many as fit) or more", fixed);
 }
 
 void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {

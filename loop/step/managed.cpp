@@ -1,16 +1,14 @@
 #include <giro/loop/step/managed.h>
 
-#include <fmt/format.h>
-
 #include <map>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::managed {
 namespace {
@@ -37,7 +35,7 @@ Strategy strategy(const std::string& name) {
   if (found == all.strategies.end()) {
     std::vector<std::string> known;
     for (const auto& [other, strategy] : all.strategies) known.push_back(other);
-    throw Error(ErrorCode::not_found, fmt::format("no strategy '{}'{}", name, suggestion(name, known)));
+    throw_error(ErrorCode::not_found, "no strategy '{}'{}", name, suggestion(name, known));
   }
   return found->second;
 }
@@ -46,7 +44,7 @@ void register_strategy(const std::string& name, Strategy strategy) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (name.empty() || !all.strategies.emplace(name, std::move(strategy)).second) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("register_strategy: expected a new name, found '{}'", name));
+    throw_invalid("register_strategy: expected a new name, found '{}'", name);
   }
 }
 
@@ -56,18 +54,15 @@ nn::Var detail::total_loss(const Logs& logs, std::source_location where) {
     if (entry.collection != "losses") continue;
     const nn::Var* const loss = entry.value.scalar();
     if (loss == nullptr) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("managed::train_step: the loss '{}' is a host number, expected a Var", entry.name));
+      throw_invalid("managed::train_step: the loss '{}' is a host number, expected a Var", entry.name);
     }
     if (loss->shape() != Shape{}) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("managed::train_step: the loss '{}' is {}, expected a scalar",
-                                                         entry.name, to_string(loss->value())));
+      throw_error(ErrorCode::shape_mismatch, "managed::train_step: the loss '{}' is {}, expected a scalar", entry.name,
+                  to_string(loss->value()));
     }
     total = total ? nn::add({*total, where}, *loss) : *loss;
   }
-  if (!total) {
-    throw Error(ErrorCode::invalid_argument, "managed::train_step: expected at least one loss (add_loss), found none");
-  }
+  if (!total) throw_invalid("managed::train_step: expected at least one loss (add_loss), found none");
   return *total;
 }
 

@@ -79,19 +79,7 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
                                                  const Statics& statics) mutable {
         const auto call = [&] {
           nn::Params params = state.params();
-          const auto pick = [&]<class Arg>(std::type_identity<Arg>) -> auto& {
-            if constexpr (is_params<Arg>)
-              return params;
-            else if constexpr (is_state<Arg>)
-              return state;
-            else if constexpr (std::is_same_v<Arg, Batch>)
-              return batch;
-            else if constexpr (std::is_same_v<Arg, Broadcasts>)
-              return broadcasts;
-            else
-              return statics;
-          };
-          return Logs(f(pick(std::type_identity<std::remove_cvref_t<Args>>{})...));
+          return Logs(f(giro::detail::pick<std::remove_cvref_t<Args>>(params, state, batch, broadcasts, statics)...));
         };
         if (strategy.data_parallel && !state.partitioner()) {
           throw Error(ErrorCode::invalid_argument,

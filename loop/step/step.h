@@ -2,14 +2,12 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <source_location>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/logs.h>
@@ -89,24 +87,18 @@ class Step {
   // What a call would do, op by op, for inspection (Program::text). The call is recorded for this, but not run. It
   // names the state's memory by its leaves. With several ranks, each has to call it. Errors: those of a call.
   Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
-    return with_body(state, [&](const detail::StepBody& body) {
-      return detail::StepRecording::program_of(call(state, batch, broadcasts), body, where_);
-    });
+    return inspect(detail::StepRecording::program_of, state, batch, broadcasts);
   }
   // The device memory that a call needs. The call is recorded for this, but not run, and its memory is freed. With
   // several ranks, each has to call it. Errors: those of a call; also out_of_memory if that much is not available.
   StepMemory memory(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
-    return with_body(state, [&](const detail::StepBody& body) {
-      return detail::StepRecording::memory_of(call(state, batch, broadcasts), body, where_);
-    });
+    return inspect(detail::StepRecording::memory_of, state, batch, broadcasts);
   }
   // The same as program, with the time of each op and the least time it could take (Program::Times). For this the step
   // runs many times, and then the state is restored: training continues with the same bits. Waits for the device. With
   // several ranks, each has to call it. Errors: those of a call, and out_of_memory for a copy of the state.
   Program profile(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
-    return with_body(state, [&](const detail::StepBody& body) {
-      return detail::StepRecording::profile_of(call(state, batch, broadcasts), body, where_);
-    });
+    return inspect(detail::StepRecording::profile_of, state, batch, broadcasts);
   }
 
   // The number of recordings, at most the 32 used last: one for each state, each set of shapes and broadcast names, and
@@ -130,6 +122,11 @@ class Step {
   bool changes_state() const noexcept { return changes_state_; }
 
  private:
+  template <class F>
+  auto inspect(F&& of_call, S& state, const Batch& batch, const Broadcasts& broadcasts) const {
+    return with_body(
+        state, [&](const detail::StepBody& body) { return of_call(call(state, batch, broadcasts), body, where_); });
+  }
   // This lambda is small enough for std::function to hold it without an allocation.
   template <class F>
   auto with_body(S& state, F&& f) const {
@@ -170,6 +167,17 @@ struct StaticsOf<First, Rest...>
     : std::conditional_t<is_statics<std::remove_cvref_t<First>>, std::type_identity<std::remove_cvref_t<First>>,
                          StaticsOf<Rest...>> {};
 
+// The first of these arguments that is an `Arg` or derived from it; a step's statics come last, and are any type.
+template <class Arg, class First, class... Rest>
+auto& pick(First& first, Rest&... rest) {
+  if constexpr (sizeof...(Rest) == 0 || std::is_same_v<Arg, std::remove_const_t<First>> ||
+                std::is_base_of_v<Arg, std::remove_const_t<First>>) {
+    return first;
+  } else {
+    return pick<Arg>(rest...);
+  }
+}
+
 template <class R, class F, class First, class... Rest>
 auto make_step(F function, StepRecording::Mode mode, std::source_location where, std::tuple<First, Rest...>*) {
   using S = std::remove_cvref_t<First>;
@@ -190,15 +198,7 @@ auto make_step(F function, StepRecording::Mode mode, std::source_location where,
   return Step<S, Statics>(
       [function = std::move(function)](S& state, const Batch& batch, const Broadcasts& broadcasts,
                                        const Statics& statics) mutable {
-        const auto pick = [&]<class Arg>(std::type_identity<Arg>) -> const auto& {
-          if constexpr (std::is_same_v<Arg, Batch>)
-            return batch;
-          else if constexpr (std::is_same_v<Arg, Broadcasts>)
-            return broadcasts;
-          else
-            return statics;
-        };
-        return function(state, pick(std::type_identity<std::remove_cvref_t<Rest>>{})...);
+        return function(state, pick<std::remove_cvref_t<Rest>>(batch, broadcasts, statics)...);
       },
       uses_broadcasts, !std::is_const_v<std::remove_reference_t<First>>, mode, where);
 }

@@ -9,12 +9,12 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
 #include "kernels/rules/record.h"
 #include "runtime/internal/backend.h"
 #include "runtime/internal/faults.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/emit.h"
 
 namespace giro::detail {
@@ -31,8 +31,8 @@ bool same_features(const Batch::Features& a, const Batch::Features& b) {
 void check_device(const StepCall& call) {
   const auto check = [&](Device device) {
     if (device != call.state.device()) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("the batch is on {}, the state on {}", to_string(device),
-                                                          to_string(call.state.device())));
+      throw_error(ErrorCode::device_mismatch, "the batch is on {}, the state on {}", to_string(device),
+                  to_string(call.state.device()));
     }
   };
   if (call.batch.resident_rows()) check(call.batch.resident_rows()->device());
@@ -47,11 +47,9 @@ void check_part(const StepCall& call) {
   const std::optional<BatchPart>& part = call.batch.part();
   const bool is_empty = call.batch.features().empty() && !call.batch.resident_rows();
   if ((part ? part->ranks : 1) == ranks || is_empty) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} rank{} on the state, but the batch is {}; expected batches from Dataset::partition, or "
-                          "Batch::set_part",
-                          ranks, ranks == 1 ? " works" : "s work",
-                          part ? fmt::format("one of {} parts", part->ranks) : "whole"));
+  throw_invalid(
+      "{} rank{} on the state, but the batch is {}; expected batches from Dataset::partition, or Batch::set_part",
+      ranks, ranks == 1 ? " works" : "s work", part ? fmt::format("one of {} parts", part->ranks) : "whole");
 }
 
 Buffer zero(const Stream& stream) {
@@ -60,31 +58,30 @@ Buffer zero(const Stream& stream) {
   return counter;
 }
 
-// The positions of a metric's entries (Logs::add_metric).
-struct Counted {
-  std::size_t value, count;
-  std::optional<std::size_t> mean, logarithm;
-};
-
 // Replaces losses and metrics by their means over the ranks, where this rank has the given weight. Metrics with counts
 // become the metrics of all elements on all ranks.
 void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream) {
+  // The positions of a metric with a count, and of its other data.
+  struct Counted {
+    std::size_t value, count;
+    std::optional<std::size_t> mean, logarithm;
+  };
   std::vector<std::size_t> entries;
   std::vector<Counted> counted;
+  const std::vector<LogSchema::Parts> parts = logs.schema().parts();
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     const nn::Var* const scalar = logs.values()[i].scalar();
     const auto& [collection, name] = logs.schema()[i];
     if (scalar == nullptr) continue;
-    const std::string merged = name_in_counts(collection, name);
-    if (const auto count = logs.schema().find(kCounts, merged); count && logs.values()[*count].scalar() != nullptr) {
-      counted.push_back({i, *count, logs.schema().find(kMeans, merged), logs.schema().find(kLogarithms, merged)});
+    if (const auto& [count, mean, logarithm] = parts[i]; count && logs.values()[*count].scalar() != nullptr) {
+      counted.push_back({i, *count, mean, logarithm});
       continue;
     }
     if (collection != "losses" && collection != "metrics") continue;
     if (!is_floating(scalar->dtype())) {
-      throw Error(ErrorCode::dtype_mismatch,
-                  fmt::format("the metric '{}' is {}, expected floating-point: it is averaged over the ranks", name,
-                              to_string(scalar->value())));
+      throw_error(ErrorCode::dtype_mismatch,
+                  "the metric '{}' is {}, expected floating-point: it is averaged over the ranks", name,
+                  to_string(scalar->value()));
     }
     entries.push_back(i);
   }
@@ -136,9 +133,7 @@ std::string name_of_step(const std::source_location& where) {
 }
 
 const State& checked(const StepCall& call) {
-  if (call.state.moved_from()) {
-    throw Error(ErrorCode::invalid_argument, "a step was given a state that was moved from");
-  }
+  if (call.state.moved_from()) throw_invalid("a step was given a state that was moved from");
   check_device(call);
   check_part(call);
   return call.state;

@@ -1,10 +1,9 @@
 #include <giro/loop/time/elapsed.h>
 
-#include <fmt/format.h>
-
 #include <giro/loop/time/clock.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -19,8 +18,7 @@ void Elapsed::persist(Archive& archive) {
 double Elapsed::now() { return Clock::now(); }
 
 void Elapsed::reject_unknown_tokens() const {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("tokens_per_sample is {}, expected at least 1 for a period of tokens", tokens_per_sample));
+  throw_invalid("tokens_per_sample is {}, expected at least 1 for a period of tokens", tokens_per_sample);
 }
 
 }  // namespace giro

@@ -8,10 +8,10 @@
 #include <string>
 
 #include <giro/loop/time/schedule.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "loop/time/internal/schedule_nodes.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -122,11 +122,10 @@ bool counts_are_positive(const Period& period) {
 Schedule every(std::int64_t steps) { return every(at(steps)); }
 Schedule every(const Period& period) {
   if (period.is_empty() || period.date) {
-    throw Error(ErrorCode::invalid_argument, "every: expected steps, samples, tokens or time, found none or a date");
+    throw_invalid("every: expected steps, samples, tokens or time, found none or a date");
   }
   if (!counts_are_positive(period) || !(period.time.value_or(1) > 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("every: expected positive steps, samples, tokens and time, found {}", to_string(period)));
+    throw_invalid("every: expected positive steps, samples, tokens and time, found {}", to_string(period));
   }
   return detail::make_schedule<Every>(period);
 }
@@ -134,12 +133,10 @@ Schedule every(const Period& period) {
 Schedule every_end(std::int64_t steps) { return every_end(at(steps)); }
 Schedule every_end(const Period& period) {
   if (period.is_empty() || period.time || period.date) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("every_end: expected steps, samples or tokens, found {}", to_string(period)));
+    throw_invalid("every_end: expected steps, samples or tokens, found {}", to_string(period));
   }
   if (!counts_are_positive(period)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("every_end: expected positive steps, samples and tokens, found {}", to_string(period)));
+    throw_invalid("every_end: expected positive steps, samples and tokens, found {}", to_string(period));
   }
   return detail::make_schedule<EveryEnd>(period);
 }

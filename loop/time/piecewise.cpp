@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <giro/loop/time/schedule.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "loop/time/internal/schedule_nodes.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -117,9 +117,7 @@ class Piecewise final : public detail::ScheduleNode {
 
 void check_not_empty(const Period& period, const char* schedule) {
   if (period.is_empty()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{}: expected a period of steps, samples, tokens, time or a date, found an empty one", schedule));
+    throw_invalid("{}: expected a period of steps, samples, tokens, time or a date, found an empty one", schedule);
   }
 }
 
@@ -138,9 +136,8 @@ void check(const Boundaries& boundaries) {
       if (out_of_order(earlier.steps, later.steps) || out_of_order(earlier.samples, later.samples) ||
           out_of_order(earlier.tokens, later.tokens) || out_of_order(earlier.time, later.time) ||
           out_of_order(earlier.date, later.date)) {
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("piecewise: expected boundaries in increasing order, found at({}) after at({})",
-                                to_string(later), to_string(earlier)));
+        throw_invalid("piecewise: expected boundaries in increasing order, found at({}) after at({})", to_string(later),
+                      to_string(earlier));
       }
     }
   }

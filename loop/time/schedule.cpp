@@ -38,53 +38,36 @@ class Last final : public ScheduleNode {
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Last>(); }
 };
 
-// Persists those of the two that have something to persist.
-void persist_both(Archive& archive, Schedule& a, Schedule& b) {
-  if (a.traits().persists) archive("left", a);
-  if (b.traits().persists) archive("right", b);
-}
-
-class Both final : public ScheduleNode {
+// a & b if `all`, else a | b.
+class Pair final : public ScheduleNode {
  public:
-  Both(Schedule a, Schedule b) : a_(std::move(a)), b_(std::move(b)), remembers_(traits().remembers) {}
+  Pair(Schedule a, Schedule b, bool all)
+      : a_(std::move(a)), b_(std::move(b)), all_(all), remembers_(traits().remembers) {}
 
   bool due(const Elapsed& elapsed) override {
     const bool a = a_(elapsed), b = b_(elapsed);
-    return a && b;
+    return all_ ? a && b : a || b;
   }
   Period next(const Elapsed& elapsed) const override {
     const Period a = a_.next(elapsed), b = b_.next(elapsed);
     // A schedule with a memory must be evaluated whenever it could be due, or it would be due too late.
-    if (remembers_) return earliest(a, b);
+    if (!all_ || remembers_) return earliest(a, b);
     if (a.is_empty() || b.is_empty()) return {};
     return detail::is_steps_alone(a) && detail::is_steps_alone(b) ? at(std::max(*a.steps, *b.steps)) : earliest(a, b);
   }
   Traits traits() const override { return detail::both(a_.traits(), b_.traits()); }
-  void persist(Archive& archive) override { persist_both(archive, a_, b_); }
-  std::string to_string() const override { return fmt::format("({} & {})", giro::to_string(a_), giro::to_string(b_)); }
-  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Both>(*this); }
-
- private:
-  Schedule a_, b_;
-  bool remembers_;
-};
-
-class Either final : public ScheduleNode {
- public:
-  Either(Schedule a, Schedule b) : a_(std::move(a)), b_(std::move(b)) {}
-
-  bool due(const Elapsed& elapsed) override {
-    const bool a = a_(elapsed), b = b_(elapsed);
-    return a || b;
+  void persist(Archive& archive) override {
+    if (a_.traits().persists) archive("left", a_);
+    if (b_.traits().persists) archive("right", b_);
   }
-  Period next(const Elapsed& elapsed) const override { return earliest(a_.next(elapsed), b_.next(elapsed)); }
-  Traits traits() const override { return detail::both(a_.traits(), b_.traits()); }
-  void persist(Archive& archive) override { persist_both(archive, a_, b_); }
-  std::string to_string() const override { return fmt::format("({} | {})", giro::to_string(a_), giro::to_string(b_)); }
-  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Either>(*this); }
+  std::string to_string() const override {
+    return fmt::format("({} {} {})", giro::to_string(a_), all_ ? '&' : '|', giro::to_string(b_));
+  }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Pair>(*this); }
 
  private:
   Schedule a_, b_;
+  bool all_, remembers_;
 };
 
 class Not final : public ScheduleNode {
@@ -112,8 +95,8 @@ Schedule always() { return detail::make_schedule<Constant>(true); }
 Schedule never() { return detail::make_schedule<Constant>(false); }
 Schedule last() { return detail::make_schedule<Last>(); }
 
-Schedule operator&(Schedule a, Schedule b) { return detail::make_schedule<Both>(std::move(a), std::move(b)); }
-Schedule operator|(Schedule a, Schedule b) { return detail::make_schedule<Either>(std::move(a), std::move(b)); }
+Schedule operator&(Schedule a, Schedule b) { return detail::make_schedule<Pair>(std::move(a), std::move(b), true); }
+Schedule operator|(Schedule a, Schedule b) { return detail::make_schedule<Pair>(std::move(a), std::move(b), false); }
 Schedule operator!(Schedule a) { return detail::make_schedule<Not>(std::move(a)); }
 
 Period earliest(const Period& a, const Period& b) {

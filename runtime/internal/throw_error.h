@@ -26,5 +26,10 @@ template <class... Args>
 [[noreturn]] void throw_error(ErrorCode code, ErrorFormat<std::type_identity_t<Args>...> format, Args&&... args) {
   throw Error(code, fmt::format(format.text, std::forward<Args>(args)...), format.where);
 }
+// The same with ErrorCode::invalid_argument.
+template <class... Args>
+[[noreturn]] void throw_invalid(ErrorFormat<std::type_identity_t<Args>...> format, Args&&... args) {
+  throw_error(ErrorCode::invalid_argument, format, std::forward<Args>(args)...);
+}
 
 }  // namespace giro

@@ -34,6 +34,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 using Tasks = std::vector<Task<State, int>>;
 
 State make_state() {
@@ -223,8 +224,7 @@ TEST(CheckpointPolicy, RetriesAsConfigured) {
     const auto faulty = [&] { return std::make_shared<test::FaultyFileSystem>(i + 1); };
     expect_error(ErrorCode::io, {"giro::Checkpoint"}, [&] { run(faulty(), "fail"); });
     EXPECT_NE(run(faulty(), "retry").find("step 3 is not saved yet: "), std::string::npos);
-    expect_error(ErrorCode::invalid_argument, {"on_failure is 'pauze'", "did you mean 'pause'"},
-                 [&] { run(faulty(), "pauze"); });
+    expect_invalid({"on_failure is 'pauze'", "did you mean 'pause'"}, [&] { run(faulty(), "pauze"); });
     return;
   }
   FAIL() << "nothing was renamed";
@@ -320,7 +320,7 @@ TEST(CheckpointPolicy, ConcurrentRunsCannotSaveToOneDirectory) {
   const Tasks tasks{{every(1), count}, {every(1), checkpoint(dir.path())}};
   giro::Run first(make_state(), data, tasks), second(make_state(), data, tasks);
   first.advance(at(0));  // it has begun, but saved nothing
-  expect_error(ErrorCode::invalid_argument, {"is being written by process"}, [&] { second.advance(at(1)); });
+  expect_invalid({"is being written by process"}, [&] { second.advance(at(1)); });
   (void)first.finish();
 }
 
@@ -502,11 +502,10 @@ TEST(CheckpointPolicy, ResumeStartsFreshWithoutCheckpointAndRejectsAnotherDatase
   };
   EXPECT_EQ(value_of(run(3).state), 4);
   EXPECT_EQ(value_of(run(3).state), 4);  // the run has finished
-  expect_error(ErrorCode::invalid_argument,
-               {"dataset differs from that of the saved run", "batch_size: found 4, expected 3"},
-               [&] { (void)run(4); });
+  expect_invalid({"dataset differs from that of the saved run", "batch_size: found 4, expected 3"},
+                 [&] { (void)run(4); });
   first_row = 1;
-  expect_error(ErrorCode::invalid_argument, {"checksums: found x: ", "expected x: "}, [&] { (void)run(3); });
+  expect_invalid({"checksums: found x: ", "expected x: "}, [&] { (void)run(3); });
 }
 
 struct Counts {
@@ -542,8 +541,7 @@ TEST(RunDirectory, NumbersRunsAndRejectsExistingOnes) {
   EXPECT_EQ(run_directory(dir / "mine", fresh), dir / "mine");
   EXPECT_EQ(run_directory(dir / "mine", fresh), dir / "mine");  // still empty
   test::write_text(dir / "mine/history.csv", "");
-  expect_error(ErrorCode::invalid_argument, {dir / "mine", "already holds a run"},
-               [&] { run_directory(dir / "mine", fresh); });
+  expect_invalid({dir / "mine", "already holds a run"}, [&] { run_directory(dir / "mine", fresh); });
   EXPECT_EQ(run_directory(dir / "mine", resumes), dir / "mine");
 }
 

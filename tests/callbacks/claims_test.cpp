@@ -31,7 +31,7 @@
 namespace giro {
 namespace {
 
-using test::expect_error, test::read_text;
+using test::expect_error, test::expect_invalid, test::read_text;
 
 using RunTask = Task<State, int>;
 
@@ -128,15 +128,14 @@ TEST_F(Claims, TwoLoopsOnOneFileAreAnError) {
     const std::vector<RunTask> one{{every(1), log_step}, make()}, other{{every(1), log_step}, make()};
     giro::Run first(claims_state(), data, one), second(claims_state(), data, other);
     first.advance(at(2));
-    expect_error(ErrorCode::invalid_argument, {dir_ / name, "is being written by process", "this one"},
-                 [&] { second.advance(at(1)); });
+    expect_invalid({dir_ / name, "is being written by process", "this one"}, [&] { second.advance(at(1)); });
     first.advance(at(5));
     (void)first.finish();
   }
   const std::string text = read_text(dir_ / "log.csv");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 5) << text;
   const std::vector<RunTask> both{{every(1), log_step}, writers()[0].second(), writers()[0].second()};
-  expect_error(ErrorCode::invalid_argument, {dir_ / "log.csv"}, [&] { (void)loop(claims_state(), data, both); });
+  expect_invalid({dir_ / "log.csv"}, [&] { (void)loop(claims_state(), data, both); });
 }
 
 TEST_F(Claims, ConsecutiveLoopsShareAFile) {
@@ -174,7 +173,7 @@ TEST_F(Claims, NestedLoopWritesThroughACopy) {
                 std::vector<RunTask>{{every(1), log_step}, {every(2), evaluate}, {every(1), log}});
   run.advance(at(3));
   // The end of the inner loop has not released the file.
-  expect_error(ErrorCode::invalid_argument, {"log.csv"}, [&] { csv_logger(dir_ / "log.csv").on_claim(); });
+  expect_invalid({"log.csv"}, [&] { csv_logger(dir_ / "log.csv").on_claim(); });
   (void)run.finish();
   const std::string text = read_text(dir_ / "log.csv");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 3 + 4) << text;
@@ -193,9 +192,8 @@ TEST_F(Claims, DeadProcessHoldsNoLock) {
   }
   char byte = 0;
   ASSERT_EQ(::read(ends[0], &byte, 1), 1);
-  expect_error(ErrorCode::invalid_argument,
-               {fmt::format("'{}' is being written by process {}", dir_ / "log.csv", child)},
-               [&] { csv_logger(dir_ / "log.csv").on_claim(); });
+  expect_invalid({fmt::format("'{}' is being written by process {}", dir_ / "log.csv", child)},
+                 [&] { csv_logger(dir_ / "log.csv").on_claim(); });
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   ::close(ends[0]);
@@ -213,8 +211,7 @@ TEST_F(Claims, JsonlWriterLocksItsFile) {
   writer->write_scalars(1, {{"a", 1}});
   writer->flush();
   const std::string before = read_text(dir_ / "m.jsonl");
-  expect_error(ErrorCode::invalid_argument, {dir_ / "m.jsonl", "is being written"},
-               [&] { JsonlWriter(dir_ / "m.jsonl"); });
+  expect_invalid({dir_ / "m.jsonl", "is being written"}, [&] { JsonlWriter(dir_ / "m.jsonl"); });
   EXPECT_EQ(read_text(dir_ / "m.jsonl"), before);
   writer->close();
   JsonlWriter(dir_ / "m.jsonl", {.append = true}).write_scalars(2, {{"a", 2}});

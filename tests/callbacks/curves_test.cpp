@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <vector>
@@ -17,6 +15,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 
 struct Point {
   double x, y;
@@ -184,7 +183,7 @@ TEST_F(Curves, EscapesNames) {
 TEST_F(Curves, ReportsErrors) {
   const History history = history_of("loss", {1});
   expect_error(ErrorCode::not_found, {"'los'", "'loss'"}, [&] { draw(history, {"los"}); });
-  expect_error(ErrorCode::invalid_argument, {"no keys"}, [&] { draw(history, {}); });
+  expect_invalid({"no keys"}, [&] { draw(history, {}); });
   expect_error(ErrorCode::io, {"full"}, [&] { write_curves(history, {"loss"}, "/dev/full/a.svg"); });
 }
 

@@ -24,6 +24,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -169,7 +170,7 @@ TEST(EarlyStopping, BestStateIsKeptAcrossLoops) {
   EXPECT_EQ(run.state.updates, 2);  // not better than in the first loop
   run = loop(run.state, std::vector<int>(2), tasks, {.elapsed = run.elapsed});
   EXPECT_EQ(run.state.updates, 3);
-  expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "another type"}, [&] {
+  expect_invalid({"giro::EarlyStopping", "another type"}, [&] {
     (void)loop(7, std::vector<int>(2), {{every(1), {log, stop}}});
   });
 }
@@ -183,8 +184,8 @@ TEST(EarlyStopping, RejectsRestoringIntoAnotherStructure) {
     (void)loop(std::move(state), std::vector<int>(1), {{every(1), {log, stop}}});
   };
   run("a", 3, 1);
-  expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "structure"}, [&] { run("b", 3, 2); });
-  expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "structure"}, [&] { run("a", 1000, 3); });
+  expect_invalid({"giro::EarlyStopping", "structure"}, [&] { run("b", 3, 2); });
+  expect_invalid({"giro::EarlyStopping", "structure"}, [&] { run("a", 1000, 3); });
   run("a", 1000, 0.5);
   run("a", 1000, 3);
 }
@@ -346,7 +347,7 @@ TEST(EarlyStopping, RejectsBadOptions) {
   refused({"'loss'", "empty period"}, {.patience = Period()});
   refused({"'loss'", "min_delta is -0.5"}, {.min_delta = -0.5});
   refused({"'loss'", "min_delta is nan"}, {.min_delta = kNan});
-  expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { early_stopping(""); });
+  expect_invalid({"name is empty"}, [] { early_stopping(""); });
 }
 
 TEST(EarlyStopping, IsABarrier) {

@@ -17,7 +17,7 @@ namespace giro {
 namespace {
 
 using test::at_step;
-using test::expect_error;
+using test::expect_invalid;
 using test::loss_of;
 
 class KerasBarFile : public test::BarFile {
@@ -311,11 +311,10 @@ TEST_F(KerasBarFile, MeanIsRightFromTheFirstValue) {
 }
 
 TEST(KerasBar, RejectsInvalidOptions) {
-  expect_error(ErrorCode::invalid_argument, {"total is -1"}, [] { keras_bar({.total = -1}); });
-  expect_error(ErrorCode::invalid_argument, {"total is {.samples = 0}"},
-               [] { keras_bar({.total = at({.samples = 0})}); });
-  expect_error(ErrorCode::invalid_argument, {"width is 0"}, [] { keras_bar({.width = 0}); });
-  expect_error(ErrorCode::invalid_argument, {"out is null"}, [] { keras_bar({.out = nullptr}); });
+  expect_invalid({"total is -1"}, [] { keras_bar({.total = -1}); });
+  expect_invalid({"total is {.samples = 0}"}, [] { keras_bar({.total = at({.samples = 0})}); });
+  expect_invalid({"width is 0"}, [] { keras_bar({.width = 0}); });
+  expect_invalid({"out is null"}, [] { keras_bar({.out = nullptr}); });
 }
 
 class KerasBarTerminal : public test::BarTerminal {};

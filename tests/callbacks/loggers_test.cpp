@@ -23,6 +23,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 
 Elapsed logged_at(std::int64_t steps, double seconds = 0) {
   return {.steps = steps, .samples = 32 * steps, .date = 1000 + seconds, .date_start = 1000};
@@ -289,9 +290,8 @@ TEST(CsvLogger, ReportsFailureOfEveryCall) {
 }
 
 TEST(Loggers, RejectBadOptions) {
-  expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { csv_logger(""); });
-  expect_error(ErrorCode::invalid_argument, {"a.jsonl", "flush_interval is -1"},
-               [] { jsonl_logger("a.jsonl", {.flush_interval = -1}); });
+  expect_invalid({"name is empty"}, [] { csv_logger(""); });
+  expect_invalid({"a.jsonl", "flush_interval is -1"}, [] { jsonl_logger("a.jsonl", {.flush_interval = -1}); });
 }
 
 TEST(JsonlLogger, WritesOneObjectPerLine) {

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/resume.h>

@@ -31,6 +31,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/saved_bytes.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -102,12 +103,9 @@ class OwnRangeTest : public testing::Test {
   static Bytes in_loop(const R& range, const std::string& dir, std::int64_t until = kBatchesOfPoints) {
     const nn::Layer model = nn::dense(1);
     auto state = TrainState::create(model, optim::adam(0.1), {.inputs = (*range.begin()).spec()});
-    const auto step = jit([&](TrainState& state, const Batch& batch) {
-      const auto loss =
-          state.value_and_grad([&](auto& params) { return loss_of_points(model(params, batch["x"]), batch); });
-      state.apply_gradients();
-      return logs().add_metric("loss", loss);
-    });
+    const auto step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+      return loss_of_points(model(params, batch["x"]), batch);
+    }));
     const auto trained = loop(std::move(state), range, {{every(1), step}, {every(1) | last(), backup_and_restore(dir)}},
                               {.stop = at(until)});
     return test::saved_bytes(trained.state);
@@ -176,8 +174,7 @@ TEST_F(OwnRangeTest, EndsAtItsOwnEnd) {
 
 TEST_F(OwnRangeTest, MayRejectAnotherRun) {
   (void)in_loop(Points(1), dir_ / "run", 5);
-  test::expect_error(ErrorCode::invalid_argument, {"points of another seed"},
-                     [&] { (void)in_loop(Points(2), dir_ / "run"); });
+  test::expect_invalid({"points of another seed"}, [&] { (void)in_loop(Points(2), dir_ / "run"); });
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/callbacks/periodic_action.h>
@@ -28,6 +27,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 using Steps = std::vector<std::int64_t>;
 
 // The steps from 1 to `last`, one second each, at which the action is due.
@@ -51,19 +51,16 @@ TEST(PeriodicAction, IsDueByStepsSecondsAndListedSteps) {
 TEST(PeriodicAction, RejectsGapsInCountedSteps) {
   PeriodicAction by_steps("save", {.every_steps = 3});
   by_steps(1, 0);
-  expect_error(ErrorCode::invalid_argument, {"save", "step 11", "step 1,", "every_steps = 3"},
-               [&] { by_steps(11, 0); });
-  expect_error(ErrorCode::invalid_argument, {"save", "step 1 ", "step 1,"}, [&] { by_steps(1, 0); });
+  expect_invalid({"save", "step 11", "step 1,", "every_steps = 3"}, [&] { by_steps(11, 0); });
+  expect_invalid({"save", "step 1 ", "step 1,"}, [&] { by_steps(1, 0); });
   PeriodicAction by_seconds("save", {.every_secs = 3});
   by_seconds(1, 0);
   EXPECT_TRUE(by_seconds(11, 3.5));
 }
 
 TEST(PeriodicAction, RejectsEmptyIntervals) {
-  expect_error(ErrorCode::invalid_argument, {"save", "every_steps is 0"},
-               [] { PeriodicAction("save", {.every_steps = 0}); });
-  expect_error(ErrorCode::invalid_argument, {"save", "every_secs is 0"},
-               [] { PeriodicAction("save", {.every_secs = 0}); });
+  expect_invalid({"save", "every_steps is 0"}, [] { PeriodicAction("save", {.every_steps = 0}); });
+  expect_invalid({"save", "every_secs is 0"}, [] { PeriodicAction("save", {.every_secs = 0}); });
 }
 
 TEST(PeriodicAction, ContinuesAfterResume) {
@@ -120,7 +117,7 @@ TEST_F(ReportProgressTest, OmitsPercentageWithoutTotal) {
 TEST_F(ReportProgressTest, GapFrom1To11IsAnError) {
   ReportProgress progress = report({.num_train_steps = 10, .every_steps = 3});
   progress.update(1, 0);
-  expect_error(ErrorCode::invalid_argument, {"report_progress", "step 11"}, [&] { progress.update(11, 0); });
+  expect_invalid({"report_progress", "step 11"}, [&] { progress.update(11, 0); });
 }
 
 TEST_F(ReportProgressTest, ReportsShareOfEachPart) {
@@ -326,9 +323,8 @@ TEST(Profile, RejectsSkippedSteps) {
   const auto run = [&](const Schedule& schedule) {
     (void)loop(0, std::vector<int>(300), {{schedule, Profile(seen.hooks({}))}});
   };
-  expect_error(ErrorCode::invalid_argument,
-               {"task 1, every(100): giro::Profile, at step 100", "step 101 comes after step 1", "every(1)"},
-               [&] { run(every(100)); });
+  expect_invalid({"task 1, every(100): giro::Profile, at step 100", "step 101 comes after step 1", "every(1)"},
+                 [&] { run(every(100)); });
   EXPECT_TRUE(seen.started.empty());
   EXPECT_NO_THROW(run(after(5)));
   EXPECT_EQ(seen.started.size(), 1u);
@@ -348,15 +344,14 @@ TEST(Profile, ReportsWhereATraceCannotBeWritten) {
     run({.num_profile_steps = 1, .profile_duration_ms = 0, .first_profile = 3, .logdir = dir.path(), .files = files});
   });
   const Trace running;
-  expect_error(ErrorCode::invalid_argument, {"giro::Profile, at step 2", "a trace is already running in this process"},
-               [&] { run({.first_profile = 3, .logdir = dir.path()}); });
+  expect_invalid({"giro::Profile, at step 2", "a trace is already running in this process"},
+                 [&] { run({.first_profile = 3, .logdir = dir.path()}); });
 }
 
 TEST(Profile, RejectsEmptyProfile) {
-  expect_error(ErrorCode::invalid_argument, {"profile", "num_profile_steps and profile_duration_ms are 0"},
-               [] { Profile({.num_profile_steps = 0, .profile_duration_ms = 0}); });
-  expect_error(ErrorCode::invalid_argument, {"profile", "num_profile_steps is -1"},
-               [] { Profile({.num_profile_steps = -1}); });
+  expect_invalid({"profile", "num_profile_steps and profile_duration_ms are 0"},
+                 [] { Profile({.num_profile_steps = 0, .profile_duration_ms = 0}); });
+  expect_invalid({"profile", "num_profile_steps is -1"}, [] { Profile({.num_profile_steps = -1}); });
 }
 
 }  // namespace

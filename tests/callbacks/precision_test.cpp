@@ -22,6 +22,7 @@
 #include "tests/support/environment_setting.h"
 #include "tests/support/saved_bytes.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -45,14 +46,7 @@ class PrecisionTest : public test::OpTest {
     // The losses and accuracies of `steps` steps made by jit or eager, on the batches in order.
     template <class Make>
     std::vector<double> train(std::int64_t steps, Make make) {
-      const auto step = make([this](TrainState& s, const Batch& batch) {
-        auto [loss, logits] = s.value_and_grad([&](const nn::Params& params) {
-          auto out = model(params, batch["image"]);
-          return std::pair{mean(softmax_cross_entropy(out, batch["label"])), out};
-        });
-        s.apply_gradients();
-        return logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
-      });
+      const auto step = make(test::classifying(model));
       std::vector<double> losses;
       auto batch = data.begin();
       for (std::int64_t i = 0; i < steps; ++i, ++batch) {
@@ -247,7 +241,7 @@ TEST_P(PrecisionTest, UnsupportedPrecisionIsRejectedAtOnce) {
                        [&] { training(precision); });
   }
   EXPECT_EQ(test::computes_in(Precision::tf32, device()), device().is_cuda());
-  test::expect_error(ErrorCode::invalid_argument, {"fp16", "bf16"}, [] { parse_precision("fp16"); });
+  test::expect_invalid({"fp16", "bf16"}, [] { parse_precision("fp16"); });
   EXPECT_EQ(parse_precision("tf32"), Precision::tf32);
 }
 

@@ -17,6 +17,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 
 // A state with a scale, and the number of losses that it has seen.
 State create() {
@@ -87,7 +88,7 @@ TEST(ReduceOnPlateau, ContinuesInTheNextLoopAndAfterRestart) {
 
 TEST(ReduceOnPlateau, Errors) {
   const auto refuses = [](const std::string& what, const ReduceOnPlateauOptions& options) {
-    expect_error(ErrorCode::invalid_argument, {what}, [&] { reduce_on_plateau("loss", options); });
+    expect_invalid({what}, [&] { reduce_on_plateau("loss", options); });
   };
   refuses("factor", {.factor = 1});
   refuses("factor", {.factor = std::nan("")});

@@ -100,13 +100,11 @@ TEST_P(StateOfStatesTest, SnapshotAndCopyCoverBothStates) {
 
 TEST_P(StateOfStatesTest, SavingAnUnattachedStateIsAnError) {
   const test::TemporaryDirectory dir;
-  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
-                     [&] { (void)run<Forgetful>(dir / "model", 2); });
+  test::expect_invalid({"holds another", "attach"}, [&] { (void)run<Forgetful>(dir / "model", 2); });
   EXPECT_FALSE(std::filesystem::exists(dir / "model"));
   Forgetful state = make<Forgetful>();
-  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
-                     [&] { checkpoint(dir / "model")(Elapsed(), state); });
-  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"}, [&] {
+  test::expect_invalid({"holds another", "attach"}, [&] { checkpoint(dir / "model")(Elapsed(), state); });
+  test::expect_invalid({"holds another", "attach"}, [&] {
     const auto log = [](const Forgetful&) { return logs().add_metric("loss", 1); };
     (void)loop(make<Forgetful>(), std::vector<int>(2),
                {{every(1), log}, {every(1), early_stopping("loss", {.restore_best = true})}});
@@ -114,8 +112,7 @@ TEST_P(StateOfStatesTest, SavingAnUnattachedStateIsAnError) {
   // A replacement is not the state that was attached.
   TwoNetworks both = make<TwoNetworks>();
   both.other = std::move(make<TwoNetworks>().other);
-  test::expect_error(ErrorCode::invalid_argument, {"'other'", "was destroyed or replaced", "attach()"},
-                     [&] { both.flatten(); });
+  test::expect_invalid({"'other'", "was destroyed or replaced", "attach()"}, [&] { both.flatten(); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateOfStatesTest, test::kDevices, test::device_name);

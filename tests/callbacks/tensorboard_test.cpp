@@ -27,6 +27,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 
 std::string hex(std::string_view bytes) {
   std::string text;
@@ -200,23 +201,18 @@ TEST(SummaryWriter, RemovesRepeatedSteps) {
 TEST(SummaryWriter, LocksItsDirectory) {
   const test::TemporaryDirectory dir;
   SummaryWriter writer(dir / "a/b");
-  expect_error(ErrorCode::invalid_argument, {dir / "a/b", "is being written by process"},
-               [&] { SummaryWriter(dir / "a/b"); });
+  expect_invalid({dir / "a/b", "is being written by process"}, [&] { SummaryWriter(dir / "a/b"); });
   writer.close();
   SummaryWriter(dir / "a/b").write_scalars(0, {{"a", 1}});
 }
 
 TEST(SummaryWriter, RejectsInvalidInput) {
   const test::TemporaryDirectory dir;
-  expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { SummaryWriter(""); });
-  expect_error(ErrorCode::invalid_argument, {dir.path(), "flush_interval is -1"},
-               [&] { SummaryWriter(dir.path(), {.flush_interval = -1}); });
-  expect_error(ErrorCode::invalid_argument, {dir.path(), "histogram_buckets is 0"},
-               [&] { SummaryWriter(dir.path(), {.histogram_buckets = 0}); });
-  expect_error(ErrorCode::invalid_argument, {dir.path(), "purge_step is -2"},
-               [&] { SummaryWriter(dir.path(), {.purge_step = -2}); });
-  expect_error(ErrorCode::invalid_argument, {dir.path(), "resume without purge_step"},
-               [&] { SummaryWriter(dir.path(), {.resume = true}); });
+  expect_invalid({"name is empty"}, [] { SummaryWriter(""); });
+  expect_invalid({dir.path(), "flush_interval is -1"}, [&] { SummaryWriter(dir.path(), {.flush_interval = -1}); });
+  expect_invalid({dir.path(), "histogram_buckets is 0"}, [&] { SummaryWriter(dir.path(), {.histogram_buckets = 0}); });
+  expect_invalid({dir.path(), "purge_step is -2"}, [&] { SummaryWriter(dir.path(), {.purge_step = -2}); });
+  expect_invalid({dir.path(), "resume without purge_step"}, [&] { SummaryWriter(dir.path(), {.resume = true}); });
   SummaryWriter writer(dir.path());
   const ErrorCode invalid = ErrorCode::invalid_argument;
   expect_error(invalid, {dir.path(), "step is -1"}, [&] { writer.write_scalars(-1, {{"a", 1}}); });
@@ -324,7 +320,7 @@ TEST(TensorBoard, IsAnObserverAndHistogramsAreABarrier) {
   EXPECT_TRUE((Callback<State, int>(board).is_primary_only()));
   EXPECT_TRUE((Callback<State, int>(board.histograms()).is_primary_only()));
   EXPECT_TRUE(event_files(dir.path()).empty());  // not before a loop begins
-  expect_error(ErrorCode::invalid_argument, {dir.path(), "before a loop begins"}, [&] { board.writer(); });
+  expect_invalid({dir.path(), "before a loop begins"}, [&] { board.writer(); });
 }
 
 // An array entry becomes a number, and a number entry an array.

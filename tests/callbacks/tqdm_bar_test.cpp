@@ -15,7 +15,7 @@ namespace giro {
 namespace {
 
 using test::at_step;
-using test::expect_error;
+using test::expect_invalid;
 using test::loss_of;
 
 class TqdmBarFile : public test::BarFile {
@@ -113,9 +113,9 @@ TEST_F(TqdmBarFile, ObservesALoopThatEndsEarly) {
 }
 
 TEST(TqdmBar, RejectsInvalidOptions) {
-  expect_error(ErrorCode::invalid_argument, {"tqdm_bar: total is -1"}, [] { tqdm_bar({.total = -1}); });
-  expect_error(ErrorCode::invalid_argument, {"width is -1"}, [] { tqdm_bar({.width = -1}); });
-  expect_error(ErrorCode::invalid_argument, {"out is null"}, [] { tqdm_bar({.out = nullptr}); });
+  expect_invalid({"tqdm_bar: total is -1"}, [] { tqdm_bar({.total = -1}); });
+  expect_invalid({"width is -1"}, [] { tqdm_bar({.width = -1}); });
+  expect_invalid({"out is null"}, [] { tqdm_bar({.out = nullptr}); });
 }
 
 class TqdmBarTerminal : public test::BarTerminal {};

@@ -4,7 +4,7 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/var.h>
-#include <giro/loop/log/log_row.h>
+#include <giro/loop/log/log_ring.h>
 
 namespace giro {
 

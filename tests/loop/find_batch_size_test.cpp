@@ -17,6 +17,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_partitioner.h"
 #include "tests/support/saved_bytes.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -109,11 +110,8 @@ TEST_P(FindBatchSizeTest, FindsTheLargestThatFits) {
   const std::vector<float> xs(256 * 64, 0.5f);
   const Dataset rows({{"x", HostArray(xs, {256, 64})}});
   const nn::Layer model = nn::sequential(nn::dense(2'048, {.activation = Activation::relu}), nn::dense(1));
-  const auto step = jit([&](TrainState& state, const Batch& batch) {
-    const auto loss = state.value_and_grad([&](auto& params) { return mean(square(model(params, batch["x"]))); });
-    state.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  const auto step = jit(test::training(
+      [&](const nn::Params& params, const Batch& batch) { return mean(square(model(params, batch["x"]))); }));
   TrainState state =
       TrainState::create(model, optim::sgd(0.1), {.inputs = rows.spec(), .seed = 1, .context = device()});
   const auto before = test::saved_bytes(state);

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <ranges>
 #include <stdexcept>
 #include <string>
@@ -25,6 +24,7 @@
 #include "tests/kernels/op_test.h"
 #include "tests/loop/time/random_schedule.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -216,12 +216,9 @@ TEST_P(DeviceLoopTest, RunningAheadChangesNothing) {
   constexpr std::int64_t kSteps = 150;
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(70, 4).shuffle(3).repeat().batch(3).to(device());
-  const auto train_step = jit([&](TrainState& state, const Batch& batch) {
-    const nn::Var loss = state.value_and_grad(
-        [&](auto& params) { return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])); });
-    state.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  const auto train_step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+    return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
+  }));
 
   for (unsigned seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(seed);

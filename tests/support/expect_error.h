@@ -25,5 +25,10 @@ void expect_error(ErrorCode code, std::initializer_list<std::string> words, F&& 
   }
   ADD_FAILURE() << "no error was thrown";
 }
+// The same with ErrorCode::invalid_argument.
+template <class F>
+void expect_invalid(std::initializer_list<std::string> words, F&& f) {
+  expect_error(ErrorCode::invalid_argument, words, f);
+}
 
 }  // namespace giro::test

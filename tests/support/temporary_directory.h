@@ -13,6 +13,15 @@
 
 namespace giro::test {
 
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline void write_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
 // A directory in memory if the machine has one, for tests that sync a lot and need no disk.
 inline std::filesystem::path memory_directory() {
   const std::filesystem::path memory = "/dev/shm";
@@ -35,18 +44,14 @@ class TemporaryDirectory {
 
   std::string path() const { return path_.string(); }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // Returns the file's path.
+  std::string write(const std::string& name, const std::string& content) const {
+    write_text(*this / name, content);
+    return *this / name;
+  }
 
  private:
   std::filesystem::path path_;
 };
-
-inline std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-inline void write_text(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 }  // namespace giro::test

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <system_error>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 namespace {
@@ -54,7 +53,7 @@ class Fields {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(kCorrupt, fmt::format("{}: line {}: {}", path_, line_, what));
+    throw_error(kCorrupt, "{}: line {}: {}", path_, line_, what);
   }
 
  private:
@@ -141,11 +140,11 @@ std::vector<std::vector<Target>> targets_of(const CsvGroups& groups, const std::
     for (std::size_t place = 0; place < columns.size(); ++place) {
       const auto found = std::find(names.begin(), names.end(), columns[place]);
       if (found == names.end()) {
-        throw Error(ErrorCode::not_found, fmt::format("{}: no column {}{}", path, printable(columns[place]),
-                                                      suggestion(columns[place], names)));
+        throw_error(ErrorCode::not_found, "{}: no column {}{}", path, printable(columns[place]),
+                    suggestion(columns[place], names));
       }
       if (std::find(found + 1, names.end(), columns[place]) != names.end()) {
-        throw Error(kCorrupt, fmt::format("{}: line 1: more than one column {}", path, printable(columns[place])));
+        throw_error(kCorrupt, "{}: line 1: more than one column {}", path, printable(columns[place]));
       }
       targets[static_cast<std::size_t>(found - names.begin())].push_back({group, place});
     }
@@ -168,7 +167,7 @@ std::vector<std::vector<float>> read_csv(const Paths& paths, const CsvGroups& gr
       names = std::move(header);
       targets = targets_of(groups, names, path);
     } else if (names != header) {
-      throw Error(kCorrupt, fmt::format("{}: line 1: the column names differ from those of {}", path, paths.front()));
+      throw_error(kCorrupt, "{}: line 1: the column names differ from those of {}", path, paths.front());
     }
     while (!fields.at_end()) {
       for (std::size_t g = 0; g < groups.size(); ++g) values[g].resize(values[g].size() + groups[g].second.size());
@@ -195,7 +194,7 @@ std::vector<std::vector<float>> read_csv(const Paths& paths, const CsvGroups& gr
       }
     }
   }
-  if (values.front().empty()) throw Error(kCorrupt, fmt::format("{}: no rows after the header", paths.front()));
+  if (values.front().empty()) throw_error(kCorrupt, "{}: no rows after the header", paths.front());
   return values;
 }
 

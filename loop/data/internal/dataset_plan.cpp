@@ -5,24 +5,21 @@
 #include <cmath>
 #include <numeric>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/rng.h>
 
 #include "runtime/internal/checksum.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
 RowSampler::RowSampler(const std::vector<double>& weights) : sums_(weights.size()) {
   for (std::size_t row = 0; row < weights.size(); ++row) {
     if (weights[row] >= 0 && std::isfinite(weights[row])) continue;
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("sample: the weight of row {} is {}, expected a finite number of 0 or more", row, weights[row]));
+    throw_invalid("sample: the weight of row {} is {}, expected a finite number of 0 or more", row, weights[row]);
   }
   std::partial_sum(weights.begin(), weights.end(), sums_.begin());
   if (!(sums_.back() > 0) || !std::isfinite(sums_.back())) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("sample: the sum of the weights is {}, expected a finite number above 0", sums_.back()));
+    throw_invalid("sample: the sum of the weights is {}, expected a finite number above 0", sums_.back());
   }
   detail::Checksum checksum;
   checksum.add(weights.data(), weights.size() * sizeof(double));
@@ -40,24 +37,20 @@ std::int64_t RowSampler::operator()(std::uint64_t seed, std::int64_t position) c
 }
 
 std::shared_ptr<const Dataset::Plan> Dataset::Plan::of(std::vector<Feature> features, Batch::Features in_memory) {
-  if (features.empty()) throw Error(ErrorCode::invalid_argument, "Dataset: expected at least one feature, found none");
+  if (features.empty()) throw_invalid("Dataset: expected at least one feature, found none");
   const std::int64_t rows = features.front().rows->num_rows();
   for (std::size_t i = 0; i < features.size(); ++i) {
     const auto& [name, source] = features[i];
     const bool repeated = std::any_of(features.begin(), features.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&](const auto& earlier) { return earlier.name == features[i].name; });
-    if (name.empty() || repeated) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("Dataset: a feature needs a unique, non-empty name, found '{}'", name));
-    }
+    if (name.empty() || repeated) throw_invalid("Dataset: a feature needs a unique, non-empty name, found '{}'", name);
     if (source->num_rows() < 1) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("Dataset: feature '{}' is {}{}, expected at least one row", name,
-                              name_of(source->dtype()), to_string(source->row_shape().with_front(0))));
+      throw_error(ErrorCode::shape_mismatch, "Dataset: feature '{}' is {}{}, expected at least one row", name,
+                  name_of(source->dtype()), to_string(source->row_shape().with_front(0)));
     }
     if (source->num_rows() != rows) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("Dataset: feature '{}' has {} rows, but '{}' has {}", name,
-                                                         source->num_rows(), features.front().name, rows));
+      throw_error(ErrorCode::shape_mismatch, "Dataset: feature '{}' has {} rows, but '{}' has {}", name,
+                  source->num_rows(), features.front().name, rows);
     }
   }
   auto plan = std::make_shared<Plan>();

@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/loop/data/dataset.h>
@@ -49,6 +48,13 @@ struct Dataset::Plan {
   Batch::Features in_memory;  // the rows of all features, or empty
   // Checks the features. Errors: those of Dataset's constructors.
   static std::shared_ptr<const Plan> of(std::vector<Feature> features, Batch::Features in_memory);
+  // A copy with a change.
+  template <class F>
+  std::shared_ptr<const Plan> with(F&& change) const {
+    auto plan = std::make_shared<Plan>(*this);
+    change(*plan);
+    return plan;
+  }
 
   RowOrder order;
   std::shared_ptr<const RowSampler> sampler;  // draws the rows, with the order's seed; null: rows follow the order

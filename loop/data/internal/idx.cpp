@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 namespace {
@@ -24,88 +23,44 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
-// Reads the bytes of a file's content, inflating them if they are gzip.
-class ByteReader {
- public:
-  ByteReader(const std::string& path, std::vector<char> content) : path_(path), content_(std::move(content)) {
-    next_ = reinterpret_cast<unsigned char*>(content_.data());
-    available_ = content_.size();
-    if (available_ >= 2 && next_[0] == 0x1f && next_[1] == 0x8b) {
-      constexpr int kGzipOnly = 16;
-      if (inflateInit2(&zlib_, MAX_WBITS + kGzipOnly) != Z_OK) {
-        throw Error(ErrorCode::out_of_memory, fmt::format("{}: not enough memory to inflate it", path));
-      }
-      is_gzip_ = true;
-    }
-  }
-  ByteReader(const ByteReader&) = delete;
-  ByteReader& operator=(const ByteReader&) = delete;
-  ~ByteReader() {
-    if (is_gzip_) inflateEnd(&zlib_);
-  }
+bool is_gzip(const std::vector<char>& content) {
+  return content.size() >= 2 && content[0] == '\x1f' && content[1] == '\x8b';
+}
 
-  bool is_gzip() const { return is_gzip_; }
-
-  // The rest of the content; only for a file that is not gzip.
-  std::vector<char> take_rest() {
-    content_.erase(content_.begin(), content_.end() - static_cast<std::ptrdiff_t>(available_));
-    return std::move(content_);
+// The first `limit` bytes of a gzip file's content, or all of them if it holds fewer. The memory starts with the file's
+// size and doubles as it fills, so that a wrong header cannot demand a huge allocation.
+std::vector<char> inflated(const std::string& path, const std::vector<char>& content, std::uint64_t limit) {
+  constexpr int kGzipOnly = 16;
+  constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+  const auto out_of_memory = [&] {
+    throw_error(ErrorCode::out_of_memory, "{}: not enough memory to inflate it", path);
+  };
+  z_stream zlib{};
+  if (inflateInit2(&zlib, MAX_WBITS + kGzipOnly) != Z_OK) out_of_memory();
+  const std::unique_ptr<z_stream, decltype(&inflateEnd)> ends(&zlib, inflateEnd);
+  std::vector<char> out(std::min<std::uint64_t>(limit, content.size() + kChunk));
+  std::size_t read = 0, done = 0;
+  for (bool member_ended = false; done < limit && !(member_ended && read == content.size());) {
+    if (done == out.size()) out.resize(std::min<std::uint64_t>(limit, 2 * done));
+    if (member_ended) inflateReset(&zlib);  // a gzip file may hold several members
+    const auto input = static_cast<uInt>(std::min(content.size() - read, kMost));
+    const auto room = static_cast<uInt>(std::min(out.size() - done, kMost));
+    zlib.next_in = reinterpret_cast<unsigned char*>(const_cast<char*>(content.data())) + read;
+    zlib.avail_in = input;
+    zlib.next_out = reinterpret_cast<unsigned char*>(out.data()) + done;
+    zlib.avail_out = room;
+    const int status = inflate(&zlib, Z_NO_FLUSH);
+    read += input - zlib.avail_in;
+    done += room - zlib.avail_out;
+    member_ended = status == Z_STREAM_END;
+    if (status == Z_OK || status == Z_STREAM_END) continue;
+    if (status == Z_MEM_ERROR) out_of_memory();
+    if (status == Z_BUF_ERROR) throw_error(ErrorCode::corrupt_data, "{}: the gzip data is truncated", path);
+    throw_error(ErrorCode::corrupt_data, "{}: the gzip data is damaged: {}", path, zlib.msg ? zlib.msg : "unknown");
   }
-
-  // Reads up to `size` bytes; fewer only at the end of the file.
-  std::size_t read(void* out, std::size_t size) {
-    std::size_t done = 0;
-    while (done < size) {
-      if (available_ == 0 && (!is_gzip_ || member_ended_)) break;
-      unsigned char* const target = static_cast<unsigned char*>(out) + done;
-      done += is_gzip_ ? inflate_some(target, size - done) : take(target, size - done);
-    }
-    return done;
-  }
-
- private:
-  std::size_t take(unsigned char* out, std::size_t size) {
-    const std::size_t count = std::min(size, available_);
-    std::memcpy(out, next_, count);
-    next_ += count;
-    available_ -= count;
-    return count;
-  }
-
-  std::size_t inflate_some(unsigned char* out, std::size_t size) {
-    if (member_ended_) {  // a gzip file may hold several members
-      inflateReset(&zlib_);
-      member_ended_ = false;
-    }
-    const auto room = static_cast<uInt>(std::min<std::size_t>(size, std::numeric_limits<uInt>::max()));
-    zlib_.next_in = next_;
-    const auto input = static_cast<uInt>(std::min<std::size_t>(available_, std::numeric_limits<uInt>::max()));
-    zlib_.avail_in = input;
-    zlib_.next_out = out;
-    zlib_.avail_out = room;
-    const int status = inflate(&zlib_, Z_NO_FLUSH);
-    next_ = zlib_.next_in;
-    available_ -= input - zlib_.avail_in;
-    const std::size_t produced = room - zlib_.avail_out;
-    member_ended_ = status == Z_STREAM_END;
-    if (status == Z_OK || status == Z_STREAM_END) return produced;
-    if (status == Z_MEM_ERROR) {
-      throw Error(ErrorCode::out_of_memory, fmt::format("{}: not enough memory to inflate it", path_));
-    }
-    const bool truncated = status == Z_BUF_ERROR;
-    throw Error(ErrorCode::corrupt_data,
-                truncated ? fmt::format("{}: the gzip data is truncated", path_)
-                          : fmt::format("{}: the gzip data is damaged: {}", path_, zlib_.msg ? zlib_.msg : "unknown"));
-  }
-
-  std::string path_;
-  std::vector<char> content_;
-  unsigned char* next_ = nullptr;  // the unread content
-  std::size_t available_ = 0;
-  bool is_gzip_ = false;
-  bool member_ended_ = false;
-  z_stream zlib_{};
-};
+  out.resize(done);
+  return out;
+}
 
 std::uint32_t big_endian(const unsigned char* bytes) {
   return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
@@ -123,12 +78,11 @@ DType element_type(unsigned char code, const std::string& path) {
       return DType::f64;
     case 0x09:
     case 0x0B:
-      throw Error(ErrorCode::unsupported, fmt::format("{}: holds {} elements, expected u8, i32, f32 or f64", path,
-                                                      code == 0x09 ? "i8" : "i16"));
+      throw_error(ErrorCode::unsupported, "{}: holds {} elements, expected u8, i32, f32 or f64", path,
+                  code == 0x09 ? "i8" : "i16");
     default:
-      throw Error(
-          ErrorCode::corrupt_data,
-          fmt::format("{}: not an IDX file: element type {:#04x}, expected 0x08, 0x0c, 0x0d or 0x0e", path, code));
+      throw_error(ErrorCode::corrupt_data,
+                  "{}: not an IDX file: element type {:#04x}, expected 0x08, 0x0c, 0x0d or 0x0e", path, code);
   }
 }
 
@@ -149,29 +103,11 @@ std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& sizes, 
   return empty ? 0 : bytes;
 }
 
-// Reads `size` bytes, or fewer if the file ends first. The buffer starts with at most `at_first` bytes and doubles as
-// it fills, so that a wrong header cannot demand a huge allocation.
-Buffer read_buffer(ByteReader& reader, std::uint64_t size, std::uint64_t at_first, std::uint64_t& done) {
-  done = 0;
-  auto capacity = std::min(size, at_first);
-  Buffer buffer = Buffer::allocate(Device::cpu(), capacity);
-  while (true) {
-    const std::size_t wanted = capacity - done;
-    const std::size_t got = reader.read(static_cast<char*>(buffer.data()) + done, wanted);
-    done += got;
-    if (got < wanted || done == size) return buffer;
-    capacity = std::min(size, 2 * capacity);
-    Buffer larger = Buffer::allocate(Device::cpu(), capacity);
-    std::memcpy(larger.data(), buffer.data(), done);
-    buffer = std::move(larger);
-  }
-}
-
 std::vector<char> read_file(const std::string& path, FileSystem& files) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (fs::exists(status) && !fs::is_regular_file(status)) {  // reading a pipe might never end
-    throw Error(ErrorCode::io, fmt::format("{}: not a regular file", path));
+    throw_error(ErrorCode::io, "{}: not a regular file", path);
   }
   return files.read(path);
 }
@@ -181,7 +117,7 @@ std::vector<char> read_packed(const std::string& path, FileSystem& files) {
     return read_file(path + ".gz", files);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
-    throw Error(ErrorCode::not_found, fmt::format("{}: no such file, nor one ending in .gz", path));
+    throw_error(ErrorCode::not_found, "{}: no such file, nor one ending in .gz", path);
   }
 }
 
@@ -208,59 +144,46 @@ IdxFile read_idx(const std::string& path, FileSystem& files) {
     file.path += ".gz";
     content = read_packed(path, files);
   }
-  const std::uint64_t file_size = content.size();
-  ByteReader reader(file.path, std::move(content));
-  const auto read_header = [&](unsigned char* out, std::size_t size) {
-    if (reader.read(out, size) < size) {
-      throw Error(ErrorCode::corrupt_data, fmt::format("{}: not an IDX file: it ends within the header", file.path));
-    }
+  constexpr std::size_t kMaxHeader = 4 + 4 * Shape::kMaxRank;
+  const bool packed = is_gzip(content);
+  const std::vector<char> begin =
+      packed ? inflated(file.path, content, kMaxHeader)
+             : std::vector(content.begin(), content.begin() + std::min(content.size(), kMaxHeader));
+  std::size_t header = 0;  // bytes
+  const auto read_header = [&] {
+    header += 4;
+    if (begin.size() >= header) return reinterpret_cast<const unsigned char*>(begin.data()) + header - 4;
+    throw_error(ErrorCode::corrupt_data, "{}: not an IDX file: it ends within the header", file.path);
   };
-  unsigned char magic[4];
-  read_header(magic, sizeof magic);
+  const unsigned char* const magic = read_header();
   file.magic = big_endian(magic);
   if (magic[0] != 0 || magic[1] != 0) {
-    throw Error(
-        ErrorCode::corrupt_data,
-        fmt::format("{}: not an IDX file: magic {:08x}, expected it to begin with 0000", file.path, file.magic));
+    throw_error(ErrorCode::corrupt_data, "{}: not an IDX file: magic {:08x}, expected it to begin with 0000", file.path,
+                file.magic);
   }
   const DType dtype = element_type(magic[2], file.path);
   if (magic[3] > Shape::kMaxRank) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: has {} axes, expected at most {}", file.path, magic[3], Shape::kMaxRank));
+    throw_error(ErrorCode::unsupported, "{}: has {} axes, expected at most {}", file.path, magic[3], Shape::kMaxRank);
   }
   std::vector<std::int64_t> sizes(magic[3]);
-  for (std::int64_t& size : sizes) {
-    unsigned char bytes[4];
-    read_header(bytes, sizeof bytes);
-    size = big_endian(bytes);
-  }
+  for (std::int64_t& size : sizes) size = big_endian(read_header());
 
   const std::optional<std::uint64_t> expected = byte_count(sizes, dtype);
   if (!expected) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("{}: the header declares shape ({}), more than any file can hold",
-                                                     file.path, fmt::join(sizes, ", ")));
+    throw_error(ErrorCode::corrupt_data, "{}: the header declares shape ({}), more than any file can hold", file.path,
+                fmt::join(sizes, ", "));
   }
-  const auto wrong_size = [&](const std::string& found) {
-    return Error(ErrorCode::corrupt_data,
-                 fmt::format("{}: the header declares {} bytes of data ({} of shape ({})), found {}", file.path,
-                             *expected, name_of(dtype), fmt::join(sizes, ", "), found));
-  };
-  void* elements = nullptr;
-  if (reader.is_gzip()) {
-    std::uint64_t found = 0;
-    const auto buffer = std::make_shared<Buffer>(read_buffer(reader, *expected, file_size + kChunk, found));
-    if (found < *expected) throw wrong_size(fmt::format("{}", found));
-    char extra;
-    if (reader.read(&extra, 1) > 0) throw wrong_size("more");
-    elements = buffer->data();
-    file.memory = buffer;
-  } else {
-    const auto rest = std::make_shared<std::vector<char>>(reader.take_rest());
-    if (rest->size() != *expected) throw wrong_size(fmt::format("{}", rest->size()));
-    elements = rest->data();
-    file.memory = rest;
+  if (packed) content = inflated(file.path, content, header + *expected + 1);  // one byte more would be too many
+  const std::uint64_t found = content.size() - header;
+  if (found != *expected) {
+    throw_error(ErrorCode::corrupt_data, "{}: the header declares {} bytes of data ({} of shape ({})), found {}",
+                file.path, *expected, name_of(dtype), fmt::join(sizes, ", "),
+                packed && found > *expected ? "more" : fmt::format("{}", found));
   }
-  file.values = Tensor(elements, dtype, Shape(sizes), Device::cpu());
+  content.erase(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(header));  // aligns the elements
+  const auto elements = std::make_shared<std::vector<char>>(std::move(content));
+  file.memory = elements;
+  file.values = Tensor(elements->data(), dtype, Shape(sizes), Device::cpu());
   to_native(file.values);
   return file;
 }

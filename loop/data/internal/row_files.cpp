@@ -1,20 +1,17 @@
 #include "loop/data/internal/row_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
-#include <giro/runtime/error.h>
+#include "runtime/internal/throw_error.h"
 
 namespace giro::data {
 
 void RowFiles::add(std::string path, std::uint64_t first, std::int64_t rows) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (rows > kMax - num_rows()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} rows after {} in the files before it, expected at most {}", path, rows, num_rows(),
-                            kMax - num_rows()));
+    throw_invalid("{}: {} rows after {} in the files before it, expected at most {}", path, rows, num_rows(),
+                  kMax - num_rows());
   }
   if (rows > 0) parts_.push_back({std::move(path), first, num_rows() + rows});
 }
@@ -27,9 +24,8 @@ RowFiles::Location RowFiles::read(std::int64_t row, void* to) const {
   const Reader reader = reader_of(static_cast<std::size_t>(part - parts_.begin()));
   const std::size_t got = reader->read_at(location.byte, to, row_bytes_);
   if (got < row_bytes_) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("{}: it ends at byte {}, but was longer when the dataset was created", location.path,
-                            location.byte + got));
+    throw_error(ErrorCode::corrupt_data, "{}: it ends at byte {}, but was longer when the dataset was created",
+                location.path, location.byte + got);
   }
   return location;
 }

@@ -7,9 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <ranges>
 #include <string>
 #include <utility>
@@ -32,7 +30,7 @@
 namespace giro::jaxloop {
 namespace {
 
-using test::expect_error, test::TemporaryDirectory;
+using test::expect_error, test::expect_invalid, test::TemporaryDirectory;
 using Values = std::vector<double>;
 using Counts = std::vector<int>;
 
@@ -201,8 +199,7 @@ TEST(Jaxloop, StopHandler) {
   EXPECT_EQ(stops, (std::vector<bool>{false, false, false, true}));
   EXPECT_EQ(losses.best(), 0.5);
   EXPECT_EQ(losses.best_step(), 1);
-  expect_error(ErrorCode::invalid_argument, {"'loss' is NaN at step 7"},
-               [&] { (void)loss.update(std::numeric_limits<double>::quiet_NaN(), 7); });
+  expect_invalid({"'loss' is NaN at step 7"}, [&] { (void)loss.update(std::numeric_limits<double>::quiet_NaN(), 7); });
 }
 
 // As in stop_handler.py: the baseline is the best from the start, and a patience of 0 stops at once.
@@ -531,20 +528,17 @@ TEST_F(OuterLoopTest, RejectsInvalidArguments) {
          {.train_dataset = data, .train_loop_steps = 1});
   expect({"eval_loop_interval is 0"}, {.eval_loops = {&eval}}, {.eval_specs = {{data, 1, 0}}});
   expect({"an eval_spec has no dataset"}, {.eval_loops = {&eval}}, {.eval_specs = {{}}});
-  expect_error(ErrorCode::invalid_argument, {"DatasetIterator: the dataset is empty"},
-               [] { (void)DatasetIterator(AnyDataset<Batch>()); });
-  expect_error(ErrorCode::invalid_argument, {"DatasetIterator: the dataset is empty"},
-               [&] { (void)eval(initialized(eval_step_), AnyDataset<Batch>()); });
+  expect_invalid({"DatasetIterator: the dataset is empty"}, [] { (void)DatasetIterator(AnyDataset<Batch>()); });
+  expect_invalid({"DatasetIterator: the dataset is empty"},
+                 [&] { (void)eval(initialized(eval_step_), AnyDataset<Batch>()); });
   expect({"neither"}, {}, {});
   expect({"no checkpoint_spec"}, {.eval_loops = {&eval}}, {.eval_specs = {{data, 1}}});
-  expect_error(ErrorCode::invalid_argument, {"interval is 0"},
-               [&] { (void)Action([](TrainState&, LoopOutputs&) {}, 0); });
-  expect_error(ErrorCode::invalid_argument, {"no statistic 'step_per_sec'", "steps_per_sec"},
-               [&] { TrainLoop(step_, {.stats = {"step_per_sec"}}); });
+  expect_invalid({"interval is 0"}, [&] { (void)Action([](TrainState&, LoopOutputs&) {}, 0); });
+  expect_invalid({"no statistic 'step_per_sec'", "steps_per_sec"},
+                 [&] { TrainLoop(step_, {.stats = {"step_per_sec"}}); });
   // An evaluation that changes the parameters.
   EvalLoop wrong(step_);
-  expect_error(ErrorCode::invalid_argument, {"the evaluation changed the state's params"},
-               [&] { (void)wrong(initialized(step_), numbers(3)); });
+  expect_invalid({"the evaluation changed the state's params"}, [&] { (void)wrong(initialized(step_), numbers(3)); });
   expect_error(ErrorCode::not_found, {"'los'", "did you mean 'loss'?"},
                [&] { (void)eval(initialized(eval_step_), numbers(3)).outputs["los"]; });
 }

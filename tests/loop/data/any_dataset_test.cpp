@@ -73,7 +73,7 @@ TEST(AnyDataset, RejectsEmptyDataset) {
   test::expect_error(ErrorCode::invalid_argument, empty, [&] { (void)none.num_batches(); });
   const AnyDataset<int> three(std::vector<int>{7, 8, 9});
   EXPECT_EQ(*three.begin_at(1), 8);
-  test::expect_error(ErrorCode::invalid_argument, {"batch -1", "begins at batch 0"}, [&] { (void)three.begin_at(-1); });
+  test::expect_invalid({"batch -1", "begins at batch 0"}, [&] { (void)three.begin_at(-1); });
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using test::expect_invalid;
 
 class CifarTest : public ::testing::Test {
  protected:
@@ -59,7 +60,7 @@ TEST_F(CifarTest, ReadsTrainingFilesInOrder) {
 }
 
 TEST_F(CifarTest, RejectsOtherFiles) {
-  expect_error(ErrorCode::invalid_argument, {"'valid'", "train or test"}, [&] { load("valid"); });
+  expect_invalid({"'valid'", "train or test"}, [&] { load("valid"); });
   expect_error(ErrorCode::not_found, {path("test_batch.bin")}, [&] { load("test"); });
   write("test_batch.bin", "");
   expect_error(ErrorCode::corrupt_data, {path("test_batch.bin"), "0 bytes", "3073"}, [&] { load("test"); });

@@ -24,10 +24,7 @@ class CsvTest : public testing::Test {
   using Floats = std::vector<float>;
   static constexpr ErrorCode kCorrupt = ErrorCode::corrupt_data, kInvalid = ErrorCode::invalid_argument;
 
-  std::string file(const std::string& name, const std::string& content) {
-    test::write_text(folder_ / name, content);
-    return folder_ / name;
-  }
+  std::string file(const std::string& name, const std::string& content) { return folder_.write(name, content); }
   Floats column(const std::string& content, const std::string& name = "a", char delimiter = ',') {
     return values(csv(file("t.csv", content), {.features = {{"x", {name}}}, .delimiter = delimiter}), "x");
   }

@@ -25,6 +25,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 using Ids = std::vector<std::int32_t>;
 
 static_assert(std::ranges::input_range<Dataset>);
@@ -277,12 +278,17 @@ TEST(Prefetch, IteratorCanBeDestroyedEarly) {
   EXPECT_EQ(ids_of(*moved), (Ids{2, 3}));
 }
 
+// Batches of two, of which the third cannot be made.
+Dataset failing(std::size_t prefetched) {
+  return numbered(10).batch(2).prefetch(prefetched).map([](const Batch& batch) -> Batch {
+    if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
+    return batch;
+  });
+}
+
 TEST(Dataset, MapErrorIsThrownAtItsBatch) {
   for (const std::size_t depth : {0U, 1U, 3U}) {
-    const Dataset dataset = numbered(10).batch(2).prefetch(depth).map([](const Batch& batch) -> Batch {
-      if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
-      return batch;
-    });
+    const Dataset dataset = failing(depth);
     auto it = dataset.begin();
     EXPECT_EQ(ids_of(*it), (Ids{0, 1}));
     EXPECT_EQ(ids_of(*++it), (Ids{2, 3}));
@@ -314,10 +320,7 @@ TEST(Dataset, LastBatchStaysReadableAtTheEnd) {
 
 TEST(Dataset, BatchStaysReadableWhenTheNextFails) {
   for (const std::size_t depth : {0U, 1U, 3U}) {
-    const Dataset dataset = numbered(10).batch(2).prefetch(depth).map([](const Batch& batch) -> Batch {
-      if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
-      return batch;
-    });
+    const Dataset dataset = failing(depth);
     auto it = dataset.begin();
     ++it;
     EXPECT_THROW(++it, std::runtime_error);
@@ -358,8 +361,8 @@ TEST(Dataset, RejectsVectorsOfDifferentLengths) {
     Dataset({{"x", six}, {"y", four}});
   });
   expect_error(ErrorCode::shape_mismatch, {"Dataset", "(0,)"}, [] { Dataset({{"x", std::vector<float>()}}); });
-  expect_error(ErrorCode::invalid_argument, {"Dataset", "'x'"}, [&] { Dataset({{"x", six}, {"x", six}}); });
-  expect_error(ErrorCode::invalid_argument, {"Dataset", "none"}, [] { Dataset(Dataset::Arrays{}); });
+  expect_invalid({"Dataset", "'x'"}, [&] { Dataset({{"x", six}, {"x", six}}); });
+  expect_invalid({"Dataset", "none"}, [] { Dataset(Dataset::Arrays{}); });
 }
 
 TEST(Dataset, RowsAreReadableOnTheHost) {
@@ -390,12 +393,12 @@ TEST(Dataset, IndicesOfABatchsRows) {
 TEST(Dataset, IndicesRejectBatchOutOfRange) {
   const Dataset dataset = numbered(10).batch(4);
   EXPECT_EQ(dataset.indices(2), (std::vector<std::int64_t>{8, 9}));
-  expect_error(ErrorCode::invalid_argument, {"indices", "batch 3", "[0, 3)"}, [&] { dataset.indices(3); });
-  expect_error(ErrorCode::invalid_argument, {"indices", "batch -1"}, [&] { dataset.indices(-1); });
-  expect_error(ErrorCode::invalid_argument, {"indices", "batch 2", "[0, 2)"}, [&] { dataset.skip(1).indices(2); });
+  expect_invalid({"indices", "batch 3", "[0, 3)"}, [&] { dataset.indices(3); });
+  expect_invalid({"indices", "batch -1"}, [&] { dataset.indices(-1); });
+  expect_invalid({"indices", "batch 2", "[0, 2)"}, [&] { dataset.skip(1).indices(2); });
   const Dataset endless = numbered(10).repeat().batch(4);
   EXPECT_EQ(endless.indices(1'000'000'000'000).size(), 4u);
-  expect_error(ErrorCode::invalid_argument, {"indices"}, [&] { endless.indices(std::int64_t{1} << 62); });
+  expect_invalid({"indices"}, [&] { endless.indices(std::int64_t{1} << 62); });
 }
 
 TEST(Dataset, RejectsInvalidArguments) {
@@ -426,9 +429,9 @@ TEST(Dataset, RejectsRowsOfDifferentCounts) {
   const auto tensor = [&](const Shape& shape, Device device = Device::cpu()) {
     return Tensor(values.data(), DType::f32, shape, device);
   };
-  expect_error(ErrorCode::invalid_argument, {"none"}, [] { Dataset{Batch::Features()}; });
-  expect_error(ErrorCode::invalid_argument, {"''"}, [&] { Dataset({{"", tensor({3})}}); });
-  expect_error(ErrorCode::invalid_argument, {"'x'"}, [&] { Dataset({{"x", tensor({3})}, {"x", tensor({3})}}); });
+  expect_invalid({"none"}, [] { Dataset{Batch::Features()}; });
+  expect_invalid({"''"}, [&] { Dataset({{"", tensor({3})}}); });
+  expect_invalid({"'x'"}, [&] { Dataset({{"x", tensor({3})}, {"x", tensor({3})}}); });
   expect_error(ErrorCode::shape_mismatch, {"'y' has 4", "'x' has 3"}, [&] {
     Dataset({{"x", tensor({3, 4})}, {"y", tensor({4, 3})}});
   });
@@ -570,13 +573,12 @@ TEST(Dataset, DistinguishesDatasetsOfEqualSize) {
   const std::string text = saved(dataset);
   read(dataset.skip(3), text);
   values[0] = 2;
-  expect_error(ErrorCode::invalid_argument,
-               {"the dataset differs from that of the saved run: checksums: found x: ", ", y: ", ", expected x: "},
-               [&] {
-                 read(Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
-               });
+  expect_invalid({"the dataset differs from that of the saved run: checksums: found x: ", ", y: ", ", expected x: "},
+                 [&] {
+                   read(Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
+                 });
   values[0] = 1;
-  expect_error(ErrorCode::invalid_argument, {"checksums: found z: "}, [&] {
+  expect_invalid({"checksums: found z: "}, [&] {
     read(Dataset({{"z", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
   });
   // A run saved before checksums existed.

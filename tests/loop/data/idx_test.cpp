@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/one_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace giro::data {
 namespace {
@@ -27,30 +26,21 @@ namespace {
 namespace fs = std::filesystem;
 using test::big_endian;
 using test::expect_error;
+using test::expect_invalid;
 using test::gzip;
 using test::idx;
 
 class IdxTest : public testing::Test {
  protected:
-  IdxTest() {
-    std::string name = (fs::temp_directory_path() / "giro_idx_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
-    dir_ = name;
-  }
-  ~IdxTest() override { fs::remove_all(dir_); }
-
-  std::string path(const std::string& name) const { return (dir_ / name).string(); }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(dir_ / name, std::ios::binary) << bytes;
-    return path(name);
-  }
+  std::string path(const std::string& name) const { return dir_ / name; }
+  std::string write(const std::string& name, const std::string& bytes) const { return dir_.write(name, bytes); }
 
   template <class T>
   static std::vector<T> values(const IdxFile& file) {
     return to_host<T>(file.values, Stream(Device::cpu()));
   }
 
-  fs::path dir_;
+  const test::TemporaryDirectory dir_;
 };
 
 TEST_F(IdxTest, ReadsEverySupportedType) {
@@ -239,7 +229,7 @@ class MnistTest : public IdxTest {
     write("t10k-labels-idx1-ubyte", idx(0x08, {1}, {"\x07", 1}));
   }
 
-  Dataset load(const std::string& split) const { return mnist(split, {.dir = dir_.string()}); }
+  Dataset load(const std::string& split) const { return mnist(split, {.dir = dir_.path()}); }
   void expect_corrupt(std::initializer_list<std::string> words) const {
     expect_error(ErrorCode::corrupt_data, words, [&] { load("train"); });
   }
@@ -257,7 +247,7 @@ TEST_F(MnistTest, ReadsBothSplits) {
 }
 
 TEST_F(MnistTest, RejectsUnknownSplit) {
-  expect_error(ErrorCode::invalid_argument, {"'valid'", "train", "test"}, [&] { load("valid"); });
+  expect_invalid({"'valid'", "train", "test"}, [&] { load("valid"); });
 }
 
 TEST_F(MnistTest, NamesTheMissingFile) {
@@ -268,13 +258,13 @@ TEST_F(MnistTest, NamesTheMissingFile) {
 
 TEST_F(MnistTest, UnreadableFileIsAnError) {
   const auto healthy = std::make_shared<test::FaultyFileSystem>();
-  mnist("train", {.dir = dir_.string(), .files = healthy});
+  mnist("train", {.dir = dir_.path(), .files = healthy});
   EXPECT_EQ(healthy->calls, (std::vector<std::string>{"read train-images-idx3-ubyte", "read train-labels-idx1-ubyte",
                                                       "read train-labels-idx1-ubyte.gz"}));
   for (std::size_t call = 1; call <= healthy->calls.size(); ++call) {
     const auto faulty = std::make_shared<test::FaultyFileSystem>(call);
     expect_error(ErrorCode::io, {"injected: " + healthy->calls[call - 1]},
-                 [&] { mnist("train", {.dir = dir_.string(), .files = faulty}); });
+                 [&] { mnist("train", {.dir = dir_.path(), .files = faulty}); });
   }
 }
 

@@ -76,10 +76,7 @@ std::vector<Ids> windows_of(const Dataset& dataset, std::size_t batches = ~std::
 
 class TokensTest : public testing::Test {
  protected:
-  std::string file(const std::string& name, const std::string& content) {
-    test::write_text(folder_ / name, content);
-    return folder_ / name;
-  }
+  std::string file(const std::string& name, const std::string& content) { return folder_.write(name, content); }
 
   test::TemporaryDirectory folder_;
 };

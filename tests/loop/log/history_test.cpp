@@ -29,6 +29,7 @@ namespace giro {
 namespace {
 
 using test::expect_error;
+using test::expect_invalid;
 using test::heap_bytes;
 using Values = std::vector<double>;
 using Rows = std::vector<std::vector<std::string>>;
@@ -165,8 +166,8 @@ TEST(History, RecordsInOrder) {
     ++i;
   }
   EXPECT_EQ(i, 30u);
-  expect_error(ErrorCode::invalid_argument, {"record 30", "history has 30 records"}, [&] { h[30]; });
-  expect_error(ErrorCode::invalid_argument, {"history has no records"}, [] { History().back(); });
+  expect_invalid({"record 30", "history has 30 records"}, [&] { h[30]; });
+  expect_invalid({"history has no records"}, [] { History().back(); });
 }
 
 TEST(History, SingleColumn) {
@@ -205,8 +206,8 @@ TEST(History, CopiesAndMovesContinue) {
 TEST(History, FailedRecordLeavesNoTrace) {
   History h;
   h.commit(elapsed_of(0), logs().add_metric("a", 1));
-  expect_error(ErrorCode::invalid_argument, {"'elapsed.steps'"},
-               [&] { h.commit(elapsed_of(1), logs().add_metric("b", 2).add_entry("elapsed", "steps", 3)); });
+  expect_invalid({"'elapsed.steps'"},
+                 [&] { h.commit(elapsed_of(1), logs().add_metric("b", 2).add_entry("elapsed", "steps", 3)); });
   EXPECT_EQ(h.size(), 1u);
   expect_error(ErrorCode::not_found, {"'b'"}, [&] { h.collect("b"); });
 }
@@ -263,11 +264,10 @@ TEST(History, MillionStepsOfFourEntriesTakeLessThan64Megabytes) {
 TEST(History, NameInTwoCollectionsIsAmbiguous) {
   History h;
   h.commit(elapsed_of(0), logs().add_loss("loss", 1, /*add_metric=*/true).add_metric("steps", 7));
-  expect_error(ErrorCode::invalid_argument, {"'loss'", "'losses.loss'", "'metrics.loss'"}, [&] { h.collect("loss"); });
-  expect_error(ErrorCode::invalid_argument, {"'elapsed.steps'", "'metrics.steps'"}, [&] { h.collect("steps"); });
+  expect_invalid({"'loss'", "'losses.loss'", "'metrics.loss'"}, [&] { h.collect("loss"); });
+  expect_invalid({"'elapsed.steps'", "'metrics.steps'"}, [&] { h.collect("steps"); });
   h.commit(elapsed_of(1), logs().add_entry("mine", "loss", 2));
-  expect_error(ErrorCode::invalid_argument, {"'losses.loss'", "'metrics.loss'", "'mine.loss'"},
-               [&] { h.collect("loss"); });
+  expect_invalid({"'losses.loss'", "'metrics.loss'", "'mine.loss'"}, [&] { h.collect("loss"); });
   EXPECT_EQ(h.collect("metrics.loss")[0], Values{1});
   EXPECT_EQ(h.collect("metrics.steps", "elapsed.steps"), (std::array{Values{7}, Values{0}}));
 }

@@ -27,6 +27,7 @@
 #include "tests/support/sanitized.h"
 #if GIRO_WITH_CUDA
 #include "tests/loop/step/own_kernels.h"
+#include "tests/support/training.h"
 #endif
 
 namespace giro {
@@ -134,12 +135,8 @@ TEST_P(FailuresTest, IdOutOfRangeIsAnErrorThatNamesTheCall) {
   std::vector<std::int32_t> ids(4 * 6, 2);
   ids[6 + 5] = -1, ids[6 + 2] = 7, ids[3 * 6] = 9;
   const Dataset data = Dataset({{"ids", HostArray(ids, {8, 3})}}).repeat().batch(2);
-  const auto body = [&](TrainState& s, const Batch& batch) {
-    const nn::Var loss =
-        s.value_and_grad([&](const nn::Params& params) { return mean(square(model(params, batch["ids"]))); });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss);
-  };
+  const auto body = test::training(
+      [&](const nn::Params& params, const Batch& batch) { return mean(square(model(params, batch["ids"]))); });
   const auto expect_fault = [](const std::string& message, const std::string& id, int call, const std::string& step) {
     EXPECT_SAYS(message, "embedding: id " + id + " of i32(2, 3) in call " + std::to_string(call) + " of the step of ");
     EXPECT_SAYS(message, step + ", expected at least 0 and below 7 (called at ");

@@ -56,7 +56,7 @@ TEST_P(LaunchPacerTest, FixedNumberStays) {
     EXPECT_TRUE(pace.is_full(3));
     pace.launched(3, stream());
   }
-  test::expect_error(ErrorCode::invalid_argument, {"steps_per_execution is -1"}, [] { (void)LaunchPacer(-1); });
+  test::expect_invalid({"steps_per_execution is -1"}, [] { (void)LaunchPacer(-1); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LaunchPacerTest, test::kDevices, test::device_name);

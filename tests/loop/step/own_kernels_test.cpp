@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <giro/kernels/nn/call.h>
@@ -21,6 +20,7 @@
 #include "tests/kernels/op_test.h"
 #if GIRO_WITH_CUDA
 #include "tests/loop/step/own_kernels.h"
+#include "tests/support/training.h"
 #endif
 
 namespace giro {
@@ -96,12 +96,9 @@ class OwnKernelsTest : public test::OpTest {
 };
 
 TEST_P(OwnKernelsTest, UserOpTrainsTheSameRecordedAndEager) {
-  const auto body = [model = model()](TrainState& state, const Batch& batch) {
-    const nn::Var loss =
-        state.value_and_grad([&](auto& params) { return mean(twice_abs(model(params, batch["x"]) - batch["y"])); });
-    state.apply_gradients();
-    return logs().add_metric("loss", loss);
-  };
+  const auto body = test::training([model = model()](const nn::Params& params, const Batch& batch) {
+    return mean(twice_abs(model(params, batch["x"]) - batch["y"]));
+  });
   const Dataset rows = dataset().shuffle(1).repeat().batch(5);
   std::optional<Result> first;
   for (const bool resident : {true, false}) {
@@ -184,7 +181,7 @@ TEST_P(CpuOwnKernelsTest, ReadingARecordedValueOnTheHostIsAnError) {
     return Logs();
   };
   for (const auto& step : {jit(reads), jit(reads_computed)}) {
-    test::expect_error(ErrorCode::invalid_argument, {"recorded", "nn::call", "submit"}, [&] { step(state, batch); });
+    test::expect_invalid({"recorded", "nn::call", "submit"}, [&] { step(state, batch); });
   }
   eager(reads)(state, batch);
   EXPECT_EQ(seen, batch["y"].data<float>()[0]);

@@ -19,6 +19,7 @@
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -49,13 +50,9 @@ class ProgramTest : public test::OpTest {
                              .to(device());
     TrainState state =
         TrainState::create(model, optim::sgd(0.1, {.momentum = 0.9}), {.inputs = data.spec(), .context = device()});
-    const auto step = jit([&](TrainState& s, const Batch& batch) {
-      const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {
-        return mean(softmax_cross_entropy(model(params, batch["x"]), batch["label"]));
-      });
-      s.apply_gradients();
-      return logs().add_metric("loss", loss);
-    });
+    const auto step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+      return mean(softmax_cross_entropy(model(params, batch["x"]), batch["label"]));
+    }));
     const std::int64_t before = to_host<std::int64_t>(state.at("step"), state.stream()).front();
     Program program = step.program(state, *data.begin());
     EXPECT_EQ(to_host<std::int64_t>(state.at("step"), state.stream()).front(), before);  // it has not run

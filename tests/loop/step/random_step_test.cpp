@@ -8,7 +8,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
@@ -20,6 +19,7 @@
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/saved_bytes.h"
 
 namespace giro {
 namespace {
@@ -168,11 +168,7 @@ class RandomStepTest : public test::OpTest {
       }
     }
     for (const TrainState* one : {&state, &other}) {
-      for (const Leaf& leaf : one->flatten()) {
-        bytes.emplace_back(leaf.value.bytes());
-        one->stream().copy(bytes.back().data(), leaf.value.raw(), leaf.value.bytes());
-        one->stream().synchronize();
-      }
+      for (auto& [path, of_leaf] : test::leaf_bytes(*one)) bytes.push_back(std::move(of_leaf));
     }
     return bytes;
   }

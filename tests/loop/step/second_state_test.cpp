@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,21 +23,10 @@
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/saved_bytes.h"
 
 namespace giro {
 namespace {
-
-using Bits = std::vector<std::vector<std::uint8_t>>;
-
-Bits bits_of(const State& state) {
-  Bits bits;
-  for (const Leaf& leaf : state.flatten()) {
-    bits.emplace_back(leaf.value.bytes());
-    state.stream().copy(bits.back().data(), leaf.value.raw(), leaf.value.bytes());
-  }
-  state.stream().synchronize();
-  return bits;
-}
 
 // Two models that train each other, and the actions that may happen to them.
 class Pair {
@@ -153,11 +141,7 @@ class Pair {
     }
   }
 
-  Bits bits() const {
-    Bits bits = bits_of(a_);
-    for (auto& leaf : bits_of(*b_)) bits.push_back(std::move(leaf));
-    return bits;
-  }
+  auto bits() const { return std::pair{test::leaf_bytes(a_), test::leaf_bytes(*b_)}; }
   std::size_t num_recordings(int i) const { return steps_[static_cast<std::size_t>(i)].num_recordings(); }
 
  private:
@@ -289,14 +273,12 @@ TEST_P(SecondStateTest, StateOfAnotherContextIsAnErrorThatNamesIt) {
     copy(b.at("target"), state.at("x"), b.stream());
     return Logs();
   });
-  test::expect_error(ErrorCode::invalid_argument, {"the state of target", "one device context"},
-                     [&] { step(a, Batch()); });
+  test::expect_invalid({"the state of target", "one device context"}, [&] { step(a, Batch()); });
   const auto assigns = jit([&](State& state, const Batch&) {
     state.assign(a.clone(DeviceContext(device())));
     return Logs();
   });
-  test::expect_error(ErrorCode::invalid_argument, {"a state that has no leaves yet", "one device context"},
-                     [&] { assigns(a, Batch()); });
+  test::expect_invalid({"a state that has no leaves yet", "one device context"}, [&] { assigns(a, Batch()); });
 }
 
 TEST_P(SecondStateTest, ProfileLeavesBothUnchanged) {
@@ -388,8 +370,7 @@ TEST_P(SecondStateTest, RecordingKeepsTheGradientsOfItsParameters) {
 TEST_P(SecondStateTest, TensorOfADestroyedVarIsAnError) {
   const Stream stream(device());
   const Tensor tensor = (nn::constant(HostArray(std::vector<float>(3, 1)), stream) * 2.0).value();
-  test::expect_error(ErrorCode::invalid_argument, {"f32(3,)", "released", "stop_gradient"},
-                     [&] { nn::Var(tensor, stream); });
+  test::expect_invalid({"f32(3,)", "released", "stop_gradient"}, [&] { nn::Var(tensor, stream); });
 }
 
 TEST_P(SecondStateTest, PartOfTheTreeIsReplaced) {

@@ -17,6 +17,7 @@
 #include <giro/loop/step/step.h>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -167,15 +168,11 @@ TEST_P(ShortProgramsTest, ContrastiveLoss) {
     return h * rsqrt(sum(square(h), {-1}) + 1e-6);
   };
   auto state = TrainState::create(model, optim::adamw(0.02), options());
-  const auto step = jit([&](TrainState& s, const Batch& batch) {
-    const auto loss = s.value_and_grad([&](auto& params) {
-      const nn::Var x = batch["x"], a = model(params, x), b = model(params, 0.9 * x + 0.05);
-      const nn::Var similarity = matmul(a, b, {.transpose_b = true}) / 0.2;
-      return mean(softmax_cross_entropy(similarity, nn::arange(x.shape()[0], x.stream())));
-    });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  const auto step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+    const nn::Var x = batch["x"], a = model(params, x), b = model(params, 0.9 * x + 0.05);
+    const nn::Var similarity = matmul(a, b, {.transpose_b = true}) / 0.2;
+    return mean(softmax_cross_entropy(similarity, nn::arange(x.shape()[0], x.stream())));
+  }));
   const auto [first, last] = train(state, step, 80);
   EXPECT_LT(last, 0.5 * first);
 }
@@ -186,16 +183,12 @@ TEST_P(ShortProgramsTest, PolicyGradient) {
   add("return", {8}, Floats{1, 0, 1, 0.5f, 0, 1, 0.5f, 1});
   const nn::Layer policy = nn::sequential(nn::dense(8), nn::tanh(), nn::dense(2));
   auto state = TrainState::create(policy, optim::adam(0.05), options());
-  const auto step = jit([&](TrainState& s, const Batch& batch) {
-    const auto loss = s.value_and_grad([&](auto& params) {
-      const nn::Var log_probs = log_softmax(policy(params, batch["state"]));
-      const nn::Var chosen = take_along_axis(log_probs, batch["action"], 1).reshape({8});
-      const nn::Var advantage = batch["return"] - mean(batch["return"]);
-      return -mean(chosen * advantage) + 0.01 * mean(sum(exp(log_probs) * log_probs, {-1}));
-    });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  const auto step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+    const nn::Var log_probs = log_softmax(policy(params, batch["state"]));
+    const nn::Var chosen = take_along_axis(log_probs, batch["action"], 1).reshape({8});
+    const nn::Var advantage = batch["return"] - mean(batch["return"]);
+    return -mean(chosen * advantage) + 0.01 * mean(sum(exp(log_probs) * log_probs, {-1}));
+  }));
   const auto [first, last] = train(state, step, 60);
   EXPECT_LT(last, first - 0.1);
 }
@@ -212,12 +205,9 @@ TEST_P(ShortProgramsTest, FrozenBackboneAndAveragedWeights) {
       model, optim::ema(0.9, optim::by_path({{"backbone0/**", optim::frozen()}, {"**", optim::adamw(0.05)}})),
       options());
   const auto backbone = values(state, "params/backbone0/sequential0/dense0/kernel");
-  const auto step = jit([&](TrainState& s, const Batch& batch) {
-    const auto loss =
-        s.value_and_grad([&](auto& params) { return mean(squared_error(model(params, batch["x"]), batch["y"])); });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  const auto step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+    return mean(squared_error(model(params, batch["x"]), batch["y"]));
+  }));
   const auto [first, last] = train(state, step, 30);
   EXPECT_LT(last, 0.9 * first);
   EXPECT_EQ(values(state, "params/backbone0/sequential0/dense0/kernel"), backbone);
@@ -241,14 +231,7 @@ TEST_P(ShortProgramsTest, CnnWithBatchNormAndAugmentation) {
     return network(s, where(is_flipped, flip(image, {2}), image));
   };
   auto state = TrainState::create(model, optim::sgd(0.1, {.momentum = 0.9}), options());
-  const auto step = jit([&](TrainState& s, const Batch& batch) {
-    const auto [loss, logits] = s.value_and_grad([&](auto& params) {
-      const nn::Var outputs = model(params, batch["image"]);
-      return std::pair{mean(softmax_cross_entropy(outputs, batch["label"])), outputs};
-    });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
-  });
+  const auto step = jit(test::classifying(model));
   const auto [first, last] = train(state, step, 40);
   EXPECT_LT(last, 0.3 * first);
   EXPECT_NE(values(state, "batch_stats/sequential0/batch_norm0/mean"), Floats(8));
@@ -259,12 +242,9 @@ TEST_P(ShortProgramsTest, LstmWithCarriedState) {
   add("y", {2, 5, 1}, Floats{1, 1, 1, 2, 2, 0, 1, 1, 1, 1});
   const nn::Layer model = nn::sequential(nn::lstm(8), nn::dense(1));
   auto state = TrainState::create(model, optim::adamw(0.03), options());
-  const auto step = jit([&](TrainState& s, const Batch& batch) {
-    const auto loss =
-        s.value_and_grad([&](auto& params) { return mean(squared_error(model(params, batch["x"]), batch["y"])); });
-    s.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  const auto step = jit(test::training([&](const nn::Params& params, const Batch& batch) {
+    return mean(squared_error(model(params, batch["x"]), batch["y"]));
+  }));
   const auto [first, last] = train(state, step, 100);
   EXPECT_LT(last, 0.1 * first);
 }

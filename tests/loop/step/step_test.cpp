@@ -26,6 +26,8 @@
 #include "runtime/internal/backend.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/saved_bytes.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -37,14 +39,7 @@ struct Outcome {
   std::map<std::string, std::vector<std::uint8_t>> leaves;
   std::vector<std::vector<double>> history;  // steps, loss, accuracy
 
-  explicit Outcome(const State& state) {
-    for (const Leaf& leaf : state.flatten()) {
-      std::vector<std::uint8_t>& bytes = leaves[leaf.path];
-      bytes.resize(leaf.value.bytes());
-      state.stream().copy(bytes.data(), leaf.value.raw(), bytes.size());
-    }
-    state.stream().synchronize();
-  }
+  explicit Outcome(const State& state) : leaves(test::leaf_bytes(state)) {}
   Outcome(const State& state, const History& h) : Outcome(state) {
     const auto columns = h.collect("steps", "loss", "accuracy");
     history.assign(columns.begin(), columns.end());
@@ -64,14 +59,7 @@ class StepTest : public test::OpTest {
 
   enum class Kind { recorded, eager };
   static auto make_step(const nn::Layer& model, Kind kind) {
-    const auto body = [model](TrainState& state, const Batch& batch) {
-      const auto [loss, logits] = state.value_and_grad([&](auto& params) {
-        const nn::Var y = model(params, batch["image"]);
-        return std::pair{mean(softmax_cross_entropy(y, batch["label"])), y};
-      });
-      state.apply_gradients();
-      return logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
-    };
+    const auto body = test::classifying(model);
     return kind == Kind::recorded ? jit(body) : eager(body);
   }
   TrainState create(const nn::Layer& model, std::uint64_t seed = 0) const {

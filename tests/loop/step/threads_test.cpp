@@ -14,6 +14,7 @@
 
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/training.h"
 
 namespace giro {
 namespace {
@@ -26,12 +27,9 @@ class ThreadsTest : public test::OpTest {
   static constexpr std::size_t kThreads = 2;
 
   static auto make_step(const nn::Layer& model = test::linear_model()) {
-    return jit([model](TrainState& state, const Batch& batch) {
-      const nn::Var loss = state.value_and_grad(
-          [&](auto& params) { return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])); });
-      state.apply_gradients();
-      return logs().add_metric("loss", loss);
-    });
+    return jit(test::training([model](const nn::Params& params, const Batch& batch) {
+      return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
+    }));
   }
   TrainState create(std::uint64_t seed, const nn::Layer& model = test::linear_model()) const {
     return TrainState::create(model, optim::adamw(1e-3),

@@ -104,8 +104,7 @@ TEST(Elapsed, TokensAreDerivedFromSamples) {
 TEST(Elapsed, UnknownTokensAreAnError) {
   for (const std::int64_t each : {0, -1}) {
     const Elapsed elapsed{.samples = 5, .tokens_per_sample = each};
-    test::expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", std::to_string(each)},
-                       [&] { (void)(elapsed >= at({.tokens = 3})); });
+    test::expect_invalid({"tokens_per_sample", std::to_string(each)}, [&] { (void)(elapsed >= at({.tokens = 3})); });
     EXPECT_FALSE(elapsed >= at({.samples = 6}));
   }
 }

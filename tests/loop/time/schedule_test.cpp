@@ -11,7 +11,7 @@
 namespace giro {
 namespace {
 
-using test::expect_error;
+using test::expect_invalid;
 using Steps = std::vector<std::int64_t>;
 
 // The steps at which the schedule is due, given a batch size and a duration of each step.
@@ -58,11 +58,11 @@ TEST(Every, TokensNeedNotBeAMultipleOfTheBatch) {
 }
 
 TEST(Every, UnknownTokensAreAnError) {
-  expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", "0"}, [] { due_steps(every({.tokens = 5}), 1); });
-  expect_error(ErrorCode::invalid_argument, {"tokens_per_sample", "0"}, [] { due_steps(every_end({.tokens = 5}), 1); });
-  expect_error(ErrorCode::invalid_argument, {"every", "{.tokens = 0}"}, [] { every({.tokens = 0}); });
-  expect_error(ErrorCode::invalid_argument, {"every_end", "{.tokens = -1}"}, [] { every_end({.tokens = -1}); });
-  expect_error(ErrorCode::invalid_argument, {"at({.tokens = 9})", "after at({.tokens = 9})"}, [] {
+  expect_invalid({"tokens_per_sample", "0"}, [] { due_steps(every({.tokens = 5}), 1); });
+  expect_invalid({"tokens_per_sample", "0"}, [] { due_steps(every_end({.tokens = 5}), 1); });
+  expect_invalid({"every", "{.tokens = 0}"}, [] { every({.tokens = 0}); });
+  expect_invalid({"every_end", "{.tokens = -1}"}, [] { every_end({.tokens = -1}); });
+  expect_invalid({"at({.tokens = 9})", "after at({.tokens = 9})"}, [] {
     piecewise(never(), {{at({.tokens = 9}), always()}, {at({.tokens = 9}), always()}});
   });
 }
@@ -92,13 +92,13 @@ TEST(Every, CopiesHaveTheirOwnMemory) {
 
 TEST(Every, Errors) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  expect_error(ErrorCode::invalid_argument, {"every", "found 0"}, [] { every(0); });
-  expect_error(ErrorCode::invalid_argument, {"every", "found -3"}, [] { every(-3); });
-  expect_error(ErrorCode::invalid_argument, {"every", "{.samples = 0}"}, [] { every({.samples = 0}); });
-  expect_error(ErrorCode::invalid_argument, {"every", "{.time = 0}"}, [] { every({.time = 0.0}); });
-  expect_error(ErrorCode::invalid_argument, {"every", "nan"}, [nan] { every({.time = nan}); });
-  expect_error(ErrorCode::invalid_argument, {"every", "none"}, [] { every(Period{}); });
-  expect_error(ErrorCode::invalid_argument, {"every", "date"}, [] { every({.steps = 1, .date = 1.0}); });
+  expect_invalid({"every", "found 0"}, [] { every(0); });
+  expect_invalid({"every", "found -3"}, [] { every(-3); });
+  expect_invalid({"every", "{.samples = 0}"}, [] { every({.samples = 0}); });
+  expect_invalid({"every", "{.time = 0}"}, [] { every({.time = 0.0}); });
+  expect_invalid({"every", "nan"}, [nan] { every({.time = nan}); });
+  expect_invalid({"every", "none"}, [] { every(Period{}); });
+  expect_invalid({"every", "date"}, [] { every({.steps = 1, .date = 1.0}); });
 }
 
 TEST(EveryEnd, CompletesMultiples) {
@@ -133,10 +133,10 @@ TEST(EveryEnd, Next) {
 }
 
 TEST(EveryEnd, Errors) {
-  expect_error(ErrorCode::invalid_argument, {"every_end", "found 0"}, [] { every_end(0); });
-  expect_error(ErrorCode::invalid_argument, {"every_end", "{.samples = -1}"}, [] { every_end({.samples = -1}); });
-  expect_error(ErrorCode::invalid_argument, {"every_end", "{.time = 1}"}, [] { every_end({.time = 1.0}); });
-  expect_error(ErrorCode::invalid_argument, {"every_end", "found {}"}, [] { every_end(Period{}); });
+  expect_invalid({"every_end", "found 0"}, [] { every_end(0); });
+  expect_invalid({"every_end", "{.samples = -1}"}, [] { every_end({.samples = -1}); });
+  expect_invalid({"every_end", "{.time = 1}"}, [] { every_end({.time = 1.0}); });
+  expect_invalid({"every_end", "found {}"}, [] { every_end(Period{}); });
 }
 
 TEST(Schedule, AnyCallable) {
@@ -208,7 +208,7 @@ TEST(Schedule, SamplesContinueInAContinuedLoop) {
 // With two boundaries of one kind in the wrong order, the schedule would never wait for the second.
 TEST(Schedule, PiecewiseRejectsUnorderedBoundaries) {
   const auto refused = [](const Period& first, const Period& second, const char* text) {
-    expect_error(ErrorCode::invalid_argument, {"piecewise", "increasing", text}, [&] {
+    expect_invalid({"piecewise", "increasing", text}, [&] {
       piecewise(never(), {{first, always()}, {second, never()}});
     });
   };
@@ -218,7 +218,7 @@ TEST(Schedule, PiecewiseRejectsUnorderedBoundaries) {
   refused(at({.time = 2.0}), at({.time = 1.5}), "at({.time = 1.5})");
   refused(at({.date = 2e9}), at({.date = 1e9}), "{.date = 1000000000}");
   // Also for boundaries that are not neighbours.
-  expect_error(ErrorCode::invalid_argument, {"piecewise", "at(5) after at(10)"}, [] {
+  expect_invalid({"piecewise", "at(5) after at(10)"}, [] {
     piecewise(never(), {{at(10), always()}, {at({.samples = 3}), always()}, {at(5), never()}});
   });
 }
@@ -325,8 +325,8 @@ TEST(Schedule, PrintsAsWritten) {
 }
 
 TEST(Schedule, EmptyPeriods) {
-  expect_error(ErrorCode::invalid_argument, {"after", "empty"}, [] { after(Period{}); });
-  expect_error(ErrorCode::invalid_argument, {"piecewise", "empty"}, [] { piecewise(never(), {{Period{}, always()}}); });
+  expect_invalid({"after", "empty"}, [] { after(Period{}); });
+  expect_invalid({"piecewise", "empty"}, [] { piecewise(never(), {{Period{}, always()}}); });
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "distributed/internal/communicator_impl.h"
-#include "distributed/internal/single.h"
 #include "runtime/internal/throw_error.h"
 #include "runtime/program/op_scope.h"
 #include "runtime/program/recording.h"
@@ -16,6 +15,17 @@ namespace giro {
 namespace {
 
 using detail::Collective;
+
+// The group of a single process.
+class Single final : public detail::CommunicatorImpl {
+ public:
+  explicit Single(Device device) : detail::CommunicatorImpl(0, 1, device) {}
+
+  void run(const Collective& call, const Stream& stream) override {
+    if (call.out != call.in) stream.copy(call.out, call.in, call.bytes());
+  }
+  std::shared_ptr<detail::CommunicatorImpl> split(int, int) override { return std::make_shared<Single>(device); }
+};
 
 void check_place(const char* call, const Tensor& tensor, Device device) {
   if (!tensor && tensor.count() > 0) throw_error(ErrorCode::invalid_argument, "{}: the tensor has no memory", call);
@@ -96,7 +106,7 @@ void queue(const std::shared_ptr<detail::CommunicatorImpl>& impl, const Collecti
 
 }  // namespace
 
-Communicator::Communicator(Device device) : impl_(detail::single_communicator(device)) {}
+Communicator::Communicator(Device device) : impl_(std::make_shared<Single>(device)) {}
 Communicator::Communicator(std::shared_ptr<detail::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
 
 int Communicator::rank() const noexcept { return impl_->rank; }

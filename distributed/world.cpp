@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,17 @@ namespace giro {
 namespace {
 
 std::atomic<bool> exists{false};
+
+struct First {
+  std::mutex mutex;
+  std::string failure;
+};
+
+// Never destroyed: threads that abort communicators may still run while the program exits.
+First& first() {
+  static auto* const first = new First;
+  return *first;
+}
 
 // Must be the same on all ranks.
 struct Program {
@@ -153,6 +165,16 @@ std::chrono::milliseconds timeout_of(const WorldOptions& options) {
 }
 
 }  // namespace
+
+void detail::set_failure(const std::string& why) noexcept {
+  const std::lock_guard lock(first().mutex);
+  if (first().failure.empty()) first().failure = why;
+}
+
+std::string detail::failure() {
+  const std::lock_guard lock(first().mutex);
+  return first().failure;
+}
 
 struct World::Impl {
   explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) {

@@ -11,7 +11,6 @@
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
-#include "kernels/internal/strided_batches.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro {

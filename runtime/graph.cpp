@@ -15,7 +15,7 @@
 #include "runtime/internal/backend.h"
 #include "runtime/internal/throw_error.h"
 #include "runtime/program/emit.h"
-#include "runtime/program/graph_recorder.h"
+#include "runtime/program/recording.h"
 
 namespace giro {
 

@@ -120,4 +120,20 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   Clock::time_point waits_since_{};
 };
 
+// For tensors in host memory when only the ranks' GPUs can communicate: data is copied to the GPU and back. A call
+// waits for the other ranks when its work runs, as on any CPU stream.
+class HostCommunicator final : public detail::CommunicatorImpl, public std::enable_shared_from_this<HostCommunicator> {
+ public:
+  explicit HostCommunicator(std::shared_ptr<detail::CommunicatorImpl> gpus);
+
+  void run(const detail::Collective& call, const Stream& stream) override;
+  std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
+
+ private:
+  void run_now(detail::Collective call);
+
+  const std::shared_ptr<detail::CommunicatorImpl> gpus_;
+  const Stream gpu_stream_;
+};
+
 }  // namespace giro::nccl

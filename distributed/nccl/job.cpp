@@ -9,7 +9,6 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/internal/exchange.h"
-#include "distributed/internal/host_communicator.h"
 #include "distributed/internal/job.h"
 #include "distributed/nccl/communicator.h"
 #include "runtime/cuda/check.h"
@@ -60,7 +59,7 @@ std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, 
     throw_error(error.code(), "World: rank {} of {}, started by {}, cannot connect to the others at {}: {}",
                 launch.rank, launch.size, launch.launcher, launch.address, error.what());
   }
-  return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch);
+  return std::make_unique<NcclJob>(std::make_shared<HostCommunicator>(std::move(gpus)), launch);
 }
 
 }  // namespace giro::nccl

@@ -151,8 +151,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
 }  // namespace
 
 Var slice(const Operand& x, const Slice& of) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("slice", x);
+  const pointwise::ValueCall call("slice", x);
   const Shape& from = x.var.shape();
   const std::size_t axis = checked_axis("slice", from, of.axis);
   const std::int64_t size = from.begin()[axis];
@@ -189,8 +188,7 @@ Var slice(const Operand& x, const Slice& of) {
 }
 
 std::vector<Var> split(const Operand& x, int parts, int axis) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("split", x);
+  const pointwise::ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
   if (parts < 1 || size % parts != 0) {
     throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into {} parts, expected equal parts", axis,
@@ -200,8 +198,7 @@ std::vector<Var> split(const Operand& x, int parts, int axis) {
 }
 
 std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes, int axis) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("split", x);
+  const pointwise::ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
   std::int64_t sum = 0;
   bool fits = true;
@@ -266,8 +263,7 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
 }
 
 Var pad(const Operand& x, const PadOptions& with) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("pad", x);
+  const pointwise::ValueCall call("pad", x);
   const Var& from = x.var;
   const std::size_t axis = checked_axis("pad", from.shape(), with.axis);
   if (with.before < 0 || with.after < 0) {

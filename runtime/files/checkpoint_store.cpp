@@ -104,7 +104,8 @@ struct CheckpointStore::Impl {
   void recover_unfinished_saves(std::string_view current = {}) {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
     std::erase_if(left, [&](const detail::StoreEntry& entry) {
-      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::ahead || entry.name == current;
+      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::ahead ||
+             entry.name == current;
     });
     if (left.empty()) return;
     for (const detail::StoreEntry& entry : left) {

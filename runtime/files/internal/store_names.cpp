@@ -15,8 +15,7 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::string_view kPrefix = "checkpoint_", kLinesPrefix = "lines_",
-                           kLinesSuffix = ".jsonl";
+constexpr std::string_view kPrefix = "checkpoint_", kLinesPrefix = "lines_", kLinesSuffix = ".jsonl";
 constexpr std::pair<std::string_view, StoreEntryKind> kSides[] = {{".tmp-", StoreEntryKind::incomplete},
                                                                   {".old-", StoreEntryKind::old},
                                                                   {".trash-", StoreEntryKind::trash},

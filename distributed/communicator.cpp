@@ -3,11 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "distributed/internal/communicator_impl.h"
-#include "distributed/internal/single.h"
 #include "runtime/internal/throw_error.h"
 #include "runtime/program/op_scope.h"
 #include "runtime/program/recording.h"
@@ -17,15 +17,24 @@ namespace {
 
 using detail::Collective;
 
-void check_place(const char* call, const Tensor& tensor, Device device) {
-  if (!tensor && tensor.count() > 0) throw_error(ErrorCode::invalid_argument, "{}: the tensor has no memory", call);
-  if (tensor.device() != device) {
+// The group of a single process.
+class Single final : public detail::CommunicatorImpl {
+ public:
+  explicit Single(Device device) : detail::CommunicatorImpl(0, 1, device) {}
+
+  void run(const Collective& call, const Stream& stream) override {
+    if (call.out != call.in) stream.copy(call.out, call.in, call.bytes());
+  }
+  std::shared_ptr<detail::CommunicatorImpl> split(int, int) override { return std::make_shared<Single>(device); }
+};
+
+void check(const char* call, std::initializer_list<Tensor> tensors, const Stream& stream, Device device) {
+  for (const Tensor& tensor : tensors) {
+    if (!tensor && tensor.count() > 0) throw_error(ErrorCode::invalid_argument, "{}: the tensor has no memory", call);
+    if (tensor.device() == device) continue;
     throw_error(ErrorCode::device_mismatch, "{}: the tensor is {}, but the communicator is on {}", call,
                 to_string(tensor), to_string(device));
   }
-}
-
-void check_stream(const char* call, const Stream& stream, Device device) {
   if (stream.device() != device) {
     throw_error(ErrorCode::device_mismatch, "{}: the stream is on {}, but the communicator is on {}", call,
                 to_string(stream.device()), to_string(device));
@@ -96,7 +105,7 @@ void queue(const std::shared_ptr<detail::CommunicatorImpl>& impl, const Collecti
 
 }  // namespace
 
-Communicator::Communicator(Device device) : impl_(detail::single_communicator(device)) {}
+Communicator::Communicator(Device device) : impl_(std::make_shared<Single>(device)) {}
 Communicator::Communicator(std::shared_ptr<detail::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
 
 int Communicator::rank() const noexcept { return impl_->rank; }
@@ -104,15 +113,13 @@ int Communicator::size() const noexcept { return impl_->size; }
 Device Communicator::device() const noexcept { return impl_->device; }
 
 void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const Stream& stream) const {
-  check_place("all_reduce", tensor, device());
-  check_stream("all_reduce", stream, device());
+  check("all_reduce", {tensor}, stream, device());
   check_reduction("all_reduce", tensor.dtype(), reduction);
   queue(impl_, {Collective::Kind::all_reduce, tensor.count(), tensor.dtype(), reduction}, tensor, tensor, stream);
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, const Stream& stream) const {
-  check_place("broadcast", tensor, device());
-  check_stream("broadcast", stream, device());
+  check("broadcast", {tensor}, stream, device());
   if (root < 0 || root >= size()) {
     throw_error(ErrorCode::invalid_argument, "broadcast: there is no rank {} among {} ranks", root, size());
   }
@@ -122,25 +129,21 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
 }
 
 void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream& stream) const {
-  check_place("all_gather", out, device());
-  check_place("all_gather", in, device());
-  check_stream("all_gather", stream, device());
+  check("all_gather", {out, in}, stream, device());
   check_parts("all_gather", "out", out, "in", in, rank(), size());
   queue(impl_, {Collective::Kind::all_gather, in.count(), in.dtype()}, out, in, stream);
 }
 
 void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction,
                                   const Stream& stream) const {
-  check_place("reduce_scatter", out, device());
-  check_place("reduce_scatter", in, device());
-  check_stream("reduce_scatter", stream, device());
+  check("reduce_scatter", {out, in}, stream, device());
   check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
   check_reduction("reduce_scatter", in.dtype(), reduction);
   queue(impl_, {Collective::Kind::reduce_scatter, out.count(), out.dtype(), reduction}, out, in, stream);
 }
 
 void Communicator::barrier(const Stream& stream) const {
-  check_stream("barrier", stream, device());
+  check("barrier", {}, stream, device());
   const Collective call{Collective::Kind::barrier};
   const auto run = [impl = impl_, call](const Stream& on) { impl->run(call, on); };
   queue(call.name(), {}, {}, stream, run, std::array<Tensor, 0>());

@@ -6,9 +6,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +21,6 @@
 #include "distributed/internal/executable.h"
 #include "distributed/internal/job.h"
 #include "distributed/internal/launch.h"
-#include "distributed/internal/placement.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro {
@@ -27,16 +28,27 @@ namespace {
 
 std::atomic<bool> exists{false};
 
+struct First {
+  std::mutex mutex;
+  std::string failure;
+};
+
+// Never destroyed: threads that abort communicators may still run while the program exits.
+First& first() {
+  static auto* const first = new First;
+  return *first;
+}
+
 // Must be the same on all ranks.
 struct Program {
   std::array<char, 32> version{};
   std::array<char, 96> executable{};
-
-  template <std::size_t kSize>
-  static void set(std::array<char, kSize>& text, const std::string& value) {
-    value.copy(text.data(), kSize - 1);
-  }
 };
+
+template <std::size_t kSize>
+void set(std::array<char, kSize>& text, const std::string& value) {
+  value.copy(text.data(), kSize - 1);
+}
 
 void expect_same(const char* what, int rank, const char* value, const char* of_first) {
   if (std::string(value) == of_first) return;
@@ -46,13 +58,72 @@ void expect_same(const char* what, int rank, const char* value, const char* of_f
 
 void check_programs(const Communicator& host) {
   Program own;
-  Program::set(own.version, GIRO_VERSION);
-  Program::set(own.executable, detail::executable_id());
+  set(own.version, GIRO_VERSION);
+  set(own.executable, detail::executable_id());
   const std::vector<Program> all = detail::exchange(host, own);
   for (int rank = 1; rank < host.size(); ++rank) {
     const Program& other = all[static_cast<std::size_t>(rank)];
     expect_same("giro's version", rank, other.version.data(), all[0].version.data());
     expect_same("the executable", rank, other.executable.data(), all[0].executable.data());
+  }
+}
+
+struct RankDevice {
+  Device device;
+  std::array<char, 64> gpu{};       // identifies the GPU among the GPUs of all machines
+  std::array<char, 160> missing{};  // why the GPU is missing, if it is
+};
+
+RankDevice rank_device_of(Device device) {
+  RankDevice rank_device{.device = device};
+  if (device.is_cpu()) return rank_device;
+  const Discovery discovery = discover_devices();
+  const bool found = std::any_of(discovery.devices.begin(), discovery.devices.end(),
+                                 [&](const DeviceInfo& info) { return info.device == device; });
+  if (!found) {
+    set(rank_device.missing, discovery.no_cuda_reason.empty()
+                                 ? fmt::format("there are {} GPUs", discovery.devices.size() - 1)
+                                 : discovery.no_cuda_reason);
+    return rank_device;
+  }
+  try {
+    set(rank_device.gpu, nccl::identity_of(device));
+  } catch (const Error& error) {
+    set(rank_device.missing, error.what());
+  }
+  return rank_device;
+}
+
+// The GPU with this local rank on the machine, or the CPU if the machine has none. If a launcher shows each rank a
+// single GPU, that one.
+Device device_of_rank(int local_rank) {
+  const Discovery discovery = discover_devices();
+  const std::size_t gpus = discovery.devices.size() - 1;
+  return gpus == 0 ? Device::cpu() : discovery.devices[static_cast<std::size_t>(local_rank) % gpus].device;
+}
+
+// Checks that the ranks can communicate between these devices, one per rank. Called by all ranks. An error is thrown on
+// every rank: device_mismatch, device.
+void check_placement(const Communicator& host, Device device) {
+  const std::vector<RankDevice> rank_devices = detail::exchange(host, rank_device_of(device));
+  for (std::size_t rank = 0; rank < rank_devices.size(); ++rank) {
+    const RankDevice& rank_device = rank_devices[rank];
+    if (rank_device.missing[0] != '\0') {
+      throw_error(ErrorCode::device, "communicator: rank {} has no {}: {}", rank, to_string(rank_device.device),
+                  rank_device.missing.data());
+    }
+    if (rank_device.device.kind() != rank_devices[0].device.kind()) {
+      throw_error(
+          ErrorCode::device_mismatch,
+          "communicator: rank 0 asks for {}, rank {} for {}: either all ranks compute on GPUs, or all on the CPU",
+          to_string(rank_devices[0].device), rank, to_string(rank_device.device));
+    }
+    for (std::size_t other = 0; rank_device.device.is_cuda() && other < rank; ++other) {
+      if (rank_device.gpu != rank_devices[other].gpu) continue;
+      throw_error(ErrorCode::device_mismatch,
+                  "communicator: rank {} and rank {} share the GPU {}: each rank needs its own", other, rank,
+                  rank_device.gpu.data());
+    }
   }
 }
 
@@ -81,7 +152,7 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
                 "World: rank {} has local rank {} on a machine with {} GPUs: each rank needs its own", launch.rank,
                 launch.local_rank, gpus);
   }
-  return nccl::start(launch, detail::device_of_rank(launch.local_rank), timeout);
+  return nccl::start(launch, device_of_rank(launch.local_rank), timeout);
 }
 
 std::chrono::milliseconds timeout_of(const WorldOptions& options) {
@@ -94,6 +165,16 @@ std::chrono::milliseconds timeout_of(const WorldOptions& options) {
 }
 
 }  // namespace
+
+void detail::set_failure(const std::string& why) noexcept {
+  const std::lock_guard lock(first().mutex);
+  if (first().failure.empty()) first().failure = why;
+}
+
+std::string detail::failure() {
+  const std::lock_guard lock(first().mutex);
+  return first().failure;
+}
 
 struct World::Impl {
   explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) {
@@ -129,7 +210,7 @@ struct World::Impl {
       }
       check_programs(host);
     }
-    device = detail::device_of_rank(local_rank());
+    device = device_of_rank(local_rank());
   }
 
   int local_rank() const { return job ? job->local_rank : 0; }
@@ -178,7 +259,7 @@ Communicator World::communicator(Device device) const {
   if (!impl_->job) {
     communicator = Communicator(device);
   } else {
-    detail::check_placement(host, device);
+    check_placement(host, device);
     if (device.is_cuda()) communicator = Communicator(nccl::connect(host, device, impl_->timeout));
   }
   impl_->communicators.emplace(device, communicator);

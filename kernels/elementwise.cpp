@@ -1,30 +1,44 @@
 #include <giro/kernels/elementwise.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "kernels/internal/checks.h"
-#include "kernels/pointwise/elements.h"
-#include "kernels/pointwise/table.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro {
 namespace {
 
-using pointwise::Elements;
 using pointwise::ScalarFunction;
+using pointwise::Term;
 namespace functions = pointwise::functions;
+
+// Writes one whole array: value(read), converted to its dtype, for each element of the space. read(array) has the
+// array's elements, and read(array, shape) those of an array that is broadcast from the shape to the space.
+template <class Value>
+void write_each(const char* op, const Tensor& out, const Shape& space, const Stream& stream, const Value& value) {
+  pointwise::Builder code(space);
+  const auto read = [&](const Tensor& array, std::optional<Shape> shape = {}) {
+    return Term(code, code.read(array, pointwise::broadcast_layout(shape.value_or(space), space)));
+  };
+  value(read).cast(out.dtype()).write(out, pointwise::broadcast_layout(space, space));
+  queue(op, std::move(code).take(), stream);
+}
 
 void binary(const ScalarFunction& function, const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
   const std::string_view op = function.name;
   checks::on_device(op, {{"out", out}, {"a", a}, {"b", b}}, stream);
   checks::is_floating(op, {"out", out});
-  checks::same_dtype(op, {"out", out}, {"a", a});
-  checks::same_dtype(op, {"out", out}, {"b", b});
-  checks::same_shape(op, {"out", out}, {"a", a});
-  checks::same_shape(op, {"out", out}, {"b", b});
-  Elements each(function.name, out);
-  const std::uint16_t first = each.read(a), second = each.read(b);
-  each.write(each.apply(function, first, second), stream);
+  for (const checks::Argument& argument : {checks::Argument{"a", a}, {"b", b}}) {
+    checks::same_dtype(op, {"out", out}, argument);
+    checks::same_shape(op, {"out", out}, argument);
+  }
+  write_each(function.name, out, {out.count()}, stream, [&](const auto& read) {
+    const Term first = read(a), second = read(b);
+    return Term::apply(function, {first, second});
+  });
 }
 
 }  // namespace
@@ -42,22 +56,21 @@ void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stre
   checks::is_floating("scale", {"out", out});
   checks::same_shape("scale", {"out", out}, {"a", a});
   const DType dtype = out.dtype() == DType::f64 || a.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  Elements each("scale", out);
-  const std::uint16_t value = each.cast(each.read(a), dtype);
-  each.write(each.apply(functions::multiply, value, each.constant(dtype, factor)), stream);
+  write_each("scale", out, {out.count()}, stream, [&](const auto& read) { return read(a).cast(dtype) * factor; });
 }
 
 void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
   checks::on_device("cast", {{"out", out}, {"a", a}}, stream);
   checks::same_shape("cast", {"out", out}, {"a", a});
-  Elements each("cast", out);
-  each.write(each.read(a), stream);
+  write_each("cast", out, {out.count()}, stream, [&](const auto& read) { return read(a); });
 }
 
 void fill(const Tensor& out, double value, const Stream& stream) {
   checks::on_device("fill", {{"out", out}}, stream);
-  Elements each("fill", out);
-  each.write(each.constant(out.dtype(), value), stream);
+  const Shape space{out.count()};
+  pointwise::Builder code(space);
+  code.write(code.constant(out.dtype(), value), out, pointwise::broadcast_layout(space, space));
+  queue("fill", std::move(code).take(), stream);
 }
 
 void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream) {
@@ -68,9 +81,11 @@ void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const
   checks::same_shape("scale_rows", {"out", out}, {"a", a});
   const std::int64_t rows = a.shape()[0];
   checks::has_shape("scale_rows", {"factors", factors}, {rows});
-  Elements each("scale_rows", out, {rows, rows > 0 ? a.count() / rows : 0});
-  const std::uint16_t value = each.read(a), factor = each.read(factors, {rows, 1});
-  each.write(each.apply(functions::multiply, value, factor), stream);
+  const Shape space{rows, rows > 0 ? a.count() / rows : 0};
+  write_each("scale_rows", out, space, stream, [&](const auto& read) {
+    const Term value = read(a), factor = read(factors, Shape{rows, 1});
+    return value * factor;
+  });
 }
 
 void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Stream& stream) {
@@ -78,18 +93,14 @@ void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Str
   checks::has_dtype("broadcast", {"out", out}, DType::f32);
   checks::has_dtype("broadcast", {"scalar", scalar}, DType::f32);
   checks::has_shape("broadcast", {"scalar", scalar}, {});
-  Elements each("broadcast", out);
-  const std::uint16_t value = each.read(scalar, {});
-  each.write(each.apply(functions::multiply, value, each.constant(DType::f32, factor)), stream);
+  write_each("broadcast", out, {out.count()}, stream, [&](const auto& read) { return read(scalar, Shape{}) * factor; });
 }
 
 void increment(const Tensor& counter, std::int64_t amount, const Stream& stream) {
   checks::on_device("increment", {{"counter", counter}}, stream);
   checks::has_dtype("increment", {"counter", counter}, DType::i64);
   checks::has_shape("increment", {"counter", counter}, {});
-  Elements each("increment", counter);
-  const std::uint16_t value = each.read(counter);
-  each.write(each.apply(functions::add, value, each.constant(amount)), stream);
+  write_each("increment", counter, {counter.count()}, stream, [&](const auto& read) { return read(counter) + amount; });
 }
 
 }  // namespace giro

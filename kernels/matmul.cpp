@@ -11,7 +11,6 @@
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
-#include "kernels/internal/strided_batches.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro {
@@ -69,7 +68,7 @@ void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOpt
   queue(ops::Matmul{product, left, right, flags, math}, stream);
 }
 
-std::vector<StridedBatch> strided_batches(const ops::Matmul& op) {
+std::vector<ops::StridedBatch> ops::strided_batches(const Matmul& op) {
   const Shape out = op.out.shape(), a = op.a.shape(), b = op.b.shape();
   // The innermost axes along which each operand either always advances or always broadcasts form one strided axis. The
   // others are looped over.

@@ -7,7 +7,7 @@
 #include "runtime/cpu/stream.h"
 #include "runtime/internal/backend.h"
 #include "runtime/internal/throw_error.h"
-#include "runtime/program/opaque_op.h"
+#include "runtime/program/recording.h"
 
 namespace giro {
 CUstream_st* cuda_stream(const Stream& stream) {

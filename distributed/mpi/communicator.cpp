@@ -1,8 +1,11 @@
 #include "distributed/mpi/communicator.h"
 
+#include <fmt/format.h>
+#include <sched.h>
+
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -10,10 +13,67 @@
 #include <giro/runtime/float16.h>
 #include <giro/runtime/native_stream.h>
 
-#include "distributed/mpi/elements.h"
+#include "distributed/internal/job.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::mpi {
 namespace {
+
+// Two opaque bytes. giro's own operations do not look at the type, so one type serves both formats.
+MPI_Datatype sixteen_bits() {
+  static const MPI_Datatype type = [] {
+    MPI_Datatype made = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(2, MPI_BYTE, &made);
+    MPI_Type_commit(&made);
+    return made;
+  }();
+  return type;
+}
+
+template <class T, Reduction kReduction>
+void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
+  const T* const a = static_cast<const T*>(in);
+  T* const b = static_cast<T*>(in_out);
+  for (int i = 0; i < *count; ++i) {
+    const float x = a[i], y = b[i];
+    if constexpr (kReduction == Reduction::sum) b[i] = T(x + y);
+    if constexpr (kReduction == Reduction::max) b[i] = T(x > y ? x : y);
+    if constexpr (kReduction == Reduction::min) b[i] = T(x < y ? x : y);
+  }
+}
+
+template <class T, Reduction kReduction>
+MPI_Op custom_op() {
+  static const MPI_Op op = [] {
+    MPI_Op made = MPI_OP_NULL;
+    MPI_Op_create(reduce<T, kReduction>, /*commute=*/1, &made);
+    return made;
+  }();
+  return op;
+}
+
+template <class T>
+MPI_Op custom_op(Reduction reduction) {
+  if (reduction == Reduction::max) return custom_op<T, Reduction::max>();
+  if (reduction == Reduction::min) return custom_op<T, Reduction::min>();
+  return custom_op<T, Reduction::sum>();
+}
+
+// MPI's type for the elements of a dtype, and its operation for a reduction of them; `sum` also serves `mean`. The
+// types and operations for f16 and bf16 are giro's own. Call only while MPI is initialized.
+MPI_Datatype type_of(DType dtype) {
+  const MPI_Datatype in_order_of_dtype[] = {MPI_FLOAT,   sixteen_bits(), sixteen_bits(), MPI_DOUBLE,
+                                            MPI_INT32_T, MPI_INT64_T,    MPI_UINT8_T,    MPI_UINT8_T};
+  return in_order_of_dtype[static_cast<std::size_t>(dtype)];
+}
+
+MPI_Op op_of(DType dtype, Reduction reduction) {
+  if (dtype == DType::bf16) return custom_op<BFloat16>(reduction);
+  if (dtype == DType::f16) return custom_op<Float16>(reduction);
+  if (reduction == Reduction::max) return MPI_MAX;
+  if (reduction == Reduction::min) return MPI_MIN;
+  return MPI_SUM;
+}
 
 template <class T>
 void divide(void* data, std::int64_t count, int by) {
@@ -41,7 +101,62 @@ void divide(void* data, std::int64_t count, DType dtype, int by) {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
+// Ranks may outnumber the cores. Yielding is fast, but processes that only yielded kept all others, including mpirun,
+// off the cores for ten seconds on Linux 6.18. So a waiting rank sleeps briefly once per millisecond.
+void yield_cpu(Clock::time_point now) {
+  thread_local Clock::time_point slept = now;
+  if (now - slept < std::chrono::milliseconds(1)) {
+    sched_yield();
+    return;
+  }
+  std::this_thread::sleep_for(std::chrono::microseconds(1));
+  slept = Clock::now();
+}
+
 }  // namespace
+
+void Session::fail(const std::string& why) {
+  failed = true;
+  detail::set_failure(why);
+  throw Error(ErrorCode::communication, why);
+}
+
+void Session::check_usable(const Call& call) const {
+  if (ended) throw_error(ErrorCode::invalid_argument, "{}: the World of this communicator has ended", call.name);
+  if (failed) {
+    throw_error(ErrorCode::communication,
+                "{} on rank {} of {}: an earlier collective has failed, and the ranks no longer agree", call.name,
+                call.rank, call.size);
+  }
+}
+
+void Session::check(int status, const Call& call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}", call.name, call.bytes, call.rank, call.size,
+                   text));
+}
+
+void Session::wait(MPI_Request& request, const Call& call) {
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+    if (done) return;
+    const Clock::time_point now = Clock::now();
+    if (now - begin > timeout) break;
+    yield_cpu(now);
+  }
+  // The operation stays pending: MPI cannot cancel it. No further MPI call is made, so it does not progress.
+  fail(fmt::format(
+      "{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank has exited, hangs, or makes "
+      "different calls",
+      call.name, call.bytes, call.rank, call.size, std::chrono::duration<double>(Clock::now() - begin).count()));
+}
 
 std::shared_ptr<MpiCommunicator> MpiCommunicator::create(std::shared_ptr<Session> session, MPI_Comm comm) {
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

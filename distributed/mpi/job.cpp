@@ -9,7 +9,6 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/mpi/communicator.h"
-#include "distributed/mpi/session.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::mpi {

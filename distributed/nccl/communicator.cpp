@@ -6,15 +6,12 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
-#include <future>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/native_stream.h>
 
 #include "distributed/internal/exchange.h"
-#include "distributed/internal/host_communicator.h"
 #include "distributed/internal/job.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
@@ -99,6 +96,44 @@ ncclResult_t start(const detail::Collective& call, ncclComm_t comm, cudaStream_t
 }
 
 }  // namespace
+
+std::shared_ptr<Watchdog> Watchdog::instance() {
+  static std::mutex mutex;
+  static std::weak_ptr<Watchdog> current;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Watchdog> watchdog = current.lock();
+  if (!watchdog) current = watchdog = std::shared_ptr<Watchdog>(new Watchdog);
+  return watchdog;
+}
+
+Watchdog::Watchdog() : thread_([this] { run(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::add(Watched& watched) {
+  const std::lock_guard lock(mutex_);
+  all_.push_back(&watched);
+}
+
+void Watchdog::remove(Watched& watched) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase(all_, &watched);
+}
+
+void Watchdog::run() {
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    for (Watched* watched : all_) watched->poll();
+    changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return ends_; });
+  }
+}
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& host, Device device,
                                                             std::chrono::milliseconds timeout, int color, int key) {
@@ -303,8 +338,37 @@ void NcclCommunicator::poll() noexcept {
 }
 
 std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {
-  const Communicator host(std::make_shared<detail::HostCommunicator>(shared_from_this()));
+  const Communicator host(std::make_shared<HostCommunicator>(shared_from_this()));
   return connect(host, device, timeout_, color, key);
+}
+
+HostCommunicator::HostCommunicator(std::shared_ptr<detail::CommunicatorImpl> gpus)
+    : CommunicatorImpl(gpus->rank, gpus->size, Device::cpu()), gpus_(std::move(gpus)), gpu_stream_(gpus_->device) {}
+
+void HostCommunicator::run(const detail::Collective& call, const Stream& stream) {
+  submit(stream, [self = shared_from_this(), call] { self->run_now(call); });
+}
+
+void HostCommunicator::run_now(detail::Collective call) {
+  const bool gathers = call.kind == detail::Collective::Kind::all_gather,
+             scatters = call.kind == detail::Collective::Kind::reduce_scatter;
+  const std::size_t part = call.bytes(), all = gathers || scatters ? static_cast<std::size_t>(size) * part : part;
+  const Buffer buffer = all > 0 ? gpu_stream_.allocate(all) : Buffer();
+  auto* const copy = static_cast<char*>(buffer.data());
+  char* const own = copy + static_cast<std::size_t>(rank) * part;
+  const detail::Collective given = call;
+  call.in = gathers ? own : copy;
+  call.out = scatters ? own : copy;
+  if (all > 0) gpu_stream_.copy(gathers ? own : copy, given.in, gathers ? part : all);
+  gpus_->run(call, gpu_stream_);
+  gpu_stream_.synchronize();  // a failure must leave `out` unchanged
+  if (all == 0) return;
+  gpu_stream_.copy(given.out, call.out, scatters ? part : all);
+  gpu_stream_.synchronize();
+}
+
+std::shared_ptr<detail::CommunicatorImpl> HostCommunicator::split(int color, int key) {
+  return std::make_shared<HostCommunicator>(gpus_->split(color, key));
 }
 
 }  // namespace giro::nccl

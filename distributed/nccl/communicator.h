@@ -5,21 +5,50 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <giro/runtime/buffer.h>
 
 #include "distributed/internal/communicator_impl.h"
-#include "distributed/nccl/watchdog.h"
 #include "runtime/cuda/handle.h"
 #include "runtime/internal/peers.h"
 
 namespace giro::nccl {
+
+// Periodically checks every communicator of the process, on its own thread, which ends with the last communicator.
+class Watchdog {
+ public:
+  class Watched {
+   public:
+    virtual ~Watched() = default;
+    virtual void poll() noexcept = 0;
+  };
+
+  static std::shared_ptr<Watchdog> instance();
+  ~Watchdog();
+
+  void add(Watched& watched);
+  // Waits for a poll() in progress; none happens afterwards.
+  void remove(Watched& watched) noexcept;
+
+ private:
+  Watchdog();
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Watched*> all_;
+  bool ends_ = false;
+  std::thread thread_;
+};
 
 // For this process. Once set, destroying a communicator does not wait for the other ranks.
 inline std::atomic<bool> peers_abandoned{false};
@@ -89,6 +118,22 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   std::mutex waits_mutex_;
   int host_waits_ = 0;
   Clock::time_point waits_since_{};
+};
+
+// For tensors in host memory when only the ranks' GPUs can communicate: data is copied to the GPU and back. A call
+// waits for the other ranks when its work runs, as on any CPU stream.
+class HostCommunicator final : public detail::CommunicatorImpl, public std::enable_shared_from_this<HostCommunicator> {
+ public:
+  explicit HostCommunicator(std::shared_ptr<detail::CommunicatorImpl> gpus);
+
+  void run(const detail::Collective& call, const Stream& stream) override;
+  std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
+
+ private:
+  void run_now(detail::Collective call);
+
+  const std::shared_ptr<detail::CommunicatorImpl> gpus_;
+  const Stream gpu_stream_;
 };
 
 }  // namespace giro::nccl

@@ -1,3 +1,5 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,9 +9,9 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/internal/exchange.h"
-#include "distributed/internal/host_communicator.h"
 #include "distributed/internal/job.h"
 #include "distributed/nccl/communicator.h"
+#include "runtime/cuda/check.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::nccl {
@@ -34,6 +36,21 @@ class NcclJob final : public detail::Job {
 
 bool is_available() noexcept { return true; }
 
+std::string identity_of(Device device) {
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, device.index()), "cudaGetDeviceProperties");
+  std::string text = "GPU-";
+  for (const char byte : properties.uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
+                                                  std::chrono::milliseconds timeout) {
+  return NcclCommunicator::connect(host, device, timeout);
+}
+
+void abandon_peers() noexcept { peers_abandoned = true; }
+
 std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout) {
   std::shared_ptr<NcclCommunicator> gpus;
   try {
@@ -42,7 +59,7 @@ std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, 
     throw_error(error.code(), "World: rank {} of {}, started by {}, cannot connect to the others at {}: {}",
                 launch.rank, launch.size, launch.launcher, launch.address, error.what());
   }
-  return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch);
+  return std::make_unique<NcclJob>(std::make_shared<HostCommunicator>(std::move(gpus)), launch);
 }
 
 }  // namespace giro::nccl

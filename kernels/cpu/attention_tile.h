@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include "kernels/cpu/thread_memory.h"
+#include "kernels/cpu/team.h"
 #include "kernels/cpu/tile_loops.h"
 #include "kernels/cpu/tile_product.h"
 #include "kernels/functors/attention.h"

@@ -7,7 +7,7 @@
 #include "kernels/cpu/expression_worker.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/subnormals.h"
-#include "kernels/cpu/thread_memory.h"
+#include "kernels/cpu/team.h"
 
 namespace giro::cpu {
 namespace {

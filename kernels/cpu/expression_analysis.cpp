@@ -28,18 +28,6 @@ Analysis::Analysis(const Expression& expression, Plan& plan) : e_(expression), p
   find_numbers();
 }
 
-int Analysis::inputs_of(const Instruction& i) const {
-  switch (i.kind) {
-    case Kind::apply:
-      return i.function->inputs;
-    case Kind::cast:
-    case Kind::reduce:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 void Analysis::find_needed() {
   needed_.resize(e_.code.size());
   for (const auto& write : e_.writes) {
@@ -52,8 +40,8 @@ void Analysis::find_needed() {
   }
   for (std::size_t i = e_.code.size(); i-- > 0;) {
     if (!needed_[i]) continue;
-    for (int k = 0; k < inputs_of(at(i)); ++k) {
-      const std::size_t operand = at(i).operands[static_cast<std::size_t>(k)];
+    for (std::size_t k = 0; k < operand_count(at(i)); ++k) {
+      const std::size_t operand = at(i).operands[k];
       if (operand >= i) reject(ErrorCode::invalid_argument, "an operand defined after its use");
       needed_[operand] = true;
     }
@@ -130,8 +118,8 @@ void Analysis::find_levels() {
   for (std::size_t i = 0; i < n; ++i) {
     if (!needed_[i]) continue;
     bool of_rows = has_rows;
-    for (int k = 0; k < inputs_of(at(i)); ++k) {
-      const std::size_t operand = at(i).operands[static_cast<std::size_t>(k)];
+    for (std::size_t k = 0; k < operand_count(at(i)); ++k) {
+      const std::size_t operand = at(i).operands[k];
       known_[i] = std::max(known_[i], known_[operand]);
       of_rows = of_rows && of_rows_[operand];
     }
@@ -189,9 +177,10 @@ void Analysis::find_numbers() {
     if (!needed_[i] || of_rows_[i]) continue;
     const auto is_same = [&](std::size_t k) { return is_number_[k] || at(k).kind == Kind::constant; };
     const auto first = at(i).operands.begin();
-    is_number_[i] = at(i).kind == Kind::read    ? is_same_along(reads_[at(i).index], 0, p_.kept)
-                    : at(i).kind == Kind::place ? is_same_along(places_[at(i).index], 0, p_.kept)
-                                                : std::all_of(first, first + inputs_of(at(i)), is_same);
+    is_number_[i] = at(i).kind == Kind::read ? is_same_along(reads_[at(i).index], 0, p_.kept)
+                    : at(i).kind == Kind::place
+                        ? is_same_along(places_[at(i).index], 0, p_.kept)
+                        : std::all_of(first, first + static_cast<std::ptrdiff_t>(operand_count(at(i))), is_same);
   }
 }
 

@@ -29,7 +29,6 @@ struct Analysis {
   Analysis(const pointwise::Expression& expression, Plan& plan);
 
   const pointwise::Instruction& at(std::size_t i) const { return e_.code[i]; }
-  int inputs_of(const pointwise::Instruction& i) const;
   std::size_t size_of_value(std::size_t i) const { return size_of(pointwise::computed_in(at(i).dtype)); }
 
   const pointwise::Expression& e_;

@@ -11,6 +11,7 @@
 #include "kernels/cpu/expression_chains.h"
 #include "kernels/cpu/expression_values.h"
 #include "kernels/pointwise/scalar_function.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::cpu {
 namespace {
@@ -104,7 +105,7 @@ class Planner : Analysis {
     const Instruction& code = at(i);
     Plan::Step s;
     s.in = in;
-    s.inputs = inputs_of(code);
+    s.inputs = static_cast<int>(operand_count(code));
     s.out = out;
     s.size = size_of_value(i);
     const DType from = computed_in(at(code.operands[static_cast<std::size_t>(s.inputs - 1)]).dtype);
@@ -140,8 +141,8 @@ class Planner : Analysis {
         break;
       default: {
         std::array<int, 3> in{};
-        for (int k = 0; k < inputs_of(at(i)); ++k) {
-          in[static_cast<std::size_t>(k)] = row_value(at(i).operands[static_cast<std::size_t>(k)]);
+        for (std::size_t k = 0; k < operand_count(at(i)); ++k) {
+          in[k] = row_value(at(i).operands[k]);
         }
         value = new_value({size_of_value(i), true, true});
         const auto before = static_cast<std::size_t>(known_[i]);
@@ -182,8 +183,8 @@ class Planner : Analysis {
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     if (at(i).kind == Kind::read || at(i).kind == Kind::place) return load(i, false, pass.reads);
     std::array<int, 3> in{};
-    for (int k = 0; k < inputs_of(at(i)); ++k) {
-      in[static_cast<std::size_t>(k)] = operand(at(i).operands[static_cast<std::size_t>(k)]);
+    for (std::size_t k = 0; k < operand_count(at(i)); ++k) {
+      in[k] = operand(at(i).operands[k]);
     }
     // A chain rereads a number for each of its blocks, so its slot must not be reused.
     const int value = new_value({size_of_value(i), false, is_number_[i]});
@@ -240,10 +241,7 @@ class Planner : Analysis {
     return known_[e_.writes[w].value];
   }
   bool shares_memory(std::size_t w, std::size_t r) const {
-    const Tensor &x = e_.writes[w].to.memory, &y = e_.reads[r].memory;
-    const auto* const a = static_cast<const std::byte*>(x.raw());
-    const auto* const b = static_cast<const std::byte*>(y.raw());
-    return a < b + y.bytes() && b < a + x.bytes();
+    return detail::overlap(e_.writes[w].to.memory, e_.reads[r].memory);
   }
 
   // One arithmetic step on values that are read: it is recomputed in the next pass instead of kept.

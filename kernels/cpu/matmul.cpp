@@ -1,16 +1,15 @@
 #include "kernels/cpu/matmul.h"
 
-#include <giro/kernels/elementwise.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
+#include <giro/kernels/elementwise.h>
+
 #include "kernels/cpu/one_dnn.h"
 #include "kernels/internal/ops.h"
-#include "kernels/internal/strided_batches.h"
 
 namespace giro::cpu {
 namespace {

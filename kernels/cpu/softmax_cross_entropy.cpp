@@ -1,14 +1,14 @@
-#include <giro/kernels/softmax_cross_entropy.h>
-
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <numeric>
 
+#include <giro/kernels/softmax_cross_entropy.h>
+
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/for_each.h"
-#include "kernels/cpu/is_correct.h"
 #include "kernels/functors/fault.h"
 #include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
@@ -16,6 +16,20 @@
 
 namespace giro::cpu {
 namespace {
+
+// Whether the largest logit of a row (the first, if tied) is at the label and no logit is NaN.
+template <class T, class Label>
+bool is_correct(const T* row, std::int64_t classes, Label label) {
+  std::int64_t best = 0;
+  auto largest = static_cast<float>(row[0]);
+  bool comparable = largest == largest;
+  for (std::int64_t c = 1; c < classes; ++c) {
+    const auto logit = static_cast<float>(row[c]);
+    comparable = comparable && logit == logit;
+    if (logit > largest) largest = logit, best = c;
+  }
+  return comparable && best == static_cast<std::int64_t>(label);
+}
 
 constexpr std::int64_t kRows = 16;  // at a time
 constexpr std::int64_t kCostOfExp = 8;

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
+#include <new>
 
 namespace giro::cpu {
 namespace {
@@ -53,5 +55,20 @@ int team_threads() {
 
 ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
 ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+
+std::byte* memory_of_thread(std::size_t bytes) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(4096)); }
+  };
+  thread_local std::unique_ptr<std::byte, Free> memory;
+  thread_local std::size_t size = 0;
+  if (bytes > size) {
+    memory.reset();
+    size = 0;
+    memory.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096))));
+    size = bytes;
+  }
+  return memory.get();
+}
 
 }  // namespace giro::cpu

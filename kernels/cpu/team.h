@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace giro::cpu {
@@ -41,5 +42,8 @@ class ThreadLimit {
  private:
   int before_;
 };
+
+// Memory that a thread reuses from op to op, so that it stays in the cache. Aligned for any vector.
+std::byte* memory_of_thread(std::size_t bytes);
 
 }  // namespace giro::cpu

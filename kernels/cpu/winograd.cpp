@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/for_each.h"
-#include "kernels/cpu/thread_memory.h"
+#include "kernels/cpu/team.h"
 #include "kernels/cpu/tile_product.h"
 #include "runtime/cpu/stream.h"
 

@@ -1,11 +1,17 @@
 #include "kernels/cuda/as_expressions.h"
 
 #include <array>
+#include <deque>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/expression.h"
+#include "kernels/internal/prepare.h"
+#include "kernels/internal/publish_op.h"
+#include "kernels/pointwise/expression_op.h"
 #include "kernels/pointwise/term.h"
+#include "runtime/program/op.h"
 
 namespace giro::cuda {
 namespace {
@@ -108,8 +114,67 @@ pointwise::Expression as_expression(const ops::SumRows& op) {
   return std::move(code).take();
 }
 
+pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
+                                         const Tensor& labels, double factor) {
+  const Shape& space = logits.shape();
+  const Layout whole = pointwise::broadcast_layout(space, space), of_rows{.strides = {1}};
+  pointwise::Builder code(space, 1);
+  const Term logit = Term(code, code.read(logits, whole)).cast(DType::f32);
+  const Term label = Term(code, code.read(labels, of_rows)).cast(DType::i64);
+  const Term is_label = Term(code, code.place(Layout{.strides = {0, 1}})) == label;
+  const Term nan = logit.constant(DType::f32, std::numeric_limits<double>::quiet_NaN());
+  const auto if_known = [&](const Term& value) { return where(label < 0, nan, where(label < space[1], value, nan)); };
+
+  const Term largest = logit.reduce(Combiner::max, DType::f32);
+  const Term exponential = exp(logit - largest), total = exponential.sum();
+  const Term at_label = where(is_label, logit, 0).sum();
+  if_known(log(total) + (largest - at_label)).write(losses, of_rows);
+  if (dlogits) {
+    const Term slope = exponential / total - is_label.cast(DType::f32);
+    if_known(slope * factor).cast(dlogits.dtype()).write(dlogits, whole);
+  }
+  return std::move(code).take();
+}
+
 void run(const ops::AvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::MaxPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
+
+namespace {
+
+template <class Op>
+bool is_expression(const Op&) {
+  return true;
+}
+using giro::is_expression;  // for narrow layers
+bool is_expression(const ops::AvgPoolBackward& op) { return pool_windows_tile(op.dx.shape(), op.options); }
+bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
+
+template <class Op>
+bool add(const detail::HeldOp& held, std::deque<pointwise::Expression>& made) {
+  const Op* const op = detail::op_of<Op>(held);
+  if (op == nullptr || !is_expression(*op)) return false;
+  made.push_back(as_expression(*op));
+  return true;
+}
+
+}  // namespace
+
+void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
+  std::deque<pointwise::Expression> made;
+  std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> with_tails;
+  for (const detail::HeldOp& op : ops) {
+    if (const auto* const expression = detail::op_of<pointwise::Expression>(op)) {
+      with_tails.emplace_back(expression, nullptr);
+    } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
+      with_tails.emplace_back(&both->expression, &both->row);
+    } else if (add<ops::Dense>(op, made) || add<ops::DenseBackward>(op, made) || add<ops::AvgPool>(op, made) ||
+               add<ops::AvgPoolBackward>(op, made) || add<ops::MaxPool>(op, made) ||
+               add<ops::MaxPoolBackward>(op, made)) {
+      with_tails.emplace_back(&made.back(), nullptr);
+    }
+  }
+  prepare(with_tails, stream);
+}
 
 }  // namespace giro::cuda

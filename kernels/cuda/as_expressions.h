@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/internal/narrow_layers.h"
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/expression.h"
@@ -15,5 +17,13 @@ pointwise::Expression as_expression(const ops::MaxPool& op);
 pointwise::Expression as_expression(const ops::AvgPoolBackward& op);
 pointwise::Expression as_expression(const ops::MaxPoolBackward& op);
 pointwise::Expression as_expression(const ops::SumRows& op);
+
+// With at least this many classes, cross-entropy is a generated kernel that splits each row among a block's warps or
+// several blocks. With fewer, each warp computes a whole row.
+inline constexpr std::int64_t kClassesOfBlocks = 1025;
+
+// The losses of ops::SoftmaxCrossEntropy, and `factor` times its gradients, unless dlogits is empty.
+pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
+                                         const Tensor& labels, double factor);
 
 }  // namespace giro::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/best_plan.h"
+#include "kernels/cuda/graph_plan.h"
 #include "kernels/internal/op_arguments.h"
 
 namespace giro::cuda::attention {

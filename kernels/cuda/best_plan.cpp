@@ -1,5 +1,3 @@
-#include "kernels/cuda/best_plan.h"
-
 #include <cudnn.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/alignment.h"
+#include "kernels/cuda/graph_plan.h"
 #include "runtime/cuda/stream.h"
 
 namespace giro::cuda {

@@ -1,16 +1,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <giro/kernels/conv2d.h>
-#include <giro/kernels/elementwise.h>
-
 #include <optional>
 #include <string>
 
+#include <giro/kernels/conv2d.h>
+#include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/cuda/best_plan.h"
 #include "kernels/cuda/bias.h"
+#include "kernels/cuda/graph_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/stream.h"

@@ -32,12 +32,12 @@ std::string ExpressionWriter::strided(const std::vector<std::int64_t>& strides, 
 void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
   const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes, end = plan_.sizes.size();
   if (first == end) return;
-  if (first + 1 == end) return line(indent, fmt::format("const auto c{} = {};", first, index));
-  line(indent, fmt::format("auto q = {};", index));
+  if (first + 1 == end) return line(indent, "const auto c{} = {};", first, index);
+  line(indent, "auto q = {};", index);
   for (std::size_t axis = end - 1; axis > first; --axis) {
-    line(indent, fmt::format("const auto c{0} = q % {1}; q /= {1};", axis, plan_.sizes[axis]));
+    line(indent, "const auto c{0} = q % {1}; q /= {1};", axis, plan_.sizes[axis]);
   }
-  line(indent, fmt::format("const auto c{} = q;", first));
+  line(indent, "const auto c{} = q;", first);
 }
 
 std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
@@ -115,13 +115,13 @@ std::string ExpressionWriter::rounded(DType dtype, const std::string& text) {
 void ExpressionWriter::for_each_row(int indent, const std::string& statement) {
   if (!plan_.is_by_columns) return line(indent, statement);
   line(indent, "#pragma unroll");
-  line(indent, fmt::format("for (int e = 0; e < {}; ++e) {}", row_pack_, statement));
+  line(indent, "for (int e = 0; e < {}; ++e) {}", row_pack_, statement);
 }
 
 void ExpressionWriter::define_row_value(std::size_t i, const std::string& text) {
   const std::string_view type = value_type(expression_.code[i].dtype);
-  if (!plan_.is_by_columns) return line(1, fmt::format("const {} v{} = {};", type, i, text));
-  line(1, fmt::format("{} v{}[{}];", type, i, row_pack_));
+  if (!plan_.is_by_columns) return line(1, "const {} v{} = {};", type, i, text);
+  line(1, "{} v{}[{}];", type, i, row_pack_);
   for_each_row(1, fmt::format("v{}[e] = {};", i, text));
 }
 
@@ -163,25 +163,22 @@ void ExpressionWriter::write_loads(const Elements& elements, int indent) {
     if (!elements.run[i] || instruction.kind != Kind::read) continue;
     const ExpressionPlan::Array& array = plan_.reads[instruction.index];
     if (per_element || plan_.is_by_columns) {
-      line(indent,
-           fmt::format("giro::Pack<{}, {}> p{}[{}];", storage_type(array.dtype), rows_of(array), i, elements.pack));
+      line(indent, "giro::Pack<{}, {}> p{}[{}];", storage_type(array.dtype), rows_of(array), i, elements.pack);
       line(indent, "#pragma unroll");
-      line(indent, fmt::format("for (int k = 0; k < {}; ++k) {{", elements.pack));
+      line(indent, "for (int k = 0; k < {}; ++k) {{", elements.pack);
       if (per_element) write_coordinates("(i + k)", indent + 1);
-      line(indent + 1,
-           fmt::format("p{}[k] = giro::load<{}, true>(x{} + ({}), {});", i, rows_of(array), instruction.index,
-                       offset_of(array, elements), if_in_bounds(array, exists(elements), "false")));
+      line(indent + 1, "p{}[k] = giro::load<{}, true>(x{} + ({}), {});", i, rows_of(array), instruction.index,
+           offset_of(array, elements), if_in_bounds(array, exists(elements), "false"));
       line(indent, "}");
       continue;
     }
     const std::string from = fmt::format("x{} + ({})", instruction.index, offset(array));
     const std::string count = if_in_bounds(array, "count", "0");
     if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
-      line(indent, fmt::format("const auto p{} = giro::load<{}, {}>({}, {});", i, elements.pack, elements.is_whole,
-                               from, count));
+      line(indent, "const auto p{} = giro::load<{}, {}>({}, {});", i, elements.pack, elements.is_whole, from, count);
     } else {
-      line(indent, fmt::format("const auto p{} = giro::gather<{}>({}, {}({}), {});", i, elements.pack, from,
-                               index_type(), stride_of(array), count));
+      line(indent, "const auto p{} = giro::gather<{}>({}, {}({}), {});", i, elements.pack, from, index_type(),
+           stride_of(array), count);
     }
   }
 }
@@ -196,12 +193,12 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
   };
   const auto declare_packs = [&](int to, int size) {
     for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
-      line(to, fmt::format("giro::Pack<{}, {}> s{};", storage_type(array.dtype), size, w));
+      line(to, "giro::Pack<{}, {}> s{};", storage_type(array.dtype), size, w);
     });
   };
   if (!is_single) declare_packs(indent, elements.pack);
   line(indent, "#pragma unroll");
-  line(indent, fmt::format("for (int k = 0; k < {}; ++k) {{", elements.pack));
+  line(indent, "for (int k = 0; k < {}; ++k) {{", elements.pack);
   const int outer = ++indent;
   if (per_element) write_coordinates("(i + k)", outer);
   if (is_single) {
@@ -230,29 +227,28 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
       result = computed(i);
     }
     if (elements.keeps) {
-      line(indent, fmt::format("v{}[k] = {};", i, result));
+      line(indent, "v{}[k] = {};", i, result);
       is_kept_[i] = true;
     } else {
-      line(indent, fmt::format("const {} v{} = {};", value_type(instruction.dtype), i, result));
+      line(indent, "const {} v{} = {};", value_type(instruction.dtype), i, result);
     }
   }
   for (const std::size_t r : elements.reduced) {
     const Instruction& instruction = expression_.code[r];
-    line(indent, fmt::format("if ({3}) a{0}{4} = Op{0}::take(a{0}{4}, giro::Cast<{1}>::of({2}), i + k);", r,
-                             taken_type(r), value(instruction.operands[0]), exists(elements), by_columns ? "[e]" : ""));
+    line(indent, "if ({3}) a{0}{4} = Op{0}::take(a{0}{4}, giro::Cast<{1}>::of({2}), i + k);", r, taken_type(r),
+         value(instruction.operands[0]), exists(elements), by_columns ? "[e]" : "");
   }
   for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
-    line(indent, fmt::format("s{}.element[{}] = giro::Store<{}>::of({});", w,
-                             by_columns  ? "e"
-                             : is_single ? "0"
-                                         : "k",
-                             storage_type(array.dtype), value(expression_.writes[w].value)));
+    line(indent, "s{}.element[{}] = giro::Store<{}>::of({});", w,
+         by_columns  ? "e"
+         : is_single ? "0"
+                     : "k",
+         storage_type(array.dtype), value(expression_.writes[w].value));
   });
   if (is_single) {
     line(outer, "}");
     for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
-      line(outer,
-           fmt::format("giro::store_rows(y{} + ({}), s{}, {});", w, offset_of(array, elements), w, exists(elements)));
+      line(outer, "giro::store_rows(y{} + ({}), s{}, {});", w, offset_of(array, elements), w, exists(elements));
     });
   }
   line(outer - 1, "}");
@@ -260,10 +256,10 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
   for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
     const std::string to = fmt::format("y{} + ({})", w, offset(array));
     if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
-      line(outer - 1, fmt::format("giro::store<{}, {}>({}, s{}, count);", elements.pack, elements.is_whole, to, w));
+      line(outer - 1, "giro::store<{}, {}>({}, s{}, count);", elements.pack, elements.is_whole, to, w);
     } else {
-      line(outer - 1, fmt::format("giro::scatter<{}>({}, {}({}), s{}, count);", elements.pack, to, index_type(),
-                                  stride_of(array), w));
+      line(outer - 1, "giro::scatter<{}>({}, {}({}), s{}, count);", elements.pack, to, index_type(), stride_of(array),
+           w);
     }
   });
 }

@@ -1,20 +1,29 @@
 #include "kernels/cuda/expression.h"
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
+#include "kernels/cuda/scalar_source.h"
+#include "kernels/internal/publish_op.h"
 #include "runtime/cuda/check.h"
-#include "runtime/cuda/compiled_kernels.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/disk_cache.h"
+#include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/program/overlap.h"
 
@@ -25,6 +34,73 @@ using pointwise::Access;
 using pointwise::Expression;
 using pointwise::Instruction;
 using pointwise::Layout;
+
+int architecture_of(Device device) {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index()), "cudaDeviceGetAttribute");
+  return 10 * major + minor;
+}
+
+// The kernels that this process compiled from source or found in the cache; they stay loaded until it ends.
+class Kernels {
+ public:
+  // Never destroyed: graphs that launch the kernels may still exist while static objects are destroyed.
+  static Kernels& instance() {
+    static auto* const kernels = new Kernels;
+    return *kernels;
+  }
+
+  // Compiles the sources that are not loaded yet, as one program: for 20 kernels this takes two thirds of the time of
+  // compiling them one by one. Errors: those of Nvrtc, device.
+  void prepare(Device device, const std::vector<std::string>& sources) {
+    const std::lock_guard lock(mutex_);
+    make_current(device);
+    compile(architecture_of(device), sources);
+  }
+  // The kernel `name` of a source. Errors as for prepare.
+  cudaKernel_t find(Device device, const std::string& source, const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const Key key{architecture_of(device), digits_of(source)};
+    const auto known = kernels_.find({key, name});
+    if (known != kernels_.end()) return known->second;
+    make_current(device);
+    if (!libraries_.contains(key)) compile(key.first, {source});
+    cudaKernel_t kernel = nullptr;
+    check(cudaLibraryGetKernel(&kernel, libraries_.at(key), name.c_str()), "cudaLibraryGetKernel");
+    return kernels_[{key, name}] = kernel;
+  }
+
+ private:
+  Kernels() = default;
+  using Key = std::pair<int, std::string>;  // architecture, digits of the source
+  void compile(int architecture, const std::vector<std::string>& sources) {
+    std::vector<Key> keys;
+    std::string program;
+    for (const std::string& source : sources) {
+      const Key key{architecture, digits_of(source)};
+      if (libraries_.contains(key) || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+      keys.push_back(key);
+      program += source;
+    }
+    if (keys.empty()) return;
+    const Nvrtc& nvrtc = Nvrtc::instance();
+    const std::string cached =
+        fmt::format("NVRTC {} sm_{} {}\n{}", nvrtc.version(), architecture, fmt::join(Nvrtc::options(), " "), program);
+    std::optional<std::string> code = DiskCache::instance().find(cached);
+    if (!code) {
+      code = nvrtc.compile(program, architecture);
+      DiskCache::instance().add(cached, *code);
+    }
+    cudaLibrary_t library = nullptr;
+    check(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");
+    for (const Key& key : keys) libraries_[key] = library;
+  }
+
+  std::mutex mutex_;
+  std::map<Key, cudaLibrary_t> libraries_;
+  std::map<std::pair<Key, std::string>, cudaKernel_t> kernels_;
+};
 
 char* begin_of(const Access& access) {
   return static_cast<char*>(access.memory.raw()) +
@@ -154,5 +230,10 @@ void prepare(const std::vector<std::pair<const Expression*, const ops::Publish*>
     // Ignored here: the op with the error fails when it runs, and reports where it was made.
   }
 }
+
+void run(const ops::RunAndPublish& op, const Stream& stream) { run_with_tail(op.expression, &op.row, stream); }
+
+// After an empty expression.
+void run(const ops::Publish& op, const Stream& stream) { run_with_tail({}, &op, stream); }
 
 }  // namespace giro::cuda

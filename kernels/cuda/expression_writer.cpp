@@ -112,8 +112,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
   }
   if (source_.workspace_bytes > 0) parameters += "char* workspace, giro::u32* arrivals, ";
   if (tail_ != nullptr) parameters += tail_parameters(*tail_);
-  line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
-                      count_type()));
+  line(0, "extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters, count_type());
   std::fill(is_kept_.begin(), is_kept_.end(), false);
 }
 
@@ -140,13 +139,13 @@ int ExpressionWriter::pointwise_pack() const {
 void ExpressionWriter::write_pointwise() {
   const int pack = pointwise_pack();
   begin_kernel("", kThreads, (plan_.rows + std::int64_t{kThreads} * pack - 1) / (std::int64_t{kThreads} * pack));
-  line(1, fmt::format("const {0} i = ({0}(blockIdx.x) * {1} + threadIdx.x) * {2};", count_type(), kThreads, pack));
+  line(1, "const {0} i = ({0}(blockIdx.x) * {1} + threadIdx.x) * {2};", count_type(), kThreads, pack);
   line(1, "if (i < n) {");
-  line(1, fmt::format("const {} count = n - i;", count_type()));
-  for (std::size_t i = 0; i < plan_.reads.size(); ++i) line(1, fmt::format("const auto* const x{0} = r{0};", i));
-  for (std::size_t i = 0; i < plan_.writes.size(); ++i) line(1, fmt::format("auto* const y{0} = w{0};", i));
+  line(1, "const {} count = n - i;", count_type());
+  for (std::size_t i = 0; i < plan_.reads.size(); ++i) line(1, "const auto* const x{0} = r{0};", i);
+  for (std::size_t i = 0; i < plan_.writes.size(); ++i) line(1, "auto* const y{0} = w{0};", i);
   for (std::size_t i = 0; i < plan_.places.size(); ++i) {
-    line(1, fmt::format("const giro::i64 b{} = {};", i, expression_.places[i].offset));
+    line(1, "const giro::i64 b{} = {};", i, expression_.places[i].offset);
   }
   line(1, "const bool live = true;");
   Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element};
@@ -159,6 +158,10 @@ void ExpressionWriter::write_pointwise() {
   line(1, "}");
   if (tail_ != nullptr) body_ += tail_source(*tail_);
   end_kernel();
+}
+
+ExpressionSource source_of(const pointwise::Expression& expression, const ops::Publish* tail) {
+  return ExpressionWriter(expression, tail).write();
 }
 
 }  // namespace giro::cuda

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/expression_plan.h"
@@ -116,6 +119,10 @@ class ExpressionWriter {
   std::int64_t packs_of_rows() const { return plan_.rows / row_pack_; }
   void end_kernel();
   void line(int indent, const std::string& text);
+  template <class First, class... Rest>
+  void line(int indent, fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    line(indent, fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
   std::string title() const;
   std::string_view index_type() const { return plan_.has_wide_index ? "giro::i64" : "int"; }
   std::string_view count_type() const { return source_.has_wide_count ? "giro::i64" : "int"; }

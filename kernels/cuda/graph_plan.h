@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,6 +12,7 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
+#include <giro/runtime/stream.h>
 
 #include "runtime/cuda/disk_cache.h"
 
@@ -100,5 +102,9 @@ class GraphPlan {
   std::string failure_reason_;
   bool is_on_disk_ = false;
 };
+
+// Queues the best of cuDNN's plans that runs on these arrays, whose alignment it sets in the spec. Keeps that plan
+// with the stream and on disk. If there is none, queues nothing and returns the reason, in cuDNN's words.
+std::optional<std::string> run_best_plan(GraphSpec spec, const GraphArrays& arrays, const Stream& stream);
 
 }  // namespace giro::cuda

@@ -52,11 +52,11 @@ void ExpressionWriter::write_groups(const Share& share) {
     line(1, "{");
     write_pass(share, pass, false);
     for (const std::size_t r : reduced_in(pass)) {
-      line(1, fmt::format("if (live && lane == 0) {}[(giro::i64(blockIdx.x % {}) * n + row) / {}] = j{};", parts(r),
-                          share.groups, row_pack_, r));
+      line(1, "if (live && lane == 0) {}[(giro::i64(blockIdx.x % {}) * n + row) / {}] = j{};", parts(r), share.groups,
+           row_pack_, r);
     }
     line(1, "}");
-    line(1, fmt::format("if (!giro::is_last_block(arrivals + blockIdx.x / {0}, {0})) return;", share.groups));
+    line(1, "if (!giro::is_last_block(arrivals + blockIdx.x / {0}, {0})) return;", share.groups);
     write_finish(share, pass);
     if (pass + 1 == plan_.levels && !writes_elements) write_outputs_of_row("live && lane == 0");
     end_kernel();
@@ -90,16 +90,14 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
   const std::int64_t each = finish.units / finish.lanes;
   write_operations(finish, reduced_in(pass));
   for (const std::size_t r : reduced_in(pass)) {
-    line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r,
-                        std::bit_width(static_cast<std::uint64_t>(each)) - 1));
-    line(1, fmt::format("int u{} = 0;", r));
-    line(1, fmt::format("for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups));
-    line(2, fmt::format("t{0}.push(u{0}, {1}[(giro::i64(lane * {2} + u{0}) * n + row) / {3}]);", r, parts(r), each,
-                        row_pack_));
+    line(1, "giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r,
+         std::bit_width(static_cast<std::uint64_t>(each)) - 1);
+    line(1, "int u{} = 0;", r);
+    line(1, "for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups);
+    line(2, "t{0}.push(u{0}, {1}[(giro::i64(lane * {2} + u{0}) * n + row) / {3}]);", r, parts(r), each, row_pack_);
     // With 128 units, only Wholes are joined.
-    line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3}){4};", r,
-                        finish.rows, finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr",
-                        plan_.is_by_columns ? "" : "[0]"));
+    line(1, "const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3}){4};", r, finish.rows,
+         finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr", plan_.is_by_columns ? "" : "[0]");
     write_result(r);
     for_each_row(1, fmt::format("if (live && lane == 0) {}[row{}] = {};", result(r), plan_.is_by_columns ? " + e" : "",
                                 value(r)));

@@ -6,7 +6,6 @@
 
 #include "kernels/cuda/alignment.h"
 #include "kernels/internal/ops.h"
-#include "kernels/internal/strided_batches.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/handle.h"

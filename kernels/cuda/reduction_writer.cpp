@@ -104,7 +104,7 @@ void ExpressionWriter::write_passes(const Share& share) {
   if (keeps) {
     for (std::size_t i = 0; i < expression_.code.size(); ++i) {
       if (!is_needed_[i] || !plan_.is_of_element[i]) continue;
-      line(1, fmt::format("{} v{}[{}];", value_type(expression_.code[i].dtype), i, kUnit));
+      line(1, "{} v{}[{}];", value_type(expression_.code[i].dtype), i, kUnit);
     }
   }
   for (int pass = 0; pass <= plan_.levels; ++pass) {
@@ -130,17 +130,15 @@ void ExpressionWriter::write_row(const Share& share) {
   line(1, share.lanes == 1 ? "const int lane = 0;"
                            : fmt::format("const int lane = threadIdx.x {} {};", order,
                                          share.is_by_columns ? share.rows : share.lanes));
-  line(1, fmt::format("const {0} row = ({0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4}) * {5};", count_type(),
-                      share.groups, share.rows, share.is_by_columns ? "%" : "/",
-                      share.is_by_columns ? share.rows : share.lanes, row_pack_));
+  line(1, "const {0} row = ({0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4}) * {5};", count_type(), share.groups,
+       share.rows, share.is_by_columns ? "%" : "/", share.is_by_columns ? share.rows : share.lanes, row_pack_);
   line(1, "const bool live = row < n;");
-  line(1,
-       fmt::format("const {0} first = {0}(blockIdx.x % {1}) * {2};", index_type(), share.groups, share.units * kUnit));
+  line(1, "const {0} first = {0}(blockIdx.x % {1}) * {2};", index_type(), share.groups, share.units * kUnit);
   if (share.groups > 1) {
-    line(1, fmt::format("const {0} length = !live ? 0 : first > {1} - {2} ? {1} : first + {2};", index_type(),
-                        plan_.length, share.units * kUnit));
+    line(1, "const {0} length = !live ? 0 : first > {1} - {2} ? {1} : first + {2};", index_type(), plan_.length,
+         share.units * kUnit);
   } else {
-    line(1, fmt::format("const {} length = live ? {} : 0;", index_type(), plan_.length));
+    line(1, "const {} length = live ? {} : 0;", index_type(), plan_.length);
   }
   if (plan_.row_axes > 0) {
     std::string rest = "row";
@@ -149,22 +147,21 @@ void ExpressionWriter::write_row(const Share& share) {
       rest = "rest";
     }
     for (std::size_t axis = plan_.row_axes - 1; axis > 0; --axis) {
-      line(1, fmt::format("const auto d{0} = rest % {1}; rest /= {1};", axis, plan_.sizes[axis]));
+      line(1, "const auto d{0} = rest % {1}; rest /= {1};", axis, plan_.sizes[axis]);
     }
-    line(1, fmt::format("const auto d0 = {};", rest));
+    line(1, "const auto d0 = {};", rest);
   }
   const auto offset_of_row = [&](const ExpressionPlan::Array& array) {
     return strided(array.strides, 0, plan_.row_axes, "d", "giro::i64");
   };
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) {
-    line(1, fmt::format("const auto* const x{0} = r{0} + ({1});", i, offset_of_row(plan_.reads[i])));
+    line(1, "const auto* const x{0} = r{0} + ({1});", i, offset_of_row(plan_.reads[i]));
   }
   for (std::size_t i = 0; i < plan_.writes.size(); ++i) {
-    line(1, fmt::format("auto* const y{0} = w{0} + ({1});", i, offset_of_row(plan_.writes[i])));
+    line(1, "auto* const y{0} = w{0} + ({1});", i, offset_of_row(plan_.writes[i]));
   }
   for (std::size_t i = 0; i < plan_.places.size(); ++i) {
-    line(1, fmt::format("const giro::i64 b{} = {} + {};", i, expression_.places[i].offset,
-                        offset_of_row(plan_.places[i])));
+    line(1, "const giro::i64 b{} = {} + {};", i, expression_.places[i].offset, offset_of_row(plan_.places[i]));
   }
 }
 
@@ -178,7 +175,7 @@ void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
                           .reduced = reduced_in(pass),
                           .pass = pass};
   write_operations(share, elements.reduced);
-  for (const std::size_t r : elements.reduced) line(1, fmt::format("typename Op{0}::Part a{0} = Op{0}::none();", r));
+  for (const std::size_t r : elements.reduced) line(1, "typename Op{0}::Part a{0} = Op{0}::none();", r);
   if (share.is_by_columns) {
     write_steps_along_columns(share, elements);
   } else {
@@ -191,12 +188,11 @@ void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
 void ExpressionWriter::write_operations(const Share& share, const std::vector<std::size_t>& reduced) {
   for (const std::size_t r : reduced) {
     const std::string type = operation(r);
-    line(1, fmt::format("typedef {} Op{};",
-                        share.is_by_columns ? fmt::format("giro::OfRows<{}, {}>", type, row_pack_) : type, r));
+    line(1, "typedef {} Op{};", share.is_by_columns ? fmt::format("giro::OfRows<{}, {}>", type, row_pack_) : type, r);
     if (share.is_by_columns && share.lanes > 1) {
-      line(1, fmt::format("__shared__ typename Op{0}::Whole shared{0}[{1}];", r, share.threads()));
+      line(1, "__shared__ typename Op{0}::Whole shared{0}[{1}];", r, share.threads());
     } else if (!share.is_by_columns && share.lanes > 32) {
-      line(1, fmt::format("__shared__ typename Op{0}::Part shared{0}[2][{1}];", r, share.threads() / 32));
+      line(1, "__shared__ typename Op{0}::Part shared{0}[2][{1}];", r, share.threads() / 32);
     }
   }
 }
@@ -210,27 +206,26 @@ void ExpressionWriter::write_steps_along_row(const Share& share, const Elements&
   };
   if (most == 1) {
     line(1, "{");
-    line(2, fmt::format("const {} i = first + lane * {}, count = length - i;", index_type(), kUnit));
+    line(2, "const {} i = first + lane * {}, count = length - i;", index_type(), kUnit);
     write_loads(elements, 2);
     write_elements(elements, 2);
     line(1, "}");
-    for (const std::size_t r : elements.reduced) line(1, fmt::format("const auto j{} = {};", r, over_lanes(r, "0")));
+    for (const std::size_t r : elements.reduced) line(1, "const auto j{} = {};", r, over_lanes(r, "0"));
     return;
   }
   for (const std::size_t r : elements.reduced) {
-    line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r, levels_of(power_of_2(most))));
+    line(1, "giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r, levels_of(power_of_2(most)));
   }
-  line(1, fmt::format("for (int s = 0; s < {}; ++s) {{", most));
-  line(2, fmt::format("const {0} i = first + {0}(s * {1} + lane) * {2}, count = length - i;", index_type(), share.lanes,
-                      kUnit));
+  line(1, "for (int s = 0; s < {}; ++s) {{", most);
+  line(2, "const {0} i = first + {0}(s * {1} + lane) * {2}, count = length - i;", index_type(), share.lanes, kUnit);
   write_loads(elements, 2);
   write_elements(elements, 2);
   for (const std::size_t r : elements.reduced) {
-    line(2, fmt::format("t{0}.push(s, {1});", r, over_lanes(r, "s % 2")));
-    line(2, fmt::format("a{0} = Op{0}::none();", r));
+    line(2, "t{0}.push(s, {1});", r, over_lanes(r, "s % 2"));
+    line(2, "a{0} = Op{0}::none();", r);
   }
   line(1, "}");
-  for (const std::size_t r : elements.reduced) line(1, fmt::format("const auto j{0} = t{0}.joined({1});", r, most));
+  for (const std::size_t r : elements.reduced) line(1, "const auto j{0} = t{0}.joined({1});", r, most);
 }
 
 // A thread takes the units of a subtree in order. Up to kPart units are joined as a Part.
@@ -238,25 +233,25 @@ void ExpressionWriter::write_steps_along_columns(const Share& share, const Eleme
   const std::int64_t units = share.units / share.lanes, inner = std::min(units, kPart), outer = units / inner;
   if (outer > 1) {
     for (const std::size_t r : elements.reduced) {
-      line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> w{0};", r, levels_of(outer)));
+      line(1, "giro::Tree<Op{0}, typename Op{0}::Whole, {1}> w{0};", r, levels_of(outer));
     }
     line(1, "int o = 0;");
-    line(1, fmt::format("for (; o < {0} && first + {2}(lane * {0} + o) * {1} < length; ++o) {{", outer, inner * kUnit,
-                        index_type()));
+    line(1, "for (; o < {0} && first + {2}(lane * {0} + o) * {1} < length; ++o) {{", outer, inner * kUnit,
+         index_type());
   } else {
     line(1, "{ const int o = 0;");
   }
   for (const std::size_t r : elements.reduced) {
-    line(2, fmt::format("giro::Tree<Op{0}, typename Op{0}::Part, {1}> t{0};", r, levels_of(inner)));
+    line(2, "giro::Tree<Op{0}, typename Op{0}::Part, {1}> t{0};", r, levels_of(inner));
   }
   line(2, "int u = 0;");
-  line(2, fmt::format("for (; u < {}; ++u) {{", inner));
-  line(3, fmt::format("const {0} i = first + {0}((lane * {1} + o) * {2} + u) * {3}, count = length - i;", index_type(),
-                      outer, inner, kUnit));
+  line(2, "for (; u < {}; ++u) {{", inner);
+  line(3, "const {0} i = first + {0}((lane * {1} + o) * {2} + u) * {3}, count = length - i;", index_type(), outer,
+       inner, kUnit);
   line(3, "if (count <= 0) break;");
   write_loads(elements, 3);
   write_elements(elements, 3);
-  for (const std::size_t r : elements.reduced) line(3, fmt::format("t{0}.push(u, a{0}); a{0} = Op{0}::none();", r));
+  for (const std::size_t r : elements.reduced) line(3, "t{0}.push(u, a{0}); a{0} = Op{0}::none();", r);
   line(2, "}");
   for (const std::size_t r : elements.reduced) {
     const std::string part = fmt::format("t{}.joined(u)", r);
@@ -266,9 +261,9 @@ void ExpressionWriter::write_steps_along_columns(const Share& share, const Eleme
   }
   line(1, "}");
   for (const std::size_t r : elements.reduced) {
-    line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, {3}>({4}, {5});", r, share.rows,
-                        share.lanes, units, outer > 1 ? fmt::format("w{}.joined(o)", r) : fmt::format("a{}", r),
-                        share.lanes > 1 ? fmt::format("shared{}", r) : "nullptr"));
+    line(1, "const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, {3}>({4}, {5});", r, share.rows, share.lanes, units,
+         outer > 1 ? fmt::format("w{}.joined(o)", r) : fmt::format("a{}", r),
+         share.lanes > 1 ? fmt::format("shared{}", r) : "nullptr");
   }
 }
 
@@ -284,13 +279,13 @@ void ExpressionWriter::write_outputs_of_row(const std::string& condition) {
     const std::string_view type = storage_type(plan_.writes[w].dtype);
     const std::string stored = fmt::format("giro::Store<{}>::of({})", type, value(expression_.writes[w].value));
     if (plan_.is_by_columns) {
-      line(1, fmt::format("if ({}) {{", condition));
-      line(2, fmt::format("giro::Pack<{}, {}> s{};", type, row_pack_, w));
+      line(1, "if ({}) {{", condition);
+      line(2, "giro::Pack<{}, {}> s{};", type, row_pack_, w);
       for_each_row(2, fmt::format("s{}.element[e] = {};", w, stored));
-      line(2, fmt::format("giro::store_rows(y{0}, s{0}, true);", w));
+      line(2, "giro::store_rows(y{0}, s{0}, true);", w);
       line(1, "}");
     } else {
-      line(1, fmt::format("if ({}) *y{} = {};", condition, w, stored));
+      line(1, "if ({}) *y{} = {};", condition, w, stored);
     }
   }
 }
@@ -363,26 +358,10 @@ std::string_view ExpressionWriter::taken_type(std::size_t r) const {
 }
 
 std::string ExpressionWriter::operation(std::size_t r) const {
-  const std::string_view type = taken_type(r);
-  switch (expression_.code[r].combiner) {
-    case Combiner::sum:
-      return fmt::format("giro::Sum<{}>", type);
-    case Combiner::product:
-      return fmt::format("giro::Product<{}>", type);
-    case Combiner::max:
-      return fmt::format("giro::Max<{}>", type);
-    case Combiner::min:
-      return fmt::format("giro::Min<{}>", type);
-    case Combiner::any:
-      return "giro::Any";
-    case Combiner::all:
-      return "giro::All";
-    case Combiner::argmax:
-      return fmt::format("giro::ArgBest<{}, true>", type);
-    case Combiner::argmin:
-      return fmt::format("giro::ArgBest<{}, false>", type);
-  }
-  return {};
+  constexpr const char* kOperations[] = {"Sum<{}>", "Product<{}>", "Max<{}>",           "Min<{}>",
+                                         "Any",     "All",         "ArgBest<{}, true>", "ArgBest<{}, false>"};
+  const char* const operation = kOperations[static_cast<std::size_t>(expression_.code[r].combiner)];
+  return "giro::" + fmt::format(fmt::runtime(operation), taken_type(r));
 }
 
 }  // namespace giro::cuda

@@ -1,15 +1,19 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/var.h>
 
 #include "kernels/pointwise/arguments.h"
+#include "runtime/internal/throw_error.h"
 
 // For ops along one axis of a value.
 namespace giro::nn {
@@ -44,5 +48,22 @@ Var along_axis(const Var& x, std::size_t axis, const F& of_rows) {
   const Var whole = result.reshape(Shape(sizes));
   return is_last ? whole : transpose(whole, order);
 }
+
+// A mask or weights of a shape's first axes, with axes of size 1 for the others, so that it broadcasts to the shape.
+inline Var with_first_axes(const char* what, const Var& x, const Shape& shape) {
+  const Shape& first = x.shape();
+  if (first.rank() > shape.rank() || !std::equal(first.begin(), first.end(), shape.begin())) {
+    throw_error(ErrorCode::shape_mismatch, "{} is {}, values is {}; expected the first axes of values", what,
+                to_string(first), to_string(shape));
+  }
+  std::vector<std::int64_t> sizes(first.begin(), first.end());
+  sizes.resize(shape.rank(), 1);
+  return x.reshape(Shape(sizes));
+}
+
+// take_along_axis for indices without repeats, so that the gradient need not sort them.
+Var take_distinct(const Var& x, const Var& indices, std::size_t axis);
+// take, but an error for an index out of range calls it `element`, such as "embedding: id".
+Var take_checked(const std::string& element, const Var& x, const Var& indices, int axis = 0);
 
 }  // namespace giro::nn

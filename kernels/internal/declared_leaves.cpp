@@ -1,6 +1,8 @@
 #include "kernels/internal/declared_leaves.h"
 
-#include "runtime/program/graph_recorder.h"
+#include <giro/runtime/graph.h>
+
+#include "runtime/program/recording.h"
 
 namespace giro::nn {
 

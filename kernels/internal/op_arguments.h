@@ -79,6 +79,14 @@ struct Matmul {
   double flops() const { return 2 * elements(out) * static_cast<double>(a.shape()[options.transpose_a ? -2 : -1]); }
 };
 
+// Products of contiguous matrices: out (B, M, N); a and b have B matrices each, or one for all products.
+struct StridedBatch {
+  Tensor out, a, b;
+};
+
+// Splits the op into batches that the libraries accept; several if a and b broadcast along different axes.
+std::vector<StridedBatch> strided_batches(const Matmul& op);
+
 struct Conv2d {
   static constexpr const char* kName = "conv2d";
   Out y{};

@@ -11,7 +11,7 @@
 #include <giro/kernels/nn/functional.h>
 
 #include "kernels/internal/checks.h"
-#include "kernels/internal/gradient_like.h"
+#include "kernels/internal/gradients.h"
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"

@@ -8,7 +8,6 @@
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 #include "runtime/program/op.h"
-#include "runtime/program/opaque_op.h"
 
 namespace giro::nn {
 namespace {

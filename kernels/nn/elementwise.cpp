@@ -25,7 +25,6 @@ namespace {
 using pointwise::Builder;
 using pointwise::checked_axes;
 using pointwise::expect_fits;
-using pointwise::expect_value;
 using pointwise::Layout;
 using pointwise::promoted;
 using pointwise::ScalarFunction;
@@ -201,8 +200,7 @@ Var clamp(const Operand& a, const Operand& lowest, const Operand& highest) {
 }
 
 Var broadcast_to(const Operand& x, const Shape& shape) {
-  const detail::CallSite site(x.where);
-  expect_value("broadcast_to", x);
+  const pointwise::ValueCall call("broadcast_to", x);
   const Shape& from = x.var.shape();
   pointwise::expect_broadcasts("broadcast_to", from, shape);
   if (from == shape) return x.var;
@@ -211,8 +209,7 @@ Var broadcast_to(const Operand& x, const Shape& shape) {
 }
 
 Var transpose(const Operand& x, const std::vector<int>& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("transpose", x);
+  const pointwise::ValueCall call("transpose", x);
   const Shape& from = x.var.shape();
   std::vector<int> order = axes;
   if (axes.empty()) {
@@ -239,8 +236,7 @@ Var transpose(const Operand& x, const std::vector<int>& axes) {
 }
 
 Var flip(const Operand& x, const std::vector<int>& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("flip", x);
+  const pointwise::ValueCall call("flip", x);
   const Shape& shape = x.var.shape();
   Layout layout = pointwise::broadcast_layout(shape, shape);
   for (const std::size_t axis : checked_axes("flip", shape, axes)) {

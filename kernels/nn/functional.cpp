@@ -13,7 +13,7 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
-#include "kernels/internal/gradient_like.h"
+#include "kernels/internal/gradients.h"
 #include "kernels/internal/ops.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/faults.h"

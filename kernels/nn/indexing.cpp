@@ -17,7 +17,6 @@
 #include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
-#include "kernels/internal/take_distinct.h"
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/term.h"

@@ -4,9 +4,8 @@
 
 #include <giro/kernels/nn/functional.h>
 
+#include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/first_axes.h"
-#include "kernels/internal/take_distinct.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 

@@ -8,8 +8,8 @@
 #include <giro/kernels/moments.h>
 #include <giro/kernels/nn/functional.h>
 
+#include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/first_axes.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 

@@ -126,8 +126,7 @@ Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
 }
 
 Var dropout(const Operand& x, double rate, const Key& key) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("dropout", x);
+  const pointwise::ValueCall call("dropout", x);
   const DType dtype = x.var.dtype();
   if (!is_floating(dtype)) {
     throw_error(ErrorCode::dtype_mismatch, "dropout: found {}, expected a floating dtype", name_of(dtype));

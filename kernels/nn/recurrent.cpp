@@ -4,7 +4,7 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/gradient_mode.h"
+#include "kernels/internal/gradients.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::nn {

@@ -23,7 +23,6 @@ namespace {
 
 using pointwise::Builder;
 using pointwise::Combiner;
-using pointwise::expect_value;
 using pointwise::Layout;
 
 // A shape with its reduced axes moved last, as an expression's space needs them.
@@ -90,8 +89,7 @@ Var broadcast_reduced(const Var& reduced, const Shape& shape, const Axes& axes) 
 }
 
 Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value(op, x);
+  const pointwise::ValueCall call(op, x);
   const DType dtype = x.var.dtype();
   if (dtype == DType::boolean) {
     throw_error(ErrorCode::dtype_mismatch, "{}: found bool, expected a numeric dtype; see any and all", op);
@@ -107,14 +105,12 @@ Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes
 }
 
 Var arg_reduce(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value(op, x);
+  const pointwise::ValueCall call(op, x);
   return reduce(op, combiner, x, x.var.dtype(), DType::i64, axes, nullptr);
 }
 
 Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value(op, x);
+  const pointwise::ValueCall call(op, x);
   if (x.var.dtype() != DType::boolean) {
     throw_error(ErrorCode::dtype_mismatch, "{}: found {}, expected bool", op, name_of(x.var.dtype()));
   }
@@ -124,8 +120,7 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
 }  // namespace
 
 Var sum(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("sum", x);
+  const pointwise::ValueCall call("sum", x);
   const DType dtype = dtype_of_sums(x.var.dtype());
   Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy, in.front().shape(), axes);
@@ -135,8 +130,7 @@ Var sum(const Operand& x, const Axes& axes) {
 }
 
 Var mean(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("mean", x);
+  const pointwise::ValueCall call("mean", x);
   const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
   const auto count = static_cast<double>(Reduction("mean", x.var.shape(), axes).count);
   Gradient gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
@@ -147,8 +141,7 @@ Var mean(const Operand& x, const Axes& axes) {
 }
 
 Var product(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("product", x);
+  const pointwise::ValueCall call("product", x);
   const DType dtype = dtype_of_sums(x.var.dtype());
   // The gradient of an element is the product of the others. For a zero it is their product if it is the only zero,
   // else 0.
@@ -173,8 +166,7 @@ Var any(const Operand& x, const Axes& axes) { return test("any", Combiner::any, 
 Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, x, axes); }
 
 Var logsumexp(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("logsumexp", x);
+  const pointwise::ValueCall call("logsumexp", x);
   const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
   const Var largest = stop_gradient(max(floats, axes));
   const Var shift = where(is_finite(largest), largest, 0);  // infinities are not shifted: they give the right infinity
@@ -192,22 +184,19 @@ Var below_largest(const Var& x, const Axes& axes) {
 }  // namespace
 
 Var log_softmax(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("log_softmax", x);
+  const pointwise::ValueCall call("log_softmax", x);
   const Var below = below_largest(x.var, axes);
   return below - broadcast_reduced(log(sum(exp(below), axes)), x.var.shape(), axes);
 }
 
 Var softmax(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("softmax", x);
+  const pointwise::ValueCall call("softmax", x);
   const Var terms = exp(below_largest(x.var, axes));
   return terms / broadcast_reduced(sum(terms, axes), x.var.shape(), axes);
 }
 
 Var variance(const Operand& x, const Axes& axes) {
-  const detail::CallSite site(x.where);
-  expect_value("variance", x);
+  const pointwise::ValueCall call("variance", x);
   return mean(square(x.var - broadcast_reduced(mean(x, axes), x.var.shape(), axes)), axes);
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/internal/gradient_mode.h"
+#include "kernels/internal/gradients.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::nn {

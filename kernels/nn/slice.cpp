@@ -7,12 +7,13 @@
 #include <cmath>
 #include <cstddef>
 
+#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/axes.h"
-#include "kernels/internal/parts.h"
+#include "kernels/internal/gradients.h"
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/table.h"
@@ -150,8 +151,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
 }  // namespace
 
 Var slice(const Operand& x, const Slice& of) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("slice", x);
+  const pointwise::ValueCall call("slice", x);
   const Shape& from = x.var.shape();
   const std::size_t axis = checked_axis("slice", from, of.axis);
   const std::int64_t size = from.begin()[axis];
@@ -188,8 +188,7 @@ Var slice(const Operand& x, const Slice& of) {
 }
 
 std::vector<Var> split(const Operand& x, int parts, int axis) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("split", x);
+  const pointwise::ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
   if (parts < 1 || size % parts != 0) {
     throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into {} parts, expected equal parts", axis,
@@ -199,8 +198,7 @@ std::vector<Var> split(const Operand& x, int parts, int axis) {
 }
 
 std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes, int axis) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("split", x);
+  const pointwise::ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
   std::int64_t sum = 0;
   bool fits = true;
@@ -265,8 +263,7 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
 }
 
 Var pad(const Operand& x, const PadOptions& with) {
-  const detail::CallSite site(x.where);
-  pointwise::expect_value("pad", x);
+  const pointwise::ValueCall call("pad", x);
   const Var& from = x.var;
   const std::size_t axis = checked_axis("pad", from.shape(), with.axis);
   if (with.before < 0 || with.after < 0) {
@@ -282,6 +279,9 @@ Var pad(const Operand& x, const PadOptions& with) {
   return padded(from, axis, with.before, with.after, with.value);
 }
 
+namespace {
+
+// A value of the shape with x at `part` and 0 elsewhere.
 Var zero_pad(const Var& x, const Part& part, const Shape& shape) {
   Var y = x;
   if (part.step > 1 && x.shape().count() > 0) {
@@ -292,6 +292,8 @@ Var zero_pad(const Var& x, const Part& part, const Shape& shape) {
   return padded(y, part.axis, part.begin, shape.begin()[part.axis] - part.begin - y.shape().begin()[part.axis], 0);
 }
 
+// The value that these parts make up, or nullopt unless they tile the shape along one axis, contiguous or interleaved.
+// Sorts the parts.
 std::optional<Var> assemble(std::vector<std::pair<Part, Var>>& parts, const Shape& shape) {
   if (parts.empty()) return std::nullopt;
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -314,6 +316,41 @@ std::optional<Var> assemble(std::vector<std::pair<Part, Var>>& parts, const Shap
   const auto [outer, own, inner] = split_around_axis(values.front().shape(), axis);
   for (Var& value : values) value = value.reshape({outer, own, 1, inner});
   return joined(values, 2, step).reshape(shape);
+}
+
+Var sum_of(const Var& a, const Var& b, bool is_of_leaf) {
+  if (!is_of_leaf) return a + b;
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>&) {
+    return Gradients{dy, dy};
+  });
+  giro::add(y.value(), a.value(), b.value(), y.stream());
+  return y;
+}
+
+}  // namespace
+
+void GradientTerms::add(const Var& term, const std::optional<Part>& part, bool is_of_leaf) {
+  if (!part) {
+    whole_ = whole_ ? sum_of(*whole_, term, is_of_leaf) : term;
+    return;
+  }
+  const auto same = std::find_if(parts_.begin(), parts_.end(), [&](const auto& other) {
+    return other.first == *part && other.second.shape() == term.shape();
+  });
+  if (same != parts_.end()) {
+    same->second = same->second + term;
+  } else {
+    parts_.emplace_back(*part, term);
+  }
+}
+
+Var GradientTerms::sum(const Shape& shape, bool is_of_leaf) {
+  if (std::optional<Var> together = assemble(parts_, shape)) {
+    parts_.clear();
+    add(*together, std::nullopt, is_of_leaf);
+  }
+  for (const auto& [part, term] : std::exchange(parts_, {})) add(zero_pad(term, part, shape), std::nullopt, is_of_leaf);
+  return *std::exchange(whole_, std::nullopt);
 }
 
 }  // namespace giro::nn

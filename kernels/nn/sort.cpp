@@ -5,7 +5,6 @@
 #include <giro/kernels/sort.h>
 
 #include "kernels/internal/axes.h"
-#include "kernels/internal/take_distinct.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 

@@ -11,8 +11,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
-#include "kernels/internal/gradient_mode.h"
-#include "kernels/internal/gradient_terms.h"
+#include "kernels/internal/gradients.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 #include "runtime/program/recording.h"

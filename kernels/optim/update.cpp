@@ -11,6 +11,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/update_frame.h"
@@ -18,8 +19,8 @@
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/text.h"
 #include "runtime/internal/throw_error.h"
-#include "runtime/program/graph_recorder.h"
 #include "runtime/program/overlap.h"
+#include "runtime/program/recording.h"
 
 namespace giro::optim {
 

@@ -7,10 +7,17 @@
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
 
+#include "runtime/internal/call_site.h"
+
 namespace giro::pointwise {
 
 // Throws Error(invalid_argument) for a number, where an op needs a value.
 void expect_value(const char* op, const nn::Operand& x);
+
+// The call of an op with a value, from the value's line; the same error.
+struct ValueCall : detail::CallSite {
+  ValueCall(const char* op, const nn::Operand& x) : CallSite(x.where) { expect_value(op, x); }
+};
 
 // Throws Error(invalid_argument) for a number out of the range of an integer dtype.
 void expect_fits(const char* op, double number, DType dtype);

@@ -1,16 +1,136 @@
 #include "runtime/cuda/graph.h"
 
 #include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
+
+#include <giro/runtime/span.h>
 
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
-#include "runtime/cuda/launch_times.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/internal/profiling.h"
+#include "runtime/internal/trace_recorder.h"
 
 namespace giro::cuda {
 namespace {
+
+using detail::TraceRecorder;
+
+// The most launches of a stream whose times are not known yet; this limits how far the host can run ahead of the
+// device.
+constexpr std::size_t kMaxInFlight = 256;
+
+void record(cudaEvent_t event, detail::StreamImpl& stream) {
+  check(cudaEventRecord(event, cuda_stream(stream).handle()), "cudaEventRecord");
+}
+
+// How long launches take on the device, for the running trace. A pair of events around each launch measures it. One
+// more event at a stream's first launch, which the host waits for, relates the device's time to the host's.
+class LaunchTimes {
+ public:
+  static LaunchTimes& instance() {
+    static LaunchTimes times;
+    return times;
+  }
+
+  // Calls launch(), which launches a graph of `times` repetitions on the stream.
+  template <class F>
+  void time(detail::StreamImpl& stream, std::int64_t times, F&& launch) {
+    if (!detail::is_watched() || !begin(stream)) return launch();
+    launch();
+    end(stream, times);
+  }
+  // Adds the launches that are not in the trace yet, waiting for all of them, and forgets the streams. Error(device).
+  void finish() {
+    const std::lock_guard lock(mutex_);
+    auto tracks = std::exchange(tracks_, {});  // dropped even if the device has failed
+    for (auto& [stream, track] : tracks) {
+      while (!track.launches.empty()) add_first(track);
+    }
+  }
+
+ private:
+  using Event = Handle<cudaEvent_t, cudaEventDestroy>;
+  struct Launch {
+    Event begin, end;
+    std::int64_t times;
+  };
+  struct Track {
+    std::string name;
+    std::deque<Launch> launches = {};  // not added yet
+    Event open = {};                   // the begin of the launch in progress
+    Event latest = {};                 // a point on the device,
+    double latest_time = 0;            // and when that was, in nanoseconds of the trace's clock
+    std::vector<Event> spare = {};
+  };
+
+  // Whether a trace is running and the launch happens now, rather than being recorded.
+  bool begin(detail::StreamImpl& stream) {
+    if (stream.is_recording() || !TraceRecorder::instance().is_recording()) return false;
+    const std::lock_guard lock(mutex_);
+    if (!TraceRecorder::instance().is_recording()) return false;  // finish() would miss the launch
+    Track& track = track_of(stream);
+    Event event = take_event(track);
+    record(event, stream);
+    track.open = std::move(event);
+    return true;
+  }
+  void end(detail::StreamImpl& stream, std::int64_t times) {
+    const std::lock_guard lock(mutex_);
+    const auto found = tracks_.find(&stream);
+    if (found == tracks_.end()) return;  // the trace has ended meanwhile
+    Track& track = found->second;
+    Event event = take_event(track);
+    record(event, stream);
+    track.launches.push_back({std::move(track.open), std::move(event), times});
+    if (track.launches.size() > kMaxInFlight) add_first(track);
+  }
+  Track& track_of(detail::StreamImpl& stream) {
+    if (const auto found = tracks_.find(&stream); found != tracks_.end()) return found->second;
+    Track track{.name = to_string(stream.device) + ", stream " + std::to_string(tracks_.size() + 1)};
+    track.latest = take_event(track);
+    record(track.latest, stream);
+    check(cudaEventSynchronize(track.latest), "cudaEventSynchronize");
+    track.latest_time = static_cast<double>(TraceRecorder::now());
+    return tracks_.emplace(&stream, std::move(track)).first->second;
+  }
+  static Event take_event(Track& track) {
+    Event event;
+    if (track.spare.empty()) {
+      check(cudaEventCreateWithFlags(event.out(), cudaEventDefault), "cudaEventCreateWithFlags");
+    } else {
+      event = std::move(track.spare.back());
+      track.spare.pop_back();
+    }
+    return event;
+  }
+  // Adds up times from event to event, since CUDA returns the time between two events as a float.
+  void add_first(Track& track) {
+    Launch launch = std::move(track.launches.front());
+    track.launches.pop_front();
+    check(cudaEventSynchronize(launch.end), "cudaEventSynchronize");
+    float until_begin = 0, until_end = 0;
+    check(cudaEventElapsedTime(&until_begin, track.latest, launch.begin), "cudaEventElapsedTime");
+    check(cudaEventElapsedTime(&until_end, launch.begin, launch.end), "cudaEventElapsedTime");
+    const double begin = track.latest_time + 1e6 * static_cast<double>(until_begin);
+    const double end = begin + 1e6 * static_cast<double>(until_end);
+    TraceRecorder::instance().add(track.name, "device", "launch", std::llround(begin), std::llround(end), "times",
+                                  launch.times);
+    track.spare.push_back(std::move(launch.begin));
+    track.spare.push_back(std::exchange(track.latest, std::move(launch.end)));
+    track.latest_time = end;
+  }
+
+  std::mutex mutex_;
+  std::map<const detail::StreamImpl*, Track> tracks_;
+};
 
 // A graph with `graphs` as children, one after the other.
 OwnedGraph sequence_of(const std::vector<cudaGraph_t>& graphs) {
@@ -115,5 +235,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
   }
   return std::make_shared<CudaGraph>(parts.front()->device, sequence_of(graphs), num_nodes, longest_path);
 }
+
+void finish_launch_times() { LaunchTimes::instance().finish(); }
 
 }  // namespace giro::cuda

@@ -1,24 +1,74 @@
 #include "runtime/cuda/stream.h"
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <cudnn.h>
 
 #include <exception>
+#include <mutex>
 #include <utility>
 
+#include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
-#include "runtime/cuda/captures.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/graph.h"
-#include "runtime/cuda/stream_handles.h"
+#include "runtime/cuda/handle.h"
 #include "runtime/internal/arena.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::cuda {
+// The CUDA objects of a stream.
+struct StreamHandles {
+  Handle<cudaStream_t, cudaStreamDestroy> stream;
+  Handle<cudaGraph_t, cudaGraphDestroy> captured;      // the recording so far
+  Handle<cublasLtHandle_t, cublasLtDestroy> cublaslt;  // null until used, like cudnn
+  Handle<cudnnHandle_t, cudnnDestroy> cudnn;
+  Buffer arrivals;  // counters, CudaStream::arrivals
+
+  std::unique_ptr<StreamHandles> next;  // in the list of handles to be closed
+};
+
 namespace {
+
+// Counts the captures in progress in all threads. Closing a library waits for the whole device, which would break a
+// capture, so handles released during a capture are closed when the last capture has ended.
+class Captures {
+ public:
+  static Captures& instance() {
+    static Captures captures;
+    return captures;
+  }
+
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    num_active_ += 1;
+  }
+  void end() noexcept {
+    // Closed under the lock, so that no capture begins in the meantime.
+    const std::lock_guard lock(mutex_);
+    num_active_ -= 1;
+    if (num_active_ > 0) return;
+    while (waiting_) waiting_ = std::move(waiting_->next);
+  }
+  void close(std::unique_ptr<StreamHandles> handles) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (num_active_ == 0) {
+      handles.reset();
+      return;
+    }
+    handles->next = std::move(waiting_);
+    waiting_ = std::move(handles);
+  }
+
+ private:
+  std::mutex mutex_;
+  int num_active_ = 0;
+  std::unique_ptr<StreamHandles> waiting_;  // head of a list
+};
 
 // Host memory that CUDA does not know, which it may read or write after a call has returned.
 bool is_pageable(const void* data) {

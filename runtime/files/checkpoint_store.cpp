@@ -104,8 +104,8 @@ struct CheckpointStore::Impl {
   void recover_unfinished_saves(std::string_view current = {}) {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
     std::erase_if(left, [&](const detail::StoreEntry& entry) {
-      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint ||
-             entry.kind == StoreEntryKind::version_1 || entry.kind == StoreEntryKind::ahead || entry.name == current;
+      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::ahead ||
+             entry.name == current;
     });
     if (left.empty()) return;
     for (const detail::StoreEntry& entry : left) {
@@ -279,8 +279,7 @@ std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unr
 std::int64_t CheckpointStore::latest_steps() const {
   std::int64_t steps = -1;
   for (const detail::StoreEntry& entry : detail::store_entries(impl().files, impl().dir)) {
-    const bool is_whole = entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::version_1;
-    if (is_whole) steps = std::max(steps, entry.steps);
+    if (entry.kind == StoreEntryKind::checkpoint) steps = std::max(steps, entry.steps);
   }
   return steps;
 }

@@ -28,7 +28,7 @@ struct CheckpointRecord {
 // A checkpoint in a directory, as its manifest describes it: its data has not been read.
 struct StoredCheckpoint {
   std::string path;
-  int version = 0;  // of the format; 1: a file of giro 0.1
+  int version = 0;  // of the format
   CheckpointRecord record;
 };
 
@@ -45,8 +45,8 @@ struct LoadedCheckpoint {
   std::vector<std::string> skipped = {};
 };
 
-// Reads a checkpoint. `path` is its directory, a file of version 0.1, or a directory of checkpoints, from which the
-// newest undamaged one is taken. All of it is in memory, in one copy, and verified before this returns. A checkpoint
+// Reads a checkpoint. `path` is its directory, or a directory of checkpoints, from which the newest undamaged one is
+// taken. All of it is in memory, in one copy, and verified before this returns. A checkpoint
 // that is a symbolic link, or contains one, counts as damaged: giro never creates any. If the caller names the
 // checkpoint itself, or if no checkpoint of a directory is intact, damaged lines and their neighbours are left out, and
 // so are missing lines, e.g. of a checkpoint copied without them; `skipped` reports this. Errors: not_found if there is

@@ -11,7 +11,6 @@
 #include <giro/runtime/host_array.h>
 
 #include "runtime/files/internal/convert.h"
-#include "runtime/files/internal/renaming.h"
 #include "runtime/internal/path_pattern.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"

@@ -6,7 +6,7 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
-#include "runtime/files/internal/renaming.h"
+#include "runtime/internal/path_pattern.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/throw_error.h"
 #include "runtime/program/recording.h"

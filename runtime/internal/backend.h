@@ -15,8 +15,8 @@
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/error.h>
 
-#include "runtime/internal/call_progress.h"
 #include "runtime/internal/faults.h"
 #include "runtime/internal/peers.h"
 #include "runtime/program/held_op.h"
@@ -67,6 +67,15 @@ class EventImpl {
   std::uint64_t recorded_in = 0;           // the recording of the latest mark, or 0
   PeerList peers;                          // that the marked work waits for
   std::weak_ptr<const StreamImpl> stream;  // it was recorded on
+};
+
+// How far a program queued on a stream has progressed, for error messages: a device reports a failure at the next wait,
+// without saying what failed.
+class CallProgress {
+ public:
+  virtual ~CallProgress() = default;
+  // "the step of train.cpp:31 had completed 41 of 57 calls", or empty if nothing is in progress.
+  virtual std::string describe() const = 0;
 };
 
 class StreamImpl {
@@ -125,6 +134,21 @@ class StreamImpl {
   mutable std::mutex progress_mutex_;  // other threads that wait for an event may read the progress
   std::vector<std::weak_ptr<const CallProgress>> progress_;
 };
+
+// Call while an Error(device) is caught: rethrows it with the programs in progress on the stream, and how to find the
+// op.
+[[noreturn]] void rethrow_with_progress(const StreamImpl& stream);
+
+// Calls f(), which waits for the stream's work or launches it.
+template <class F>
+decltype(auto) with_progress_in_errors(const StreamImpl& stream, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::device) throw;
+    rethrow_with_progress(stream);
+  }
+}
 
 }  // namespace giro::detail
 

@@ -1,5 +1,3 @@
-#include "runtime/internal/call_progress.h"
-
 #include <fmt/format.h>
 
 #include <typeinfo>

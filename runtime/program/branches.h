@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/program/temporaries.h"
+#include "runtime/program/memory_plan.h"
 
 namespace giro::detail {
 

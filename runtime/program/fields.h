@@ -38,37 +38,22 @@ template <class T, class F>
 void for_each_field(T& of, F&& f) {
   constexpr std::size_t kCount = field_count<std::remove_const_t<T>>();
   const auto each = [&](auto&... field) { (f(field), ...); };
-  if constexpr (kCount == 1) {
-    auto& [a] = of;
-    each(a);
-  } else if constexpr (kCount == 2) {
-    auto& [a, b] = of;
-    each(a, b);
-  } else if constexpr (kCount == 3) {
-    auto& [a, b, c] = of;
-    each(a, b, c);
-  } else if constexpr (kCount == 4) {
-    auto& [a, b, c, d] = of;
-    each(a, b, c, d);
-  } else if constexpr (kCount == 5) {
-    auto& [a, b, c, d, e] = of;
-    each(a, b, c, d, e);
-  } else if constexpr (kCount == 6) {
-    auto& [a, b, c, d, e, g] = of;
-    each(a, b, c, d, e, g);
-  } else if constexpr (kCount == 7) {
-    auto& [a, b, c, d, e, g, h] = of;
-    each(a, b, c, d, e, g, h);
-  } else if constexpr (kCount == 8) {
-    auto& [a, b, c, d, e, g, h, i] = of;
-    each(a, b, c, d, e, g, h, i);
-  } else if constexpr (kCount == 9) {
-    auto& [a, b, c, d, e, g, h, i, j] = of;
-    each(a, b, c, d, e, g, h, i, j);
-  } else {
-    auto& [a, b, c, d, e, g, h, i, j, k] = of;
-    each(a, b, c, d, e, g, h, i, j, k);
+#define GIRO_CASE(COUNT, ...)      \
+  if constexpr (kCount == COUNT) { \
+    auto& [__VA_ARGS__] = of;      \
+    each(__VA_ARGS__);             \
   }
+  GIRO_CASE(1, a)
+  GIRO_CASE(2, a, b)
+  GIRO_CASE(3, a, b, c)
+  GIRO_CASE(4, a, b, c, d)
+  GIRO_CASE(5, a, b, c, d, e)
+  GIRO_CASE(6, a, b, c, d, e, g)
+  GIRO_CASE(7, a, b, c, d, e, g, h)
+  GIRO_CASE(8, a, b, c, d, e, g, h, i)
+  GIRO_CASE(9, a, b, c, d, e, g, h, i, j)
+  GIRO_CASE(10, a, b, c, d, e, g, h, i, j, k)
+#undef GIRO_CASE
 }
 
 // Calls f(tensor, use) for each In, Out and InOut in an op's arguments: its fields, their fields, and elements of

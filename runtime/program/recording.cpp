@@ -1,21 +1,25 @@
 #include "runtime/program/recording.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
+#include <deque>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/state.h>
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
 #include "runtime/internal/throw_error.h"
-#include "runtime/program/branch_streams.h"
 #include "runtime/program/branches.h"
 #include "runtime/program/emit.h"
-#include "runtime/program/share_memory.h"
-#include "runtime/program/temporaries.h"
+#include "runtime/program/held_op.h"
+#include "runtime/program/memory_plan.h"
 
 namespace giro::detail {
 namespace {
@@ -32,7 +36,181 @@ std::shared_ptr<Arena> recording_arena(StreamImpl& stream) {
   return shared;
 }
 
+// Orders a recording's stream and its second stream, which runs the ops aside (branches.h), with events.
+class BranchStreams {
+ public:
+  // `side_stream` is null if no op is aside.
+  BranchStreams(Recording& recording, StreamImpl* side_stream) : recording_(recording), side_stream_(side_stream) {}
+
+  // Call before and after op `i` is queued on its stream, in the order of the ops.
+  void begin(std::size_t i, const Branch& branch) {
+    if (branch.on_side_stream) {
+      if (!std::exchange(must_follow_, false)) return;
+      const std::shared_ptr<EventImpl> fork = recording_.stream.create_event();
+      fork->record(recording_.stream);
+      side_stream_->wait(*fork);
+      side_stream_->joined = recording_.id;
+      recording_.has_events = true;
+      return;
+    }
+    must_follow_ = true;
+    std::shared_ptr<EventImpl> done;
+    for (; !open_.empty() && open_.front().joined <= i; open_.pop_front()) done = std::move(open_.front().done);
+    if (done) recording_.stream.wait(*done);
+  }
+  void end(const Branch& branch) {
+    if (!branch.on_side_stream) return;
+    std::shared_ptr<EventImpl> done = side_stream_->create_event();
+    done->record(*side_stream_);
+    open_.push_back({branch.joined, std::move(done)});
+  }
+  // The recording's stream waits for everything that is still aside.
+  void join() {
+    if (!open_.empty()) recording_.stream.wait(*open_.back().done);
+  }
+
+ private:
+  struct Open {
+    std::size_t joined;
+    std::shared_ptr<EventImpl> done;
+  };
+  Recording& recording_;
+  StreamImpl* side_stream_;
+  std::deque<Open> open_;    // not waited for yet, in order
+  bool must_follow_ = true;  // the recording's stream has work that `side_stream_` has not waited for
+};
+
+struct Uses {
+  std::size_t first, last;                   // ops
+  std::size_t bytes = 0;                     // that any op touches, counted from the beginning
+  std::size_t readers = 0, last_reader = 0;  // number of ops that read it, and the last
+};
+
+class Sharing {
+ public:
+  Sharing(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches)
+      : ops_(ops), trace_(trace), has_branches_(has_branches) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      for (const auto* tensors : {&ops[i].node.reads, &ops[i].node.writes}) {
+        for (const Tensor& tensor : *tensors) {
+          const char* const block = temporary(tensor);
+          if (block == nullptr) continue;
+          Uses& uses = uses_.try_emplace(block, Uses{i, i}).first->second;
+          const auto begin = static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block);
+          if (tensors == &ops[i].node.reads && (uses.readers == 0 || uses.last_reader != i)) {
+            ++uses.readers;
+            uses.last_reader = i;
+          }
+          uses.last = i;
+          uses.bytes = std::max(uses.bytes, begin + tensor.bytes());
+        }
+      }
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      taken_.clear();
+      for (const Tensor& write : ops_[i].node.writes) take_memory(i, write);
+      if (is_moved_) move(ops_[i]);
+    }
+  }
+
+ private:
+  // The beginning of the temporary that contains this tensor; null if there is none.
+  const char* temporary(const Tensor& tensor) const {
+    const auto* const block = trace_.block_at(tensor.raw());
+    return block != nullptr && block->second.free && !block->second.pinned ? block->first : nullptr;
+  }
+  bool is_all_of_one(const Tensor& tensor) const {
+    return tensor && temporary(tensor) == tensor.raw() && uses_.at(temporary(tensor)).bytes == tensor.bytes();
+  }
+
+  // Finds memory to reuse for what op `i` writes, if op `i` is the first to use it.
+  void take_memory(std::size_t i, const Tensor& write) {
+    if (!is_all_of_one(write) || uses_.at(temporary(write)).first != i) return;
+    for (const Tensor& read : ops_[i].node.reads) {
+      if (!is_all_of_one(read) || read.bytes() != write.bytes() || uses_.at(temporary(read)).last != i) continue;
+      if (has_branches_ && uses_.at(temporary(read)).readers > 1) continue;
+      if (!ops_[i].call->can_write_over(write, read)) continue;
+      auto* const to = static_cast<char*>(moves_(read.raw()));
+      if (std::find(taken_.begin(), taken_.end(), to) != taken_.end()) continue;
+      moves_.add(temporary(write), Arena::block_size(write.bytes()), to);
+      taken_.push_back(to);
+      is_moved_ = true;
+      return;
+    }
+  }
+
+  void move(HeldOp& op) {
+    for (auto* tensors : {&op.node.reads, &op.node.writes}) {
+      for (Tensor& tensor : *tensors) tensor = moves_(tensor);
+    }
+    op.call->move(moves_);
+  }
+
+  std::vector<HeldOp>& ops_;
+  const Arena& trace_;
+  const bool has_branches_;
+  std::map<const char*, Uses> uses_;
+  MemoryMoves moves_;
+  std::vector<char*> taken_;  // by the current op
+  bool is_moved_ = false;     // whether any value was moved
+};
+
+void share_memory(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches) {
+  if (trace.shares()) Sharing(ops, trace, has_branches).run();
+}
+
 }  // namespace
+
+void UsedStates::add(const std::shared_ptr<const StateIdentity>& identity,
+                     const std::vector<std::shared_ptr<Collection>>& collections) {
+  auto used = std::ranges::find(used_, identity.get(), &Used::id);  // watching it keeps its address from reuse
+  if (used == used_.end()) {
+    used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->owner}, {}});
+  }
+  for (const auto& collection : collections) {
+    auto& kept = used->collections;
+    if (std::ranges::find(kept, collection) == kept.end()) kept.push_back(collection);
+  }
+}
+
+void UsedStates::add(const std::vector<WatchedState>& of_replayed_graph) {
+  of_graphs_.insert(of_graphs_.end(), of_replayed_graph.begin(), of_replayed_graph.end());
+}
+
+std::string UsedStates::describe(const StreamImpl& stream) const {
+  std::string names;
+  for (const Used& used : used_) {
+    const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
+    if (!identity || &identity->owner.load()->stream().impl() != &stream) continue;
+    std::vector<std::string> collections;
+    for (const auto& collection : used.collections) collections.push_back(collection->name());
+    names += collections.empty() ? " (a state that has no leaves yet)"
+                                 : fmt::format(" (the state of {})", fmt::join(collections, ", "));
+  }
+  return names;
+}
+
+std::vector<WatchedState> UsedStates::watch(std::uint64_t recording, const StateIdentity* main,
+                                            std::vector<std::shared_ptr<const void>>& kept) const {
+  std::vector<WatchedState> watched = of_graphs_;
+  for (const Used& used : used_) {
+    const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
+    if (identity && used.id == main) continue;
+    kept.insert(kept.end(), used.collections.begin(), used.collections.end());
+    const bool made_here = used.made_in == recording;
+    if (made_here && !identity) continue;
+    watched.push_back(used.state);
+    if (made_here) {
+      watched.back().owner = identity->owner;
+    } else if (identity && identity->moved_in == recording) {
+      watched.back().owner = nullptr;
+    }
+  }
+  return watched;
+}
 
 Recording::Recording(StreamImpl& on, Rewrite rewrite) : stream(on), id(next_id()), rewrite_(rewrite) {
   if (current_ != nullptr) {

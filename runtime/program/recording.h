@@ -1,28 +1,81 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <giro/runtime/program.h>
 
 #include "runtime/internal/peers.h"
-#include "runtime/internal/used_states.h"
 #include "runtime/program/held_op.h"
 
 namespace giro {
 class Arena;
-}
+class Collection;
+class Graph;
+class State;
+struct RecordOptions;
+}  // namespace giro
 
 namespace giro::detail {
 
 class StreamImpl;
 struct Branch;
 struct Temporaries;
+
+// Stays with a state's leaves when the state is moved.
+struct StateIdentity {
+  StateIdentity(const State* owner, std::uint64_t made_in) : owner(owner), made_in(made_in) {}
+
+  mutable std::atomic<const State*> owner;         // the object that has the leaves now
+  mutable std::atomic<std::uint64_t> moved_in{0};  // the recording during which they last moved, or 0
+  const std::uint64_t made_in;                     // the recording during which the state was made, or 0
+};
+
+// A state that recorded work uses. While it is there, a replay does what the recorded function would do.
+struct WatchedState {
+  std::weak_ptr<const StateIdentity> identity;
+  const State* owner;  // null: it moved during the recording
+
+  bool is_valid() const {
+    const std::shared_ptr<const StateIdentity> state = identity.lock();
+    return state && state->owner == owner;
+  }
+};
+
+// The states used while a recording is made. Their memory is kept until the recording is done, and then by the graph.
+class UsedStates {
+ public:
+  void add(const std::shared_ptr<const StateIdentity>& identity,
+           const std::vector<std::shared_ptr<Collection>>& collections);
+  void add(const std::vector<WatchedState>& of_replayed_graph);
+
+  // The states that a recording must watch from its end on; appends the memory that it keeps to `kept`. A state that
+  // the recording made and dropped is only kept. `main`, as long as it exists, is neither watched nor kept: its owner
+  // watches it.
+  std::vector<WatchedState> watch(std::uint64_t recording, const StateIdentity* main,
+                                  std::vector<std::shared_ptr<const void>>& kept) const;
+  // Names the states that work on a stream by their collections, e.g. " (the state of params, grads, step)"; "" for
+  // none.
+  std::string describe(const StreamImpl& stream) const;
+
+ private:
+  struct Used {
+    const StateIdentity* id;
+    std::uint64_t made_in;
+    WatchedState state;
+    std::vector<std::shared_ptr<Collection>> collections;
+  };
+  std::vector<Used> used_;
+  std::vector<WatchedState> of_graphs_;
+};
 
 // The recording in progress on this thread. Meanwhile, work that the thread queues on a stream outside of the recording
 // would not be recorded, and would run at another time: that is an error.
@@ -102,5 +155,25 @@ struct Recording {
   std::exception_ptr failure_;
   static inline constinit thread_local Recording* current_ = nullptr;
 };
+
+// Makes graphs.
+class GraphRecorder {
+ public:
+  // Like Graph::record, but `rewrite` may replace ops before they are queued.
+  static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
+                      Rewrite rewrite);
+  // Runs `body` as if it were recorded, and drops what it queues: shapes and dtypes are checked, but values have no
+  // memory, and nothing is prepared for the device. Errors: those of `body`, and of Graph::record.
+  static void dry_run(const Stream& stream, const std::function<void()>& body);
+};
+
+// Call before queueing work that a recording cannot hold back. Queues what is held, and adds a node for the work.
+inline void record_opaque_op(std::string op, std::vector<Tensor> writes = {}, std::vector<Tensor> reads = {}) {
+  if (!Recording::holds()) return;
+  Recording::current()->flush();
+  Program::Node node(std::move(op), std::move(writes), std::move(reads));
+  node.is_op = false;
+  Recording::current()->program.add(std::move(node));
+}
 
 }  // namespace giro::detail

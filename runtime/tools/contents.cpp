@@ -29,4 +29,13 @@ Contents load_contents(const std::string& path) {
           std::move(loaded.record), std::move(loaded.archive)};
 }
 
+std::string type_of(const Tensor& tensor) {
+  return fmt::format("{} {}", name_of(tensor.dtype()), to_string(tensor.shape()));
+}
+
+std::string for_terminal(std::string_view name) {
+  const std::string quoted = fmt::format("{:?}", name.substr(0, 200));
+  return quoted.substr(1, quoted.size() - 2) + (name.size() > 200 ? "..." : "");
+}
+
 }  // namespace giro::tools

@@ -4,10 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/state.h>
+#include <giro/runtime/tensor.h>
+
+#include "runtime/internal/elements.h"
 
 namespace giro::tools {
 
@@ -27,5 +31,12 @@ bool is_checkpoint(const std::string& path);
 // Reads a safetensors file, a checkpoint, or the newest undamaged one in a directory of checkpoints; prints why newer
 // ones were skipped. Errors: those of load, or for a directory those of load_checkpoint.
 Contents load_contents(const std::string& path);
+
+using detail::with_elements;
+
+// "f32 (2, 3)"
+std::string type_of(const Tensor& tensor);
+// A name from a file, which may contain anything, made fit for one line of a terminal.
+std::string for_terminal(std::string_view name);
 
 }  // namespace giro::tools

@@ -10,7 +10,6 @@
 #include "runtime/internal/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
-#include "runtime/tools/elements.h"
 
 namespace giro::tools {
 

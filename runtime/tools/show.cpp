@@ -7,7 +7,6 @@
 
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
-#include "runtime/tools/elements.h"
 
 namespace giro::tools {
 namespace {

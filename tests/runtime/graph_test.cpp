@@ -1,6 +1,3 @@
-#include <giro/runtime/graph.h>
-#include <giro/runtime/native_stream.h>
-
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -8,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/graph.h>
+#include <giro/runtime/native_stream.h>
 #include <giro/runtime/tensor.h>
 
-#include "runtime/program/graph_recorder.h"
+#include "runtime/program/recording.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/expect_error.h"
 

@@ -15,8 +15,7 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::string_view kPrefix = "checkpoint_", kVersion1 = ".safetensors", kLinesPrefix = "lines_",
-                           kLinesSuffix = ".jsonl";
+constexpr std::string_view kPrefix = "checkpoint_", kLinesPrefix = "lines_", kLinesSuffix = ".jsonl";
 constexpr std::pair<std::string_view, StoreEntryKind> kSides[] = {{".tmp-", StoreEntryKind::incomplete},
                                                                   {".old-", StoreEntryKind::old},
                                                                   {".trash-", StoreEntryKind::trash},
@@ -36,7 +35,6 @@ std::optional<StoreEntry> parse_name(const std::string& name, const std::string&
   if (!steps || name.substr(0, dot) != unit_name(*steps)) return std::nullopt;
   const std::string_view rest = std::string_view(name).substr(dot);
   if (rest.empty()) return StoreEntry{*steps, StoreEntryKind::checkpoint, name, true};
-  if (rest == kVersion1) return StoreEntry{*steps, StoreEntryKind::version_1, name, true};
   for (const auto& [side, kind] : kSides) {
     const std::size_t at = rest.find('@');
     if (!rest.starts_with(side) || at == std::string_view::npos) continue;

@@ -10,7 +10,6 @@
 
 // The names in a directory of checkpoints:
 //   checkpoint_0000001000                       a checkpoint, whole
-//   checkpoint_0000001000.safetensors           one of version 0.1
 //   checkpoint_0000001000.tmp-<pid>-<n>@<host>  being written, by that process and those that save with it
 //   checkpoint_0000001000.old-<pid>-<n>@<host>  being replaced by another of the same steps
 //   checkpoint_0000001000.trash-<pid>-<n>@<host>  being removed
@@ -21,7 +20,7 @@
 namespace giro::detail {
 
 // At equal steps, a later kind is better, up to `checkpoint`.
-enum class StoreEntryKind { version_1, old, checkpoint, incomplete, trash, ahead };
+enum class StoreEntryKind { old, checkpoint, incomplete, trash, ahead };
 
 struct StoreEntry {
   std::int64_t steps = 0;

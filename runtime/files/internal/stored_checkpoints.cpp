@@ -3,67 +3,125 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
-
-#include <giro/runtime/files/safetensors.h>
 
 #include "runtime/files/internal/line_files.h"
 #include "runtime/files/internal/manifest.h"
 #include "runtime/files/internal/shard_files.h"
-#include "runtime/files/internal/verified_file.h"
+#include "runtime/internal/checksum.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace detail {
 namespace {
 
-using Metadata = std::map<std::string, std::string>;
-
-template <class T>
-T read_number(const Metadata& metadata, const std::string& key, const std::string& path) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) throw_error(ErrorCode::corrupt_data, "checkpoint '{}' has no metadata '{}'", path, key);
-  const std::string& text = found->second;
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw_error(ErrorCode::corrupt_data, "checkpoint '{}': metadata '{}' is {:?}, expected a number", path, key,
-                text.substr(0, 80));
+// A file of a checkpoint, readable at any position. Only the parts (Manifest::Part) that contain bytes read are
+// verified, each once; a file without parts is one part.
+class VerifiedFile {
+ public:
+  // Errors naming the file: io; not_found; corrupt_data unless it is a file of the size in the manifest.
+  VerifiedFile(FileSystem& files, const std::string& unit, const Manifest::File& file)
+      : path_(path_of(unit, file.name)), bytes_(file.bytes) {
+    const FileSystem::Status status = files.status(path_);
+    if (status.kind == FileSystem::Kind::none) {
+      throw_error(ErrorCode::not_found, "checkpoint '{}' has no file '{}'", unit, file.name);
+    }
+    expect(status.kind == FileSystem::Kind::file, "it is not a file");
+    expect(status.bytes == bytes_, fmt::format("it has {} bytes, expected {}", status.bytes, bytes_));
+    std::uint64_t begin = 0;
+    for (const Manifest::Part& part : file.parts) {
+      expect(part.bytes <= bytes_ - begin, fmt::format("its parts have more than its {} bytes", bytes_));
+      parts_.push_back({begin, begin + part.bytes, part.xxh3});
+      begin += part.bytes;
+    }
+    if (parts_.empty()) {
+      parts_.push_back({0, bytes_, file.xxh3});
+    } else {
+      expect(begin == bytes_, fmt::format("its parts have {} bytes, expected {}", begin, bytes_));
+    }
+    reader_ = files.open(path_);
   }
-  return number;
-}
 
-// The record of version 0.1, which kept it in the metadata.
-CheckpointRecord read_record(const Metadata& metadata, const std::string& path) {
-  CheckpointRecord record{.steps = read_number<std::int64_t>(metadata, "steps", path),
-                          .samples = read_number<std::int64_t>(metadata, "samples", path),
-                          .previous_samples = read_number<std::int64_t>(metadata, "previous_samples", path),
-                          .time = read_number<double>(metadata, "time", path),
-                          .previous_time = read_number<double>(metadata, "previous_time", path)};
-  check_record(record, ErrorCode::corrupt_data, fmt::format("checkpoint '{}'", path));
-  if (const auto leaf = metadata.find("not_finite"); leaf != metadata.end()) record.not_finite = leaf->second;
-  if (const auto entry = metadata.find("monitor"); entry != metadata.end()) {
-    record.monitor = entry->second;
-    record.best = read_number<double>(metadata, "best", path);
+  const std::string& path() const noexcept { return path_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  // Bytes from `begin` on, all within the file. Error(corrupt_data) if a part that holds some of them does not match
+  // its checksum; io.
+  void read(std::uint64_t begin, std::size_t size, void* data) {
+    const std::uint64_t end = begin + size;
+    auto part = std::upper_bound(parts_.begin(), parts_.end(), begin,
+                                 [](std::uint64_t at, const Part& candidate) { return at < candidate.end; });
+    for (; size > 0 && part != parts_.end() && part->begin < end; ++part) {
+      const std::uint64_t first = std::max(begin, part->begin), last = std::min(end, part->end);
+      char* const target = static_cast<char*>(data) + (first - begin);
+      if (part->is_verified) {
+        fetch(first, last, target, nullptr);
+        continue;
+      }
+      Checksum checksum;
+      fetch(part->begin, first, nullptr, &checksum);
+      fetch(first, last, target, &checksum);
+      fetch(last, part->end, nullptr, &checksum);
+      const std::string found = checksum.digits();
+      expect(found == part->xxh3, parts_.size() == 1
+                                      ? fmt::format("its checksum is {}, expected {}", found, part->xxh3)
+                                      : fmt::format("the checksum of its bytes {} to {} is {}, expected {}",
+                                                    part->begin, part->end, found, part->xxh3));
+      part->is_verified = true;
+    }
   }
-  return record;
-}
 
-LoadedCheckpoint load_version_1(FileSystem& files, const std::string& path) {
-  Safetensors file = read_safetensors(files, path);
-  LoadedCheckpoint loaded{path, 1, read_record(file.metadata, path), std::move(file.tensors), std::move(file.memory)};
-  loaded.archive = Archive::read("{}");
-  return loaded;
-}
+ private:
+  struct Part {
+    std::uint64_t begin, end;
+    std::string xxh3;
+    bool is_verified = false;
+  };
+
+  void expect(bool holds, const std::string& what) const {
+    if (!holds) throw_error(ErrorCode::corrupt_data, "checkpoint file '{}': {}", path_, what);
+  }
+  // Reads bytes [begin, end), and adds them to the checksum if given. Without `data` the last of them are kept in
+  // read_ahead_.
+  void fetch(std::uint64_t begin, std::uint64_t end, char* data, Checksum* checksum) {
+    constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;  // bytes; stays in a core's cache
+    while (begin < end) {
+      const auto piece = static_cast<std::size_t>(std::min(kPiece, end - begin));
+      if (data == nullptr) {
+        read_ahead_.resize(piece);
+        read_ahead_begin_ = begin;
+      } else if (checksum == nullptr && begin >= read_ahead_begin_ &&
+                 begin + piece <= read_ahead_begin_ + read_ahead_.size()) {
+        std::memcpy(data, read_ahead_.data() + (begin - read_ahead_begin_), piece);
+        data += piece;
+        begin += piece;
+        continue;
+      }
+      char* const target = data != nullptr ? data : read_ahead_.data();
+      const std::size_t got = reader_->read_at(begin, target, piece);
+      expect(got == piece, fmt::format("it has {} bytes, expected {}", begin + got, bytes_));
+      if (checksum != nullptr) checksum->add(target, piece);
+      if (data != nullptr) data += piece;
+      begin += piece;
+    }
+  }
+
+  std::string path_;
+  std::uint64_t bytes_;
+  std::vector<Part> parts_;
+  std::unique_ptr<FileSystem::Reader> reader_;
+  std::vector<char> read_ahead_;  // bytes verified together with others
+  std::uint64_t read_ahead_begin_ = 0;
+};
 
 // Leaves out damaged parts that are not needed.
 LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, const LoadRequest& request) {
@@ -120,35 +178,27 @@ void check_steps(const StoreEntry& entry, const std::string& path, const Checkpo
   throw_error(ErrorCode::corrupt_data, "checkpoint '{}' itself says that it is from step {}", path, record.steps);
 }
 
-void check_is(FileSystem& files, const StoreEntry& entry, const std::string& path) {
-  const bool is_file = entry.kind == StoreEntryKind::version_1;
-  if (files.status(path).kind == (is_file ? FileSystem::Kind::file : FileSystem::Kind::directory)) return;
-  throw_error(ErrorCode::corrupt_data, "checkpoint '{}' is not a {}", path, is_file ? "file" : "directory");
+void check_is_directory(FileSystem& files, const std::string& path) {
+  if (files.status(path).kind == FileSystem::Kind::directory) return;
+  throw_error(ErrorCode::corrupt_data, "checkpoint '{}' is not a directory", path);
 }
 
 LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry,
                             const LoadRequest& request) {
   const std::string path = path_of(dir, entry.name);
-  check_is(files, entry, path);
-  LoadedCheckpoint loaded =
-      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path, request);
+  check_is_directory(files, path);
+  LoadedCheckpoint loaded = load_unit(files, path, request);
   check_steps(entry, path, loaded.record);
   return loaded;
 }
 
 StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, const StoreEntry& entry) {
   const std::string path = path_of(dir, entry.name);
-  check_is(files, entry, path);
-  StoredCheckpoints::Item item{entry, {path, 1, {}}, {}};
-  if (entry.kind == StoreEntryKind::version_1) {
-    item.stored.record = read_record(read_safetensors_metadata(files, path), path);
-  } else {
-    const Manifest manifest = read_manifest(files, path);
-    item.stored.version = manifest.version;
-    item.stored.record = manifest.record;
-    for (const Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
-  }
-  check_steps(entry, path, item.stored.record);
+  check_is_directory(files, path);
+  const Manifest manifest = read_manifest(files, path);
+  check_steps(entry, path, manifest.record);
+  StoredCheckpoints::Item item{entry, {path, manifest.version, manifest.record}, {}};
+  for (const Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
   return item;
 }
 
@@ -213,12 +263,7 @@ HeldParts held_parts(const State& state) {
 }
 
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request) {
-  std::vector<std::string> names;
-  try {
-    names = files.list(path);
-  } catch (const Error&) {
-    return load_version_1(files, path);  // if it is not a file either, reading it reports why
-  }
+  const std::vector<std::string> names = files.list(path);
   // A checkpoint that the caller names may have been moved away from the lines it refers to.
   const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();
   LoadRequest without_lines = request;

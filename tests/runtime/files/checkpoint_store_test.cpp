@@ -45,20 +45,6 @@ class CheckpointStoreTest : public testing::Test {
   void save(CheckpointStore& store, const std::vector<std::int64_t>& all_steps) {
     for (const std::int64_t steps : all_steps) run_.save(store, {steps, 0});
   }
-  // A checkpoint in the format of version 0.1.
-  void write_version_1(std::int64_t steps, std::map<std::string, std::string> more = {}) {
-    std::map<std::string, std::string> metadata{{"steps", std::to_string(steps)},
-                                                {"samples", "320"},
-                                                {"previous_samples", "288"},
-                                                {"time", "2.5"},
-                                                {"previous_time", "0.1"}};
-    metadata.merge(more);
-    files_->create_directories("/model");
-    replace_file(*files_, "/model/" + detail::unit_name(steps) + ".safetensors", [&](FileSystem::Writer& writer) {
-      write_safetensors(writer, run_.snapshot_at({steps, 0})->leaves(), metadata);
-    });
-  }
-
   std::shared_ptr<PowerLossFileSystem> files_ = std::make_shared<PowerLossFileSystem>();
   SampleRun run_;
 };
@@ -217,7 +203,6 @@ TEST_F(CheckpointStoreTest, KeepsTheNewestAndTheFirstPastEachMultiple) {
 TEST_F(CheckpointStoreTest, GoingBackRemovesLaterCheckpoints) {
   CheckpointStore store = open(3);
   save(store, {10, 20, 30});
-  write_version_1(25);
   run_.save(store, {20, 1});
   EXPECT_EQ(steps_of(store), (std::vector<std::int64_t>{10, 20}));
   LoadedCheckpoint loaded = store.load();
@@ -256,49 +241,6 @@ TEST_F(CheckpointStoreTest, IgnoresOtherFiles) {
   EXPECT_EQ(store.all(&unreadable).size(), 1u);
   ASSERT_EQ(unreadable.size(), 1u);
   EXPECT_NE(unreadable[0].find("checkpoint_0000000005' has no manifest"), std::string::npos) << unreadable[0];
-}
-
-TEST_F(CheckpointStoreTest, LoadsVersion1) {
-  write_version_1(10, {{"monitor", "loss"}, {"best", "0.25"}});
-  write_version_1(20, {{"not_finite", "params/kernel"}});
-  const CheckpointStore reader = open();
-  EXPECT_EQ(steps_of(reader), (std::vector<std::int64_t>{10, 20}));
-  EXPECT_EQ(reader.best("loss", "min")->record.steps, 10);
-  const LoadedCheckpoint loaded = reader.load();
-  EXPECT_EQ(loaded.version, 1);
-  EXPECT_EQ(loaded.record.steps, 20);
-  EXPECT_EQ(loaded.record.samples, 320);
-  EXPECT_EQ(loaded.record.time, 2.5);
-  EXPECT_EQ(loaded.record.not_finite, "params/kernel");
-  EXPECT_EQ(loaded.leaves.size(), 9u);
-  EXPECT_EQ(load_checkpoint("/model/checkpoint_0000000010.safetensors", *files_).record.best, 0.25);
-  // They are kept and removed like any other.
-  CheckpointStore store = open(2);
-  save(store, {20});
-  EXPECT_EQ(files_->list("/model"), (Names{".lock", "checkpoint_0000000010.safetensors", "checkpoint_0000000020",
-                                           "lines_0.jsonl", "lines_1.jsonl"}));
-  save(store, {30});
-  EXPECT_EQ(steps_of(store), (std::vector<std::int64_t>{20, 30}));
-}
-
-TEST_F(CheckpointStoreTest, RejectsBadVersion1) {
-  write_version_1(10);
-  write_version_1(20, {});
-  for (const auto& [key, value] : {std::pair{"time", "x"}, {"samples", "-1"}, {"time", "inf"}}) {
-    std::map<std::string, std::string> metadata{{key, value}};
-    files_->remove("/model/checkpoint_0000000020.safetensors");
-    write_version_1(20);
-    std::string& content = files_->content("/model/checkpoint_0000000020.safetensors");
-    const std::string good = std::string(key) == "time" ? R"("time":"2.5")" : R"("samples":"320")";
-    std::string bad = fmt::format(R"("{}":"{}")", key, value);
-    bad.resize(good.size(), ' ');
-    content.replace(content.find(good), good.size(), bad);
-    const LoadedCheckpoint loaded = open().load();
-    EXPECT_EQ(loaded.record.steps, 10);
-    ASSERT_EQ(loaded.skipped.size(), 1u);
-    EXPECT_NE(loaded.skipped[0].find(key), std::string::npos) << loaded.skipped[0];
-    EXPECT_EQ(steps_of(open()), std::vector<std::int64_t>{10});
-  }
 }
 
 TEST_F(CheckpointStoreTest, ReportsAnEmptyDirectory) {

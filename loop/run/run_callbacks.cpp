@@ -44,9 +44,22 @@ void RunEngine::resume() {
   run_hooks("::on_resume", &CallbackModel::on_resume);
 }
 
-// Runs the callbacks that are left, up to one that stops the run.
-void RunEngine::run_task(Agenda::Task& task) {
-  while (task.ran < task.callbacks.size() && !loop_.stop_iteration) run_callback(task.callbacks[task.ran++].get());
+// Runs the tasks that are due, and with `again` those of last(), if only now the step is known to be the last.
+void RunEngine::run_due(bool again) {
+  const auto before = [&](const Agenda::Traits& traits) {
+    if (traits.runs_user_code) launch();
+    if (traits.reads_clock) clock_.read(elapsed_);
+  };
+  agenda_.evaluate(elapsed_, again, before, [&](Agenda::Task& task) { run_task(task, again); });
+}
+
+// Runs the callbacks of a task that are left, up to one that stops the run, or all of them. If a signal ends the run
+// and has saved it, leaves out those that save.
+void RunEngine::run_task(Agenda::Task& task, bool all) {
+  while (task.ran < task.callbacks.size() && (all || !loop_.stop_iteration)) {
+    CallbackModel* const callback = task.callbacks[task.ran++].get();
+    if (!is_saved_ || !callback->traits.saves) run_callback(callback);
+  }
 }
 
 void RunEngine::run_callback(CallbackModel* callback) {
@@ -79,24 +92,11 @@ void RunEngine::run_callback(CallbackModel* callback) {
   if (group_ && traits.can_stop) loop_.stop_iteration = group_->stop(loop_.stop_iteration, elapsed_);
 }
 
-// Runs the callbacks of last() if only now the step is known to be the last, or a stop has skipped them. If a signal
-// ends the run and has saved it, leaves out those that save.
+// Runs the callbacks of last() if only now the step is known to be the last, or a stop has skipped them.
 void RunEngine::run_last() {
   if (!agenda_.awaits_end() || (elapsed_.last && !loop_.stop_iteration)) return;
   elapsed_.last = true;
-  agenda_.evaluate(
-      elapsed_, true, [&](const Agenda::Traits& traits) { before_schedule(traits); },
-      [&](Agenda::Task& task) {
-        while (task.ran < task.callbacks.size()) {
-          CallbackModel* const callback = task.callbacks[task.ran++].get();
-          if (!is_saved_ || !callback->traits.saves) run_callback(callback);
-        }
-      });
-}
-
-void RunEngine::before_schedule(const Agenda::Traits& traits) {
-  if (traits.runs_user_code) launch();
-  if (traits.reads_clock) clock_.read(elapsed_);
+  run_due(true);
 }
 
 void RunEngine::at_step_end(std::function<void()> f) {

@@ -99,7 +99,7 @@ void RunEngine::fail(const std::exception_ptr& cause) {
       also = "; what was due at the end of the previous step also failed: " +
              explain_exception(std::current_exception()).second;
       whole = false;
-      drop_step();
+      running_ = {};
     }
     elapsed_.count(elapsed_.step_samples);
   }
@@ -110,8 +110,12 @@ void RunEngine::fail(const std::exception_ptr& cause) {
   arbiter_->set_failed();
   journal_.set_failing();
   if (running_.callback != nullptr) running_.callback->failed = true;
+  running_ = {};
+  // The step is dropped.
   loop_.logs.clear();
-  drop_step();
+  journal_.drop_step();
+  at_step_end_.clear();
+  after_step_.clear();
   try {
     bring_device();
   } catch (...) {
@@ -130,14 +134,6 @@ void RunEngine::raise(const std::exception_ptr& cause, std::string place, const 
   if (partitioner_) place = fmt::format("rank {} of {}, {}", partitioner_->rank(), partitioner_->size(), place);
   elapsed_.last = false;
   state_.raise(code, place + ": " + what + also, cause);
-}
-
-// Drops what the current step still has to do.
-void RunEngine::drop_step() {
-  journal_.drop_step();
-  at_step_end_.clear();
-  after_step_.clear();
-  running_ = {};
 }
 
 // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000", or what the dataset does if it is not a

@@ -34,18 +34,6 @@ std::shared_ptr<const Partitioner> other_ranks(const StateAccess& state) {
   return partitioner && partitioner->size() > 1 ? partitioner : nullptr;
 }
 
-// Makes names unique: "a", "a #2", "b", "a #3".
-class UniqueNames {
- public:
-  std::string operator()(const std::string& name) {
-    const int count = ++counts_[name];
-    return count == 1 ? name : fmt::format("{} #{}", name, count);
-  }
-
- private:
-  std::map<std::string, int> counts_;
-};
-
 }  // namespace
 
 std::unique_ptr<Engine> Engine::create(EngineOptions options, std::vector<AnyTask> tasks, Cursor& dataset,
@@ -211,10 +199,7 @@ void RunEngine::begin_step() {
   loop_.batch_ = dataset_.batch();
   elapsed_.step_samples = dataset_.samples(loop_.batch_);
   elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + elapsed_.step_samples >= stop_.samples;
-  if (agenda_.is_idle(elapsed_)) return;
-  agenda_.evaluate(
-      elapsed_, false, [&](const Agenda::Traits& traits) { before_schedule(traits); },
-      [&](Agenda::Task& task) { run_task(task); });
+  if (!agenda_.is_idle(elapsed_)) run_due(false);
 }
 
 // Why the run ends with this step, as far as callbacks, signals and the time decide it; else `reached`.
@@ -234,7 +219,7 @@ void RunEngine::arbitrate_stop() {
     loop_.stop_iteration = arbiter_->stop(asked, elapsed_);
     if (!asked || loop_.stop_iteration) return;
     for (Agenda::Task& task : agenda_.tasks()) {
-      if (task.due_at == elapsed_.steps) run_task(task);
+      if (task.due_at == elapsed_.steps) run_task(task, false);
     }
   }
 }
@@ -303,17 +288,22 @@ void RunEngine::persist(Archive& archive) {
   archive("first_record", loop_.first_record_)("stopped", loop_.stop_iteration);
   // A damaged history may lack some records.
   loop_.first_record_ = std::min(loop_.first_record_, results.history.size());
-  // Each is stored under its name, so that it does not matter if other tasks are added.
-  UniqueNames schedules, callbacks;
+  // Each is stored under its name, so that it does not matter if other tasks are added: "a", "a #2", "b", "a #3".
+  std::map<std::string, int> counts;
+  const auto unique = [&](const std::string& name) {
+    const int count = ++counts[name];
+    return count == 1 ? name : fmt::format("{} #{}", name, count);
+  };
   archive.within("schedules", [&] {
     for (Agenda::Task& task : agenda_.tasks()) {
-      if (task.traits.persists) archive(schedules(to_string(task.schedule)), task.schedule);
+      if (task.traits.persists) archive(unique(to_string(task.schedule)), task.schedule);
     }
   });
+  counts.clear();
   archive.within("callbacks", [&] {
     for (Agenda::Task& task : agenda_.tasks()) {
       for (AnyCallback& callback : task.callbacks) {
-        if (callback->traits.remembers) archive(callbacks(callback->name()), *callback.get());
+        if (callback->traits.remembers) archive(unique(callback->name()), *callback.get());
       }
     }
   });

@@ -66,11 +66,11 @@ class RunEngine final : public Engine, StepSink {
   void run_hook(CallbackModel* callback, const char* name, Hook hook);
   void run_hooks(const char* name, Hook hook);
   void resume();
-  void run_task(Agenda::Task& task);
+  void run_due(bool again);
+  void run_task(Agenda::Task& task, bool all);
   void run_callback(CallbackModel* callback);
   void run_last();
   void run_deferred(std::vector<Deferred>& calls, const char* name);
-  void before_schedule(const Agenda::Traits& traits);
   void defer_stop(bool stopped);
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
   void flush() override;
@@ -86,7 +86,6 @@ class RunEngine final : public Engine, StepSink {
   [[noreturn]] void fail(const std::exception_ptr& cause);
   [[noreturn]] void raise(const std::exception_ptr& cause, std::string place, const std::string& also = {});
   std::string where() const;
-  void drop_step();
 
   Cursor& dataset_;
   StateAccess& state_;

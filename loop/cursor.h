@@ -96,10 +96,17 @@ class CursorOver final : public Cursor {
   void release() override {
     if constexpr (!kIsReference) made_.reset();
   }
-  bool skip(const Deadline& idle, Elapsed& elapsed, const void*& last) override {
+  bool skip(const Deadline& idle, Elapsed& counted, const void*& last) override {
     if constexpr (!kIsReference) {
       if (made_) return false;
     }
+    // Counts in registers, also up to an error.
+    struct Count {
+      Elapsed& result;
+      Elapsed elapsed = result;
+      ~Count() { result = elapsed; }
+    } count{counted};
+    Elapsed& elapsed = count.elapsed;
     auto& it = *it_;
     const auto end = std::ranges::end(*range_);
     while (elapsed.steps < idle.steps && !has_pending_signals()) {

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <giro/loop/cursor.h>
@@ -12,6 +14,7 @@
 #include <giro/loop/engine.h>
 #include <giro/loop/loop_state.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
@@ -32,7 +35,7 @@ struct ElapseOptions {
 // `stop` is reached, and takes no batch from the dataset that it does not yield. Single pass; the dataset must outlive
 // it.
 template <std::ranges::input_range R>
-class Elapse {
+class Elapse : detail::StateAccess {
   using Cursor = detail::CursorOver<R, std::ranges::range_value_t<R>>;
 
  public:
@@ -48,7 +51,7 @@ class Elapse {
                                         .stop = options.stop,
                                         .tokens_per_sample = options.tokens_per_sample,
                                         .arbiter = std::move(options.arbiter)},
-                                       {}, dataset_, state_, loop_)),
+                                       {}, dataset_, *this, loop_)),
         loop_(engine_->results.elapsed, engine_->results.history, engine_->results.metadata, engine_.get()) {}
   Elapse(const Elapse&) = delete;
   Elapse& operator=(const Elapse&) = delete;
@@ -78,8 +81,11 @@ class Elapse {
   std::default_sentinel_t end() const { return {}; }
 
  private:
+  [[noreturn]] void raise(ErrorCode code, const std::string& message, const std::exception_ptr&) override {
+    throw Error(code, message);
+  }
+
   Cursor dataset_;
-  detail::StateAccess state_;
   std::unique_ptr<detail::Engine> engine_;
   detail::AnyLoopState loop_;
   bool has_begun_ = false, has_step_ = false;

@@ -33,9 +33,7 @@ class StateAccess {
   virtual std::shared_ptr<const Partitioner> partitioner() const { return nullptr; }
   virtual void persist(Archive&) {}
   // Throws the LoopError for a run that ends with this error, with the results so far.
-  [[noreturn]] virtual void raise(ErrorCode code, const std::string& message, const std::exception_ptr&) {
-    throw Error(code, message);
-  }
+  [[noreturn]] virtual void raise(ErrorCode code, const std::string& message, const std::exception_ptr& cause) = 0;
 };
 
 // A LoopResult without the state.

@@ -58,11 +58,13 @@ class Agenda {
   // is known to be the last (Elapsed::last).
   template <class Before, class Due>
   void evaluate(const Elapsed& elapsed, bool again, Before&& before, Due&& due) {
+    bool changes = false;
     for (Task& task : tasks_) {
       if (again ? !task.traits.awaits_end : !elapsed.last && !task.next.reached(elapsed)) continue;
       if (task.traits.always) {
         task.next.steps = elapsed.steps + 1;
       } else {
+        changes = true;
         before(task.traits);
         evaluating_ = &task;
         const bool is_due = task.schedule(elapsed);
@@ -73,6 +75,8 @@ class Agenda {
       if (std::exchange(task.due_at, elapsed.steps) != elapsed.steps) task.ran = 0;
       due(task);
     }
+    next_.steps = elapsed.steps + 1;
+    if (!changes) return;  // the usual case: only tasks that are always due
     next_ = {};
     for (const Task& task : tasks_) next_.merge(task.next);
   }

@@ -13,11 +13,11 @@ namespace giro::detail {
 // Runs f, a function of a callback, so that errors and traces name it.
 template <class F>
 void RunEngine::run_as(CallbackModel* callback, const char* function, F&& f) {
-  const Running outer = std::exchange(running_, {callback, elapsed_.steps});
+  running_ = {callback, elapsed_.steps};
   const auto name = [&] { return (callback != nullptr ? callback->name() : "") + function; };
   const Span span("callback", name, "step", elapsed_.steps);
   f();
-  running_ = outer;
+  running_ = {};
 }
 
 void RunEngine::run_hook(CallbackModel* callback, const char* name, Hook hook) {
@@ -159,7 +159,7 @@ void RunEngine::launch() {
 void RunEngine::bring_device() {
   launch();
   if (device_state_ != nullptr) device_state_->stream().synchronize();
-  read_logs();
+  if (device_state_ != nullptr || journal_.has_pending() || journal_.has_rows()) read_logs();
 }
 
 // Waits for the logs of all launched steps.

@@ -77,9 +77,9 @@ class Run : detail::StateAccess {
   // the run has already ended.
   StopReason advance(const Period& until = {}) { return engine_->advance(until); }
 
-  // Sets another stop for a run that has stopped at LoopOptions::stop, with a new history and new outputs. The batch
-  // after the stop is made when the run is advanced, so a dataset that fails there leaves the run intact until then.
-  // Error(invalid_argument) if the run has not stopped there.
+  // Sets another stop for a run that has stopped at LoopOptions::stop, or was resumed there, with a new history and new
+  // outputs. The batch after the stop is made when the run is advanced, so a dataset that fails there leaves the run
+  // intact until then. Error(invalid_argument) if the run has not stopped there.
   void extend(const Period& stop, History history = {}, Outputs outputs = {}) {
     engine_->extend(stop, std::move(history), std::move(outputs));
   }

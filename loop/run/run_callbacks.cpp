@@ -155,11 +155,10 @@ void RunEngine::launch() {
   running_ = outer;
 }
 
-// Waits until all queued work is done and observed. Then the logs are all that the current step has logged so far.
-void RunEngine::bring_device() {
+void RunEngine::synchronize() {
   launch();
   if (device_state_ != nullptr) device_state_->stream().synchronize();
-  if (device_state_ != nullptr || journal_.has_pending() || journal_.has_rows()) read_logs();
+  read_logs();
 }
 
 // Waits for the logs of all launched steps.

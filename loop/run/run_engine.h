@@ -75,7 +75,11 @@ class RunEngine final : public Engine, StepSink {
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
   void flush() override;
   void launch();
-  void bring_device();
+  // Waits until all queued work is done and observed. Then the logs are all that the current step has logged so far.
+  void bring_device() {
+    if (device_state_ != nullptr || !queue_.is_empty() || journal_.has_pending() || journal_.has_rows()) synchronize();
+  }
+  void synchronize();
   void read_logs();
   void drain(bool all);
 

@@ -35,83 +35,60 @@ class StepSink {
   virtual void flush() = 0;
 };
 
-// Receives the logs of the steps it is due in, when they have arrived.
-class Observer {
- public:
-  virtual ~Observer() = default;
-  virtual void observe(const Elapsed&, const Logs&) {}
-  virtual std::string name() const { return {}; }
-};
-
-// What a callback's signature says about it.
+// What a callback's signature and members say about it.
 struct CallbackTraits {
   CallbackKind kind = CallbackKind::barrier;
-  bool sees_elapsed = false;
-  bool can_stop = false;
-  bool is_primary_only = false;
-  bool remembers = false;
+  bool sees_elapsed = false;     // reads the elapsed time, possibly through LoopState
+  bool can_stop = false;         // its signature lets it ask the loop to stop
+  bool changes_state = false;    // its signature lets it change the state
+  bool is_primary_only = false;  // runs only on rank 0 if several ranks work on one state
+  bool remembers = false;        // has something to persist
+  bool saves = false;            // saves the run: on_save is called in a step in which a signal requests a save
 };
 
 // A callback without the types of its loop. Each function gets the LoopState<S, B> of these types.
-class CallbackModel : public Observer {
+class CallbackModel {
  public:
+  explicit CallbackModel(const CallbackTraits& given) : traits(given) {}
+  virtual ~CallbackModel() = default;
   virtual std::unique_ptr<CallbackModel> clone() const = 0;
-  virtual CallbackTraits traits() const = 0;
-  virtual bool changes_state() const = 0;
+  virtual std::string name() const = 0;
+  // Shows an observer the logs of a step in which it is due, when they have arrived.
+  virtual void observe(const Elapsed&, const Logs&) {}
+  // Runs it, or a device step at once; enqueue may hold a device step back.
   virtual void run(AnyLoopState&) {}
   virtual void enqueue(AnyLoopState&, StepSink&) {}
+  // Called before every on_resume. A callback that writes files makes sure here that no other run writes to them.
   virtual void on_claim(AnyLoopState&) {}
+  // Called before every on_start. May restore an interrupted run.
   virtual void on_resume(AnyLoopState&) {}
   virtual void on_start(AnyLoopState&) {}
-  virtual bool saves() const { return false; }
   virtual void on_save(AnyLoopState&) {}
   virtual void on_end(AnyLoopState&) {}
+  // Saves or restores what it remembers, between two steps.
   virtual void persist(Archive&) {}
+
+  const CallbackTraits traits;
+  bool failed = false;  // it has thrown, and is called no more
 };
 
 // A value: copying it copies the callable. The loop's engine is compiled once over these; Callback<S, B> makes them.
 class AnyCallback {
  public:
-  AnyCallback(const AnyCallback& other) : model_(other.model_->clone()), traits_(other.traits_) {}
+  AnyCallback(const AnyCallback& other) : model_(other.model_->clone()) {}
   AnyCallback(AnyCallback&&) noexcept = default;
   AnyCallback& operator=(const AnyCallback& other) { return *this = AnyCallback(other); }
   AnyCallback& operator=(AnyCallback&&) noexcept = default;
 
-  CallbackKind kind() const noexcept { return traits_.kind; }
-  // Whether it reads the elapsed time, possibly through LoopState.
-  bool sees_elapsed() const noexcept { return traits_.sees_elapsed; }
-  // Whether its signature lets it ask the loop to stop.
-  bool can_stop() const noexcept { return traits_.can_stop; }
-  // Whether its signature lets it change the state.
-  bool changes_state() const { return model_->changes_state(); }
-  // Whether it runs only on rank 0 if several ranks work on one state.
-  bool is_primary_only() const noexcept { return traits_.is_primary_only; }
-  // Whether it has anything to persist.
-  bool remembers() const noexcept { return traits_.remembers; }
-  std::string name() const { return model_->name(); }
-  Observer* observer() const noexcept { return model_.get(); }
-
-  // run executes a barrier, or a device step at once; enqueue may hold a device step back.
-  void run(AnyLoopState& loop) { model_->run(loop); }
-  void enqueue(AnyLoopState& loop, StepSink& sink) { model_->enqueue(loop, sink); }
-  // Called before every on_resume. A callback that writes files makes sure here that no other run writes to them.
-  void on_claim(AnyLoopState& loop) { model_->on_claim(loop); }
-  // Called before every on_start. May restore an interrupted run.
-  void on_resume(AnyLoopState& loop) { model_->on_resume(loop); }
-  void on_start(AnyLoopState& loop) { model_->on_start(loop); }
-  // Whether the callback saves the run. on_save is called in a step in which a signal requests a save.
-  bool saves() const { return model_->saves(); }
-  void on_save(AnyLoopState& loop) { model_->on_save(loop); }
-  void on_end(AnyLoopState& loop) { model_->on_end(loop); }
-  // Saves or restores what it remembers, between two steps.
-  void persist(Archive& archive) { model_->persist(archive); }
+  CallbackKind kind() const noexcept { return model_->traits.kind; }
+  CallbackModel* get() const noexcept { return model_.get(); }
+  CallbackModel* operator->() const noexcept { return get(); }
 
  protected:
-  explicit AnyCallback(std::unique_ptr<CallbackModel> model) : model_(std::move(model)), traits_(model_->traits()) {}
+  explicit AnyCallback(std::unique_ptr<CallbackModel> model) : model_(std::move(model)) {}
 
  private:
   std::unique_ptr<CallbackModel> model_;
-  CallbackTraits traits_;
 };
 
 }  // namespace detail

@@ -81,46 +81,18 @@ class ModelOf final : public CallbackModel {
   static constexpr bool kSaves = requires(F& f, Loop& loop) { f.on_save(loop); };
 
  public:
-  explicit ModelOf(F f) : callable_(std::move(f)) {}
+  explicit ModelOf(F f) : CallbackModel(traits_of(f)), callable_(std::move(f)) {}
 
-  CallbackTraits traits() const override {
-    CallbackTraits traits{.kind = kKind, .is_primary_only = is_primary_only<F>(), .remembers = kRemembers};
-    if constexpr (kIsStep) {
-      traits.sees_elapsed = callable_.uses_broadcasts();
-    } else {
-      [&]<class... Args>(std::tuple<Args...>*) {
-        traits.sees_elapsed =
-            ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> || std::is_same_v<std::remove_cvref_t<Args>, Loop>) ||
-             ...);
-        traits.can_stop = kKind == CallbackKind::barrier && (std::is_same_v<Args, Loop&> || ...);
-      }(parameters());
-    }
-    return traits;
-  }
   std::unique_ptr<CallbackModel> clone() const override { return std::unique_ptr<CallbackModel>(new ModelOf(*this)); }
   std::string name() const override { return kIsStep ? "a step" : name_of(typeid(F)); }
-  bool changes_state() const override {
-    if constexpr (kIsStep) {
-      return callable_.changes_state();
-    } else if constexpr (is_generic<F>) {
-      return true;
-    } else {
-      bool changes = may_change_state<S, B>(static_cast<Signature<F>*>(nullptr));
-      if constexpr (requires { &F::on_start; }) {
-        changes |= may_change_state<S, B>(static_cast<MemberSignature<decltype(&F::on_start)>*>(nullptr));
-      }
-      if constexpr (requires { &F::on_end; }) {
-        changes |= may_change_state<S, B>(static_cast<MemberSignature<decltype(&F::on_end)>*>(nullptr));
-      }
-      return changes;
-    }
-  }
 
   void run(AnyLoopState& any) override {
     Loop& loop = typed(any);
     if constexpr (kIsStep) {
       loop.logs.merge(callable_(loop.state, loop.batch(), broadcasts(loop.elapsed)));
-    } else if constexpr (kKind == CallbackKind::barrier) {
+    } else if constexpr (kKind == CallbackKind::observer) {
+      observe(loop.elapsed, loop.logs);
+    } else {
       call_with(callable_, loop, parameters());
     }
   }
@@ -151,13 +123,6 @@ class ModelOf final : public CallbackModel {
   }
   void persist(Archive& archive) override {
     if constexpr (kRemembers) callable_.persist(archive);
-  }
-  bool saves() const override {
-    if constexpr (requires { callable_.saves(); }) {
-      return callable_.saves();
-    } else {
-      return kSaves;
-    }
   }
   void on_save(AnyLoopState& loop) override {
     if constexpr (kSaves) callable_.on_save(typed(loop));
@@ -211,6 +176,38 @@ class ModelOf final : public CallbackModel {
   };
   struct Nothing {};
 
+  static CallbackTraits traits_of(const F& f) {
+    CallbackTraits traits{
+        .kind = kKind, .is_primary_only = is_primary_only<F>(), .remembers = kRemembers, .saves = kSaves};
+    if constexpr (kIsStep) {
+      traits.sees_elapsed = f.uses_broadcasts();
+      traits.changes_state = f.changes_state();
+    } else {
+      [&]<class... Args>(std::tuple<Args...>*) {
+        traits.sees_elapsed =
+            ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> || std::is_same_v<std::remove_cvref_t<Args>, Loop>) ||
+             ...);
+        traits.can_stop = kKind == CallbackKind::barrier && (std::is_same_v<Args, Loop&> || ...);
+      }(parameters());
+      traits.changes_state = changes_state();
+    }
+    if constexpr (requires { f.saves(); }) traits.saves = f.saves();
+    return traits;
+  }
+  static constexpr bool changes_state() {
+    if constexpr (is_generic<F>) {
+      return true;
+    } else {
+      bool changes = may_change_state<S, B>(static_cast<Signature<F>*>(nullptr));
+      if constexpr (requires { &F::on_start; }) {
+        changes |= may_change_state<S, B>(static_cast<MemberSignature<decltype(&F::on_start)>*>(nullptr));
+      }
+      if constexpr (requires { &F::on_end; }) {
+        changes |= may_change_state<S, B>(static_cast<MemberSignature<decltype(&F::on_end)>*>(nullptr));
+      }
+      return changes;
+    }
+  }
   static Loop& typed(AnyLoopState& loop) { return static_cast<Loop&>(loop); }
   static constexpr typename ParametersOf<F, Loop>::type* parameters() { return nullptr; }
 

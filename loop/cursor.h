@@ -10,11 +10,38 @@
 #include <giro/loop/data/batch_size.h>
 #include <giro/loop/data/begin_at.h>
 #include <giro/loop/data/range.h>
-#include <giro/loop/engine.h>
 #include <giro/loop/interrupt.h>
+#include <giro/loop/time/deadline.h>
+#include <giro/loop/time/elapsed.h>
 #include <giro/runtime/files/archive.h>
 
 namespace giro::detail {
+
+// A run's position in its dataset, without the types of the dataset and its batches.
+class Cursor {
+ public:
+  // What it is doing. It stays as it is when a function throws, for error messages.
+  enum class Activity { none, dataset, next_batch, batch_size };
+  Activity activity = Activity::none;
+
+  virtual ~Cursor() = default;
+  // The number of batches that the dataset skips before begin().
+  virtual std::int64_t first_batch() const = 0;
+  // Goes to batch number `batch`. Returns false if there is none. Call this before the functions below.
+  virtual bool begin(std::int64_t batch) = 0;
+  // The batch here, and its number of samples.
+  virtual const void* batch() = 0;
+  virtual std::int64_t samples(const void* batch) = 0;
+  // Goes to the next batch. Returns false at the end. `batch`, the one before, becomes null if it is no longer valid.
+  virtual bool advance(const void*& batch) = 0;
+  // Call this when the batch before is no longer needed, before batch() is called for the next.
+  virtual void release() = 0;
+  // Goes over batches as long as their steps are before `idle`: in these nothing happens but counting. Returns whether
+  // the dataset has ended; its last step is not counted then, and `batch` is its batch, or null.
+  virtual bool skip(const Deadline& idle, Elapsed& elapsed, const void*& batch) = 0;
+  // Saves or restores what the dataset remembers.
+  virtual void persist(Archive& archive) = 0;
+};
 
 // The position of a run in a dataset R of batches B. An iterator that returns by value makes a new batch at each
 // access, so the batch is made once and kept here.
@@ -39,46 +66,66 @@ class CursorOver final : public Cursor {
   }
 
   std::int64_t first_batch() const override { return first_; }
-  void begin(std::int64_t batch) override { it_.emplace(begin_at(*range_, first_, batch)); }
-  bool at_end() const override { return *it_ == std::ranges::end(*range_); }
+  bool begin(std::int64_t batch) override {
+    activity = Activity::dataset;
+    it_.emplace(begin_at(*range_, first_, batch));
+    const bool ends = is_at_end();
+    activity = Activity::none;
+    return !ends;
+  }
   const void* batch() override {
+    activity = Activity::dataset;
     const B& batch = **this;
+    activity = Activity::none;
     return std::addressof(batch);
   }
-  std::int64_t samples(const void* batch) const override { return samples_of(*static_cast<const B*>(batch)); }
+  std::int64_t samples(const void* batch) override {
+    activity = Activity::batch_size;
+    const std::int64_t samples = samples_of(*static_cast<const B*>(batch));
+    activity = Activity::none;
+    return samples;
+  }
   bool advance(const void*& batch) override {
+    activity = Activity::next_batch;
     ++*it_;
-    const bool ends = at_end();
+    const bool ends = is_at_end();
     if (!outlives_advance(ends)) batch = nullptr;
+    activity = Activity::none;
     return !ends;
   }
   void release() override {
     if constexpr (!kIsReference) made_.reset();
   }
-  bool skip(const IdleSteps& idle, Elapsed& elapsed, Activity& activity, const void*& last) override {
-    auto& it = *it_;
-    const auto end = std::ranges::end(*range_);
+  bool skip(const Deadline& idle, Elapsed& counted, const void*& last) override {
     if constexpr (!kIsReference) {
       if (made_) return false;
     }
-    while (elapsed.steps < idle.until_steps && !has_pending_signals()) {
+    // Counts in registers, also up to an error.
+    struct Count {
+      Elapsed& result;
+      Elapsed elapsed = result;
+      ~Count() { result = elapsed; }
+    } count{counted};
+    Elapsed& elapsed = count.elapsed;
+    auto& it = *it_;
+    const auto end = std::ranges::end(*range_);
+    while (elapsed.steps < idle.steps && !has_pending_signals()) {
       activity = Activity::dataset;
       auto&& batch = *it;
       activity = Activity::batch_size;
-      const std::int64_t samples = samples_of(batch);
-      if (elapsed.samples + samples >= idle.until_samples) {
-        (void)keep(std::forward<Reference>(batch));
-        return false;
-      }
+      elapsed.step_samples = samples_of(batch);
       activity = Activity::next_batch;
-      elapsed.step_samples = samples;
-      ++it;
-      if (it == end) {
-        last = keep(std::forward<Reference>(batch));
-        return true;
+      const bool is_due = elapsed.samples + elapsed.step_samples >= idle.samples;
+      if (!is_due) ++it;
+      if (is_due || it == end) {
+        const B* const kept = keep(std::forward<Reference>(batch));
+        activity = Activity::none;
+        if (!is_due) last = kept;
+        return !is_due;
       }
-      elapsed.count(samples);
+      elapsed.count(elapsed.step_samples);
     }
+    activity = Activity::none;
     return false;
   }
   void persist(Archive& archive) override {
@@ -90,6 +137,7 @@ class CursorOver final : public Cursor {
  private:
   struct Nothing {};
 
+  bool is_at_end() { return *it_ == std::ranges::end(*range_); }
   // Whether a batch stays valid when its iterator advances, possibly to the end.
   static constexpr bool outlives_advance(bool to_end) {
     return !kIsReference || std::ranges::forward_range<R> || (to_end && keeps_last_batch<std::remove_cvref_t<R>>);

@@ -47,12 +47,12 @@ class Elapse : detail::StateAccess {
 
   Elapse(R& dataset, ElapseOptions<B> options)
       : dataset_(dataset, std::move(options.batch_size_fn)),
-        engine_(detail::Engine::create({.stop = options.stop,
-                                        .elapsed = options.initial,
+        engine_(detail::Engine::create({.results = {.elapsed = options.initial},
+                                        .stop = options.stop,
                                         .tokens_per_sample = options.tokens_per_sample,
                                         .arbiter = std::move(options.arbiter)},
                                        {}, dataset_, *this, loop_)),
-        loop_(engine_->elapsed(), engine_->history(), engine_->metadata(), engine_.get()) {}
+        loop_(engine_->results.elapsed, engine_->results.history, engine_->results.metadata, engine_.get()) {}
   Elapse(const Elapse&) = delete;
   Elapse& operator=(const Elapse&) = delete;
 
@@ -61,21 +61,22 @@ class Elapse : detail::StateAccess {
     using value_type = Item;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(Elapse* owner) : owner_(owner) {}
-    Item operator*() const { return {owner_->engine_->elapsed(), *owner_->dataset_}; }
+    Item operator*() const { return {owner_->engine_->results.elapsed, *owner_->dataset_}; }
     Iterator& operator++() {
-      owner_->ended_ = !owner_->engine_->next();
+      owner_->has_step_ = owner_->engine_->next();
       return *this;
     }
     void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return owner_->ended_; }
+    bool operator==(std::default_sentinel_t) const { return !owner_->has_step_; }
 
    private:
     Elapse* owner_;
   };
 
+  // Where it is: a second call does not start again.
   Iterator begin() {
-    ended_ = !engine_->begin();
-    return Iterator(this);
+    Iterator here(this);
+    return std::exchange(has_begun_, true) ? here : ++here;
   }
   std::default_sentinel_t end() const { return {}; }
 
@@ -87,7 +88,7 @@ class Elapse : detail::StateAccess {
   Cursor dataset_;
   std::unique_ptr<detail::Engine> engine_;
   detail::AnyLoopState loop_;
-  bool ended_ = false;
+  bool has_begun_ = false, has_step_ = false;
 };
 
 template <std::ranges::input_range R>

@@ -138,9 +138,9 @@ struct EventTable {
   // Error(invalid_argument) if the steps would do no work. The work may run at `step`, at one of `others`, or in a
   // callback with a schedule or in the list `callbacks`, unless that is an observer or can stop the loop.
   void expect(LoopEvent step, std::initializer_list<LoopEvent> others) {
-    const auto works = [](const Callbacks& callbacks) {
-      for (const Callback<S, B>& callback : callbacks) {
-        if (callback.kind() != CallbackKind::observer && !callback.can_stop()) return true;
+    const auto works = [](const auto& callbacks) {
+      for (const AnyCallback& callback : callbacks) {
+        if (callback.kind() != CallbackKind::observer && !callback->traits.can_stop) return true;
       }
       return false;
     };

@@ -39,8 +39,8 @@ std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_siz
   detail::Explanation explanation;
   for (const Task<S, B>& task : tasks) {
     explanation.add_task(task.schedule);
-    for (const Callback<S, B>& callback : task.callbacks) {
-      explanation.add_callback(callback.name(), callback.kind(), callback.sees_elapsed());
+    for (const detail::AnyCallback& callback : task.callbacks) {
+      explanation.add_callback(callback->name(), callback.kind(), callback->traits.sees_elapsed);
     }
   }
   return explanation.text(batch_size, tokens_per_sample);

@@ -170,8 +170,8 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
                                  .steps_per_execution = options.steps_per_execution,
                                  .arbiter = options.arbiter};
   bool changes_state = false;
-  const auto look_at = [&](const std::vector<Callback<S, B>>& callbacks) {
-    for (const Callback<S, B>& callback : callbacks) changes_state |= callback.changes_state();
+  const auto look_at = [&](const auto& callbacks) {
+    for (const AnyCallback& callback : callbacks) changes_state |= callback->traits.changes_state;
   };
   look_at(test_options.on_start);
   look_at(test_options.on_end);

@@ -27,27 +27,21 @@ namespace detail {
 
 template <class S, class B>
 EngineOptions engine_options(LoopOptions<S, B>&& options) {
-  return {
-      .stop = options.stop,
-      .elapsed = options.elapsed,
-      .history = std::move(options.history),
-      .outputs = std::move(options.outputs),
-      .on_start = {std::make_move_iterator(options.on_start.begin()), std::make_move_iterator(options.on_start.end())},
-      .on_end = {std::make_move_iterator(options.on_end.begin()), std::make_move_iterator(options.on_end.end())},
-      .tokens_per_sample = options.tokens_per_sample,
-      .metadata = std::move(options.metadata),
-      .catch_signals = options.catch_signals,
-      .steps_per_execution = options.steps_per_execution,
-      .arbiter = std::move(options.arbiter)};
-}
-
-template <class S, class B>
-std::vector<EngineTask> engine_tasks(const std::vector<Task<S, B>>& tasks) {
-  std::vector<EngineTask> result;
-  for (const Task<S, B>& task : tasks) {
-    result.push_back({task.schedule, {task.callbacks.begin(), task.callbacks.end()}});
-  }
-  return result;
+  const auto erased = [](std::vector<Callback<S, B>>& callbacks) {
+    return std::vector<AnyCallback>(std::make_move_iterator(callbacks.begin()),
+                                    std::make_move_iterator(callbacks.end()));
+  };
+  return {.results = {.history = std::move(options.history),
+                      .elapsed = options.elapsed,
+                      .outputs = std::move(options.outputs),
+                      .metadata = std::move(options.metadata)},
+          .stop = options.stop,
+          .on_start = erased(options.on_start),
+          .on_end = erased(options.on_end),
+          .tokens_per_sample = options.tokens_per_sample,
+          .catch_signals = options.catch_signals,
+          .steps_per_execution = options.steps_per_execution,
+          .arbiter = std::move(options.arbiter)};
 }
 
 }  // namespace detail
@@ -72,9 +66,9 @@ class Run : detail::StateAccess {
   Run(S state, R& dataset, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options = {})
       : state_(std::move(state)),
         dataset_(dataset, std::move(options.batch_size_fn)),
-        engine_(detail::Engine::create(detail::engine_options(std::move(options)), detail::engine_tasks(tasks),
+        engine_(detail::Engine::create(detail::engine_options(std::move(options)), {tasks.begin(), tasks.end()},
                                        dataset_, *this, loop_)),
-        loop_(state_, engine_->elapsed(), engine_->history(), engine_->metadata(), engine_.get()) {}
+        loop_(state_, results().elapsed, results().history, results().metadata, engine_.get()) {}
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -83,33 +77,29 @@ class Run : detail::StateAccess {
   // the run has already ended.
   StopReason advance(const Period& until = {}) { return engine_->advance(until); }
 
-  // Sets another stop for a run that has stopped at LoopOptions::stop, with a new history and new outputs. The batch
-  // after the stop is made when the run is advanced, so a dataset that fails there leaves the run intact until then.
-  // Error(invalid_argument) if the run has not stopped there.
+  // Sets another stop for a run that has stopped at LoopOptions::stop, or was resumed there, with a new history and new
+  // outputs. The batch after the stop is made when the run is advanced, so a dataset that fails there leaves the run
+  // intact until then. Error(invalid_argument) if the run has not stopped there.
   void extend(const Period& stop, History history = {}, Outputs outputs = {}) {
     engine_->extend(stop, std::move(history), std::move(outputs));
   }
 
   // The results of the steps so far. The state's leaves may be written, as between two loops.
   S& state() noexcept { return state_; }
-  const Elapsed& elapsed() const noexcept { return engine_->elapsed(); }
-  const History& history() const noexcept { return engine_->history(); }
-  const Outputs& outputs() const noexcept { return engine_->outputs(); }
-  std::any& metadata() noexcept { return engine_->metadata(); }
-  int interrupted() const noexcept { return engine_->interrupted(); }  // the signal that has ended it, or 0
+  const Elapsed& elapsed() const noexcept { return results().elapsed; }
+  const History& history() const noexcept { return results().history; }
+  const Outputs& outputs() const noexcept { return results().outputs; }
+  std::any& metadata() noexcept { return results().metadata; }
+  int interrupted() const noexcept { return results().interrupted; }  // the signal that has ended it, or 0
 
   // Runs every on_end and returns the results. If the run is paused and has not ended, this first runs the callbacks of
   // last() that have not run in the latest step. They have no batch, and their logs are a separate record. Errors:
   // LoopError; invalid_argument if it was finished before.
   LoopResult<S> finish() {
     engine_->finish();
-    return {std::move(state_),
-            std::move(engine_->history()),
-            engine_->elapsed(),
-            std::move(engine_->outputs()),
-            std::move(engine_->metadata()),
-            engine_->interrupted(),
-            engine_->ended()};
+    detail::RunResults& all = results();
+    return {std::move(state_),       std::move(all.history), all.elapsed, std::move(all.outputs),
+            std::move(all.metadata), all.interrupted,        all.ended};
   }
 
  private:
@@ -124,9 +114,11 @@ class Run : detail::StateAccess {
     if constexpr (detail::is_persistent<S>) archive("state", state_);
   }
   [[noreturn]] void raise(ErrorCode code, const std::string& message, const std::exception_ptr& cause) override {
-    throw LoopError(code, message, cause, std::move(state_), engine_->elapsed(), std::move(engine_->history()),
-                    std::move(engine_->outputs()), std::move(engine_->metadata()));
+    detail::RunResults& all = results();
+    throw LoopError(code, message, cause, std::move(state_), all.elapsed, std::move(all.history),
+                    std::move(all.outputs), std::move(all.metadata));
   }
+  detail::RunResults& results() const noexcept { return engine_->results; }
 
   S state_;
   detail::CursorOver<R, B> dataset_;

@@ -19,6 +19,12 @@ namespace giro {
 
 namespace detail {
 
+// A task without the types of its loop.
+struct AnyTask {
+  Schedule schedule;
+  std::vector<AnyCallback> callbacks = {};
+};
+
 template <class When, class... Rest>
 Schedule expect_task() {
   static_assert(
@@ -32,17 +38,15 @@ Schedule expect_task() {
 
 // Callbacks and when they are due.
 template <class S, class B>
-struct Task {
-  Schedule schedule;
-  std::vector<Callback<S, B>> callbacks;
-
-  Task(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
-  Task(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
-  Task(Schedule when, std::vector<Callback<S, B>> list) : schedule(std::move(when)), callbacks(std::move(list)) {}
+struct Task : detail::AnyTask {
+  Task(Schedule when, Callback<S, B> callback) : AnyTask{std::move(when), {std::move(callback)}} {}
+  Task(Schedule when, std::initializer_list<Callback<S, B>> list)
+      : AnyTask{std::move(when), {list.begin(), list.end()}} {}
+  Task(Schedule when, const std::vector<Callback<S, B>>& list) : AnyTask{std::move(when), {list.begin(), list.end()}} {}
   // Matches any other arguments, to give a readable compile error.
   template <class When, class First, class... Rest>
     requires(sizeof...(Rest) > 0 || !std::is_convertible_v<When, Schedule>)
-  Task(When&&, First&&, Rest&&...) : schedule(detail::expect_task<When, Rest...>()) {}
+  Task(When&&, First&&, Rest&&...) : AnyTask{detail::expect_task<When, Rest...>()} {}
 };
 
 template <class S, class B>

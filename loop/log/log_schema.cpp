@@ -57,12 +57,17 @@ class LogSchema::Branch {
   // The branch in which this name follows the first `size` names of `self`.
   static std::shared_ptr<Branch> after(const std::shared_ptr<Branch>& self, std::size_t size, const Name& name,
                                        const Role& role) {
+    std::shared_ptr<Branch> latest;  // outlives the lock, which a branch needs to end
     const std::lock_guard lock(self->mutex_);
     const bool is_root = self->parent_ == nullptr;
     if (!is_root && size == self->size()) self->append(name, role);
     if (size < self->size() && self->entry(size).is(name, role)) return self;
+    // Logs usually begin like those before.
+    latest = self->latest_.lock();
+    if (latest && latest->left_at_ == size && latest->entry(size).is(name, role)) return latest;
     const auto known = self->later_.find({size, name, role});
     if (known != self->later_.end()) {
+      self->latest_ = known->second;
       if (std::shared_ptr<Branch> later = known->second.lock()) return later;
       self->later_.erase(known);
     }
@@ -125,6 +130,7 @@ class LogSchema::Branch {
   std::unordered_map<Name, std::size_t, Hash> index_;  // of the first `indexed_` names
   std::size_t indexed_ = 0;
   std::unordered_map<Fork, std::weak_ptr<Branch>, Hash> later_;
+  std::weak_ptr<Branch> latest_;  // the one of later_ that was found last
 };
 
 void LogSchema::add(std::string_view collection, std::string_view name, Role role) {

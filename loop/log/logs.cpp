@@ -64,7 +64,7 @@ bool LogValue::has_no_axis() const {
   return array() == nullptr || array()->shape().rank() == 0;
 }
 
-bool LogValue::ready() const {
+bool LogValue::has_arrived() const {
   if (const auto* row = held<LogRow>(Kind::sent)) return row->ready();
   return array() == nullptr || array()->ready();
 }
@@ -90,7 +90,7 @@ Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogVal
   return *this;
 }
 
-std::size_t Logs::add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue value) {
+std::size_t Logs::add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue&& value) {
   if (const std::string* digits = value.inexact()) {
     throw_invalid("the log entry '{}.{}' is {}, expected an integer that a double can hold, such as any up to 2^53",
                   collection, name, *digits);

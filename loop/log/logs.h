@@ -53,13 +53,14 @@ class LogValue {
   // Whether it is a single number, which value() returns.
   bool is_scalar() const { return kind_ == Kind::number || has_no_axis(); }
   // Whether value(), or the array's tensor(), returns without waiting for a value that was sent.
-  bool ready() const;
+  bool ready() const { return kind_ == Kind::number || has_arrived(); }
   // The number; waits for the device if needed. Error(shape_mismatch) if it is not a scalar.
   double value() const { return kind_ == Kind::number ? number_ : fetch(); }
 
  private:
   void drop_held() noexcept;
   bool has_no_axis() const;
+  bool has_arrived() const;
   double fetch() const;
   void set_inexact(std::string digits);
   // Whether a double can represent it: without its trailing zeros it must fit in 53 bits.
@@ -164,7 +165,7 @@ class Logs {
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
   // Returns the entry's position.
-  std::size_t add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue value);
+  std::size_t add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue&& value);
   Logs& add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric);
 
   friend class LogRing;  // sets the values of a row

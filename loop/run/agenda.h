@@ -1,95 +1,98 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include <giro/loop/task.h>
+#include <giro/loop/time/deadline.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/loop/time/schedule.h>
 
-#include "loop/run/deadline.h"
-
 namespace giro::detail {
 
-// Finds the tasks of a run that are due. Evaluates a task's schedule only when its result may have changed.
+// The tasks of a run. Finds those that are due, and evaluates a schedule only when its result may have changed.
 class Agenda {
  public:
   using Traits = ScheduleNode::Traits;
+  struct Task : AnyTask {
+    explicit Task(AnyTask&& task) : AnyTask(std::move(task)), traits(schedule.traits()) {}
 
-  // One task per schedule, numbered by its position.
-  explicit Agenda(std::vector<Schedule> schedules);
+    Traits traits;
+    Deadline next{.steps = 0};  // when to evaluate its schedule next
+    // The step in which it was due last, and how many of its callbacks ran: a stop may have skipped the rest.
+    std::int64_t due_at = -1;
+    std::size_t ran = 0;
+  };
 
-  // Starts over as if no schedule had been evaluated; the schedules keep their memory.
-  void restart();
+  explicit Agenda(std::vector<AnyTask> tasks)
+      : tasks_(std::make_move_iterator(tasks.begin()), std::make_move_iterator(tasks.end())) {}
+  Agenda(const Agenda&) = delete;
+  Agenda& operator=(const Agenda&) = delete;
 
-  Schedule& schedule(std::size_t task) { return entries_[task].schedule; }
-  const Schedule& schedule(std::size_t task) const { return entries_[task].schedule; }
+  std::vector<Task>& tasks() noexcept { return tasks_; }
+  const std::vector<Task>& tasks() const noexcept { return tasks_; }
   // Whether any task may be due only because the loop ends, and whether any depends on the time.
-  bool awaits_end() const noexcept { return awaits_end_; }
-  bool reads_clock() const noexcept { return reads_clock_; }
+  bool awaits_end() const {
+    return has([](const Traits& traits) { return traits.awaits_end; });
+  }
+  bool reads_clock() const {
+    return has([](const Traits& traits) { return traits.reads_clock; });
+  }
 
   // The earliest point at which a schedule must be evaluated again.
   const Deadline& next() const noexcept { return next_; }
   // Whether no task is due in the step at `elapsed`.
   bool is_idle(const Elapsed& elapsed) const { return !elapsed.last && !next_.reached(elapsed); }
+  // Starts over as if no schedule had been evaluated; the schedules keep their memory.
+  void restart() {
+    for (Task& task : tasks_) task.next = {.steps = 0};
+    next_ = {.steps = 0};
+  }
 
   // Evaluates, in order, the schedules that may be due in the step at `elapsed`. Calls before(traits) before each
-  // evaluation, and due(task) if the task is due.
+  // evaluation, and due(task) if the task is due. `again`: only those of tasks that await the end, since now the step
+  // is known to be the last (Elapsed::last).
   template <class Before, class Due>
-  void evaluate(const Elapsed& elapsed, Before&& before, Due&& due) {
-    const auto reaches_rest = [&] { return elapsed.samples >= next_.samples || elapsed.time() >= next_.time; };
-    const std::int64_t steps = elapsed.last ? std::numeric_limits<std::int64_t>::max() : elapsed.steps;
-    bool rest = reaches_rest(), changes = elapsed.last;
-    Entry* const entries = entries_.data();
-    const std::size_t count = entries_.size();
-    for (std::size_t task = 0; task < count; ++task) {
-      Entry& entry = entries[task];
-      if (entry.next.steps > steps && !(rest && entry.next.reached(elapsed))) continue;
-      if (entry.traits.always) {
-        entry.next.steps = elapsed.steps + 1;
-        due(task);
+  void evaluate(const Elapsed& elapsed, bool again, Before&& before, Due&& due) {
+    bool changes = false;
+    for (Task& task : tasks_) {
+      if (again ? !task.traits.awaits_end : !elapsed.last && !task.next.reached(elapsed)) continue;
+      if (task.traits.always) {
+        task.next.steps = elapsed.steps + 1;
       } else {
         changes = true;
-        before(entry.traits);
-        if (is_due(task, elapsed)) due(task);
+        before(task.traits);
+        evaluating_ = &task;
+        const bool is_due = task.schedule(elapsed);
+        task.next = Deadline::at(task.schedule.next(elapsed), elapsed);
+        evaluating_ = nullptr;
+        if (!is_due) continue;
       }
-      rest = reaches_rest();  // the clock may have been read
+      if (std::exchange(task.due_at, elapsed.steps) != elapsed.steps) task.ran = 0;
+      due(task);
     }
     next_.steps = elapsed.steps + 1;
-    // The usual case: only tasks that are always due were evaluated.
-    if (!changes) return;
+    if (!changes) return;  // the usual case: only tasks that are always due
     next_ = {};
-    for (const Entry& entry : entries_) next_.merge(entry.next);
+    for (const Task& task : tasks_) next_.merge(task.next);
   }
 
-  // The same for the tasks that await the end, if the step was not known to be the last (Elapsed::last) before.
-  template <class Before, class Due>
-  void evaluate_at_end(const Elapsed& elapsed, Before&& before, Due&& due) {
-    for (std::size_t task = 0; task < entries_.size(); ++task) {
-      if (!entries_[task].traits.awaits_end) continue;
-      before(entries_[task].traits);
-      if (is_due(task, elapsed)) due(task);
-    }
-  }
-
-  // The task whose schedule is being evaluated, or threw; the number of tasks if there is none.
-  std::size_t evaluating() const noexcept { return evaluating_; }
+  // The task whose schedule is being evaluated, or threw; null if there is none.
+  const Task* evaluating() const noexcept { return evaluating_; }
 
  private:
-  struct Entry {
-    Deadline next{.steps = 0};  // when to evaluate it next
-    Traits traits;
-    Schedule schedule;
-  };
+  template <class F>
+  bool has(F&& trait) const {
+    return std::ranges::any_of(tasks_, trait, &Task::traits);
+  }
 
-  bool is_due(std::size_t task, const Elapsed& elapsed);
-
-  std::vector<Entry> entries_;
-  bool awaits_end_ = false, reads_clock_ = false;
+  std::vector<Task> tasks_;
   Deadline next_{.steps = 0};
-  std::size_t evaluating_;
+  const Task* evaluating_ = nullptr;
 };
 
 }  // namespace giro::detail

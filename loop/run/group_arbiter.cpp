@@ -22,11 +22,6 @@ std::atomic<int> arbiters = 0;  // live instances
 
 }  // namespace
 
-std::shared_ptr<GroupArbiter> GroupArbiter::create(std::shared_ptr<const Partitioner> partitioner) {
-  if (!partitioner || partitioner->size() == 1) return nullptr;
-  return std::make_shared<GroupArbiter>(std::move(partitioner));
-}
-
 GroupArbiter::GroupArbiter(std::shared_ptr<const Partitioner> partitioner) : partitioner_(std::move(partitioner)) {
   if (arbiters++ == 0) agreed_signal = 0;
 }

@@ -17,8 +17,6 @@ namespace giro::detail {
 // for each other to do so.
 class GroupArbiter final : public Arbiter {
  public:
-  // Null if there is no partitioner, or it has only one rank.
-  static std::shared_ptr<GroupArbiter> create(std::shared_ptr<const Partitioner> partitioner);
   explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
   ~GroupArbiter() override;
   GroupArbiter(const GroupArbiter&) = delete;

@@ -3,28 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
 
-Journal::Journal(History history, Outputs outputs)
-    : history_(std::move(history)), outputs_(std::move(outputs)), records_(2), now_(records_.data()) {}
+Journal::Journal(History& history, Outputs& outputs, Running& running)
+    : history_(history), outputs_(outputs), running_(running), unused_(1) {}
 
 Journal::~Journal() {
   // Rows that will not be read must not block the next user of the rings.
+  for (Record& record : in_flight_) record.drop();
   drop_step();
-  while (size_ > 0) {
-    for (const Row& row : front().rows) row.ring->release(row.number);
-    pop();
-  }
 }
 
 void Journal::keep(const std::shared_ptr<LogRing>& ring) {
   if (std::find(rings_.begin(), rings_.end(), ring) == rings_.end()) rings_.push_back(ring);
 }
-
-void Journal::add(Observer* observer) { now_->observers.push_back(observer); }
 
 const Logs& Journal::read(const Row& row) {
   LogRing& ring = *row.ring;
@@ -45,102 +42,78 @@ void Journal::read_rows(std::vector<Row>& rows, Logs& logs) {
 }
 
 void Journal::arrive(Logs& logs) {
-  if (has_rows()) read_rows(now_->rows, logs);
-  if (size_ == 0) rings_.clear();
+  if (has_rows()) read_rows(now().rows, logs);
+  if (!has_pending()) rings_.clear();
 }
 
 void Journal::end_step(const Elapsed& elapsed, Logs& logs) {
-  if (size_ + 1 == records_.size()) grow();
-  now_->elapsed = elapsed;
-  if (!logs.empty()) std::swap(now_->logs, logs);
-  now_->committed = false;
-  now_->next_observer = 0;
-  ++size_;
-  now_ = &records_[(first_ + size_) & (records_.size() - 1)];
+  Record& record = now();
+  record.elapsed = elapsed;
+  std::swap(record.logs, logs);
+  record.is_committed = false;
+  if (unused_.size() == 1) unused_.emplace_back();
+  in_flight_.splice(in_flight_.end(), unused_, unused_.begin());
 }
 
-void Journal::grow() {
-  std::rotate(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(first_), records_.end());
-  first_ = 0;
-  now_ = &records_[size_];
-  records_.resize(2 * records_.size());
-  now_ = &records_[size_];
+bool Journal::Record::is_ready() const {
+  const auto is_written = [](const Row& row) { return row.ring->ready(row.number); };
+  return std::ranges::all_of(rows, is_written) && logs.ready();
 }
 
-void Journal::drop_step() {
-  for (const Row& row : now_->rows) row.ring->release(row.number);
-  now_->rows.clear();
-  now_->observers.clear();
-}
-
-bool Journal::Record::ready() const {
-  for (const Row& row : rows) {
-    if (!row.ring->ready(row.number)) return false;
-  }
-  return logs.empty() || logs.ready();
-}
-
-void Journal::pop() {
-  Record& record = front();
-  if (!record.logs.empty()) record.logs.clear();
-  record.rows.clear();
-  record.observers.clear();
-  first_ = (first_ + 1) & (records_.size() - 1);
-  --size_;
+void Journal::Record::drop() {
+  for (const Row& row : rows) row.ring->release(row.number);
+  rows.clear();
+  observers.clear();
 }
 
 const Logs& Journal::commit(Record& record, double date) {
-  if (std::exchange(record.committed, true)) return record.logs;
+  if (std::exchange(record.is_committed, true)) return record.logs;
   record.elapsed.date = date;
-  showing_step_ = record.elapsed.steps;
+  const Logs* logs = &record.logs;
+  bool has_outputs = true;
+  if (record.logs.empty() && record.rows.size() == 1) {
+    has_outputs = record.rows.front().ring->has_outputs();
+    logs = &read(record.rows.front());
+  } else {
+    read_rows(record.rows, record.logs);
+  }
+  if (!logs->empty()) {
+    history_.commit(record.elapsed, *logs);
+    if (has_outputs) outputs_.commit(record.elapsed, *logs);
+  }
+  return *logs;
+}
+
+void Journal::show(Record& record, double date) {
+  const Running outer = std::exchange(running_, {nullptr, record.elapsed.steps});
   const Logs* logs = &record.logs;
   try {
-    bool has_outputs = true;
-    if (record.logs.empty() && record.rows.size() == 1) {
-      has_outputs = record.rows.front().ring->has_outputs();
-      logs = &read(record.rows.front());
-    } else {
-      read_rows(record.rows, record.logs);
-    }
-    if (!logs->empty()) {
-      history_.commit(record.elapsed, *logs);
-      if (has_outputs) outputs_.commit(record.elapsed, *logs);
-    }
+    logs = &commit(record, date);
   } catch (...) {
     // Observers do not see logs that the history does not have.
     record.observers.clear();
     if (!failing_) throw;
   }
-  showing_step_ = kNoStep;
-  return *logs;
-}
-
-void Journal::show(Record& record, const Logs& logs) {
-  while (record.next_observer < record.observers.size()) {
-    Observer* const observer = record.observers[record.next_observer++];
-    if (has_failed(observer)) continue;
-    const Observer* const outer = std::exchange(showing_, observer);
-    showing_step_ = record.elapsed.steps;
+  for (CallbackModel*& next : record.observers) {
+    CallbackModel* const observer = std::exchange(next, nullptr);  // a drain that continues here leaves it out
+    if (observer == nullptr || observer->failed) continue;
+    running_.callback = observer;
+    const auto name = [&] { return observer->name(); };
+    const Span span("callback", name, "step", record.elapsed.steps);
     try {
-      const Span span(
-          "callback", [&] { return observer->name(); }, "step", record.elapsed.steps);
-      observer->observe(record.elapsed, logs);
+      observer->observe(record.elapsed, *logs);
     } catch (...) {
-      failed_.push_back(observer);
-      if (!failing_) {
-        if (&logs != &record.logs) record.logs = logs;  // for the drain that continues here
-        throw;
-      }
+      observer->failed = true;
+      if (failing_) continue;
+      if (logs != &record.logs) record.logs = *logs;
+      throw;
     }
-    showing_ = outer;
-    showing_step_ = kNoStep;
   }
-}
-
-void Journal::fail(const Observer* observer) { failed_.push_back(observer); }
-
-bool Journal::has_failed(const Observer* observer) const {
-  return std::find(failed_.begin(), failed_.end(), observer) != failed_.end();
+  running_ = outer;
+  if (!record.logs.empty()) record.logs.clear();
+  record.rows.clear();
+  record.observers.clear();
+  unused_.splice(std::next(unused_.begin()), in_flight_, in_flight_.begin());
 }
 
 }  // namespace giro::detail

@@ -2,9 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/loop/any_callback.h>
@@ -17,12 +16,21 @@
 
 namespace giro::detail {
 
+// The part of a run that is running, or has thrown: a callback, or without one the logs of a step.
+struct Running {
+  static constexpr std::int64_t kNoStep = -1;
+
+  CallbackModel* callback = nullptr;
+  std::int64_t step = kNoStep;
+};
+
 // Passes the logs of a run from its steps to the history. A step's logs are the logs of its host callbacks and the rows
 // that its device steps will write. When all have arrived, they are committed and shown to the step's observers, in
 // step order. Makes no allocation per step once the number of steps in flight has reached its maximum.
 class Journal {
  public:
-  Journal(History history, Outputs outputs);
+  // All must outlive it. It keeps `running` up to date while it commits and shows logs.
+  Journal(History& history, Outputs& outputs, Running& running);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -30,51 +38,34 @@ class Journal {
   // Add the next row of a ring to the current step's logs, or an observer to the current step.
   void add(const std::shared_ptr<LogRing>& ring) {
     if (rings_.empty() || rings_.back() != ring) keep(ring);
-    now_->rows.push_back({ring.get(), ring->expect()});
+    now().rows.push_back({ring.get(), ring->expect()});
   }
-  void add(Observer* observer);
-  bool has_rows() const noexcept { return !now_->rows.empty(); }
-  bool is_empty() const noexcept { return now_->rows.empty() && now_->observers.empty(); }
+  void add(CallbackModel* observer) { now().observers.push_back(observer); }
+  bool has_rows() const noexcept { return !now().rows.empty(); }
+  bool is_empty() const noexcept { return now().rows.empty() && now().observers.empty(); }
   // Moves the logs of the current step's device steps to `logs`. The device must have finished them.
   void arrive(Logs& logs);
   // Ends the step. `logs` are its host logs; they are empty afterwards.
   void end_step(const Elapsed& elapsed, Logs& logs);
   // Drops the current step after a failure.
-  void drop_step();
+  void drop_step() { now().drop(); }
 
-  bool has_pending() const noexcept { return size_ > 0; }
+  bool has_pending() const noexcept { return !in_flight_.empty(); }
   // Commits and shows the steps with complete logs, or all steps if the device has finished them. now() gives the date
   // of the committed steps. Errors: those of the history and of observers, after which the next drain continues;
   // device.
   template <class F>
   void drain(bool all, F&& now) {
-    if (size_ == 0 || !(all || front().ready())) return;
+    if (!has_pending() || !(all || in_flight_.front().is_ready())) return;
     const Span span("logs", "drain");
     const double date = now();
     do {
-      const Logs& logs = commit(front(), date);
-      if (!front().observers.empty()) show(front(), logs);
-      pop();
-    } while (size_ > 0 && (all || front().ready()));
+      show(in_flight_.front(), date);
+    } while (has_pending() && (all || in_flight_.front().is_ready()));
   }
   // Ignores errors from now on: they usually come from the same device or disk and add nothing. An error then affects
   // only its own step or observer.
   void set_failing() noexcept { failing_ = true; }
-
-  // The observer that is observing a step, or threw while doing so, and that step; null if none.
-  const Observer* showing() const noexcept { return showing_; }
-  std::int64_t showing_step() const noexcept { return showing_step_; }
-  void forget_showing() noexcept { showing_ = nullptr; }
-  // An observer that has failed is shown nothing more.
-  void fail(const Observer* observer);
-  bool has_failed(const Observer* observer) const;
-
-  const History& history() const noexcept { return history_; }
-  History& history() noexcept { return history_; }
-  const Outputs& outputs() const noexcept { return outputs_; }
-  Outputs& outputs() noexcept { return outputs_; }
-
-  static constexpr std::int64_t kNoStep = -1;
 
  private:
   struct Row {
@@ -86,36 +77,33 @@ class Journal {
     Elapsed elapsed;
     Logs logs;
     std::vector<Row> rows;
-    std::vector<Observer*> observers;
-    bool committed = false;
-    std::size_t next_observer = 0;
+    std::vector<CallbackModel*> observers;
+    bool is_committed = false;
 
-    bool ready() const;
+    bool is_ready() const;
+    void drop();
   };
 
+  // The current step, without its host logs.
+  Record& now() noexcept { return unused_.front(); }
+  const Record& now() const noexcept { return unused_.front(); }
   void keep(const std::shared_ptr<LogRing>& ring);
-  Record& front() { return records_[first_]; }
-  void pop();
-  void grow();
   const Logs& read(const Row& row);
   void read_rows(std::vector<Row>& rows, Logs& logs);
   // Returns the committed logs. They are in the record or, usually, in row_logs_, which all records share.
   const Logs& commit(Record& record, double date);
-  void show(Record& record, const Logs& logs);
+  // Commits a record and shows it to its observers, and then takes it out of the list.
+  void show(Record& record, double date);
 
-  History history_;
-  Outputs outputs_;
+  History& history_;
+  Outputs& outputs_;
+  Running& running_;
   // The rings of the rows in flight. Other rings stay until arrive() finds no steps in flight.
   std::vector<std::shared_ptr<LogRing>> rings_;
-  std::vector<Record> records_;  // a circular buffer of 2^n records; their memory is reused
-  std::size_t first_ = 0, size_ = 0;
-  Record* now_;                           // the current step, without its host logs: the record after those in flight
+  std::list<Record> in_flight_, unused_;  // their memory is reused; the first of unused_ is the current step
   Logs row_logs_;                         // of the row that was read last
   std::shared_ptr<LogRing> row_logs_of_;  // the ring of that row
   bool failing_ = false;
-  const Observer* showing_ = nullptr;
-  std::int64_t showing_step_ = kNoStep;
-  std::vector<const Observer*> failed_;
 };
 
 }  // namespace giro::detail

@@ -1,6 +1,7 @@
-// The callbacks of a run: which ones run in the current step, and how.
+// The callbacks of a run, and the device: which ones run in the current step, and what must be done before.
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <utility>
 
 #include <giro/runtime/span.h>
@@ -9,188 +10,109 @@
 
 namespace giro::detail {
 
-// Calls f for each callback that runs on this rank.
+// Runs f, a function of a callback, so that errors and traces name it.
 template <class F>
-void RunEngine::for_each_callback(F&& f) {
-  for (Task& task : tasks_) {
-    for (AnyCallback& callback : task.callbacks) {
-      if (runs_here(callback)) f(callback);
-    }
-  }
+void RunEngine::run_as(CallbackModel* callback, const char* function, F&& f) {
+  running_ = {callback, elapsed_.steps};
+  const auto name = [&] { return (callback != nullptr ? callback->name() : "") + function; };
+  const Span span("callback", name, "step", elapsed_.steps);
+  f();
+  running_ = {};
 }
 
-template <class F>
-void RunEngine::run_hook(AnyCallback& callback, const char* name, F&& hook) {
-  running_ = &callback;
-  const auto full_name = [&] { return callback.name() + "::" + name; };
-  const Span span("callback", full_name, "step", elapsed_.steps);
-  hook();
-  running_ = nullptr;
+void RunEngine::run_hook(CallbackModel* callback, const char* name, Hook hook) {
+  run_as(callback, name, [&] { (callback->*hook)(loop_); });
 }
 
-// Whether a callback saves when a signal asks for it.
-bool RunEngine::saves() const {
-  return std::ranges::any_of(tasks_, [](const Task& task) {
-    return std::ranges::any_of(task.callbacks, [](const AnyCallback& callback) { return callback.saves(); });
-  });
+void RunEngine::run_hooks(const char* name, Hook hook) {
+  for (CallbackModel* callback : callbacks_) run_hook(callback, name, hook);
 }
 
 // Call this before the dataset begins. It may restore an interrupted run.
 void RunEngine::resume() {
-  if (partitioner_ && partitioner_->size() > 1) {
-    partitioner_->expect_same("the loop", "stop: " + to_string(options_.stop) + '\n' + listing());
-  }
-  for_each_callback([&](AnyCallback& c) { run_hook(c, "on_claim", [&] { c.on_claim(loop_); }); });
-  for (AnyCallback& c : options_.on_start) run_hook(c, "on_resume", [&] { c.on_resume(loop_); });
-  for_each_callback([&](AnyCallback& c) { run_hook(c, "on_resume", [&] { c.on_resume(loop_); }); });
-}
-
-// Runs on_start. Returns whether a callback stops the run before its first step.
-bool RunEngine::start() {
-  loop_.batch_ = dataset_.batch();
-  for (AnyCallback& c : options_.on_start) run_hook(c, "on_start", [&] { run_at_once(c); });
-  for_each_callback([&](AnyCallback& c) { run_hook(c, "on_start", [&] { c.on_start(loop_); }); });
-  loop_.logs.clear();
-  return arbiter_->stop(loop_.stop_iteration, elapsed_);
-}
-
-void RunEngine::run_on_save() {
-  const bool stopped = loop_.stop_iteration;
-  for_each_callback([&](AnyCallback& c) { run_hook(c, "on_save", [&] { c.on_save(loop_); }); });
-  defer_stop(stopped);
-}
-
-// Runs every on_end, except those of callbacks that have failed. If an error came between two steps, runs every on_save
-// first. Returns the first exception.
-std::exception_ptr RunEngine::run_on_end() {
-  between_steps_ = true;
-  loop_.batch_ = nullptr;
-  elapsed_.step_samples = 0;
-  elapsed_.last = false;
-  std::exception_ptr error;
-  const AnyCallback* first = nullptr;
-  const auto run = [&](AnyCallback& callback, const char* name, auto&& hook) {
-    if (journal_.has_failed(callback.observer())) return;
-    try {
-      run_hook(callback, name, hook);
-    } catch (...) {
-      loop_.failed = true;
-      if (!error) first = &callback;
-      if (!error) error = std::current_exception();
+  if (partitioner_) {
+    std::string listing = "stop: " + to_string(options_.stop) + '\n';
+    for (const Agenda::Task& task : agenda_.tasks()) {
+      listing += to_string(task.schedule) + ":";
+      for (const AnyCallback& callback : task.callbacks) listing += ' ' + callback->name();
+      listing += '\n';
     }
+    partitioner_->expect_same("the loop", listing);
+  }
+  run_hooks("::on_claim", &CallbackModel::on_claim);
+  for (AnyCallback& c : options_.on_start) run_hook(c.get(), "::on_resume", &CallbackModel::on_resume);
+  run_hooks("::on_resume", &CallbackModel::on_resume);
+}
+
+// Runs the tasks that are due, and with `again` those of last(), if only now the step is known to be the last.
+void RunEngine::run_due(bool again) {
+  const auto before = [&](const Agenda::Traits& traits) {
+    if (traits.runs_user_code) launch();
+    if (traits.reads_clock) clock_.read(elapsed_);
   };
-  if (loop_.failed_between_steps) {
-    for_each_callback([&](AnyCallback& c) { run(c, "on_save", [&] { c.on_save(loop_); }); });
-  }
-  for_each_callback([&](AnyCallback& c) { run(c, "on_end", [&] { c.on_end(loop_); }); });
-  for (AnyCallback& c : options_.on_end) run(c, "on_end", [&] { run_at_once(c); });
-  running_ = first;
-  return error;
+  agenda_.evaluate(elapsed_, again, before, [&](Agenda::Task& task) { run_task(task, again); });
 }
 
-void RunEngine::run_due() {
-  agenda_.evaluate(
-      elapsed_, [&](const Agenda::Traits& traits) { before_schedule(traits); },
-      [&](std::size_t task) {
-        tasks_[task].ran = 0;
-        tasks_[task].ran_at = elapsed_.steps;
-        run_task(tasks_[task]);
-      });
-}
-
-// Runs what a stop in this step has skipped, after the stop was refused.
-void RunEngine::run_skipped() {
-  for (Task& task : tasks_) {
-    if (task.ran_at == elapsed_.steps) run_task(task);
+// Runs the callbacks of a task that are left, up to one that stops the run, or all of them. If a signal ends the run
+// and has saved it, leaves out those that save.
+void RunEngine::run_task(Agenda::Task& task, bool all) {
+  while (task.ran < task.callbacks.size() && (all || !loop_.stop_iteration)) {
+    CallbackModel* const callback = task.callbacks[task.ran++].get();
+    if (!is_saved_ || !callback->traits.saves) run_callback(callback);
   }
 }
 
-// Runs the callbacks of last() if only now the step is known to be the last, or a stop has skipped them. If a signal
-// ends the run and has saved it, leaves out those that save.
-void RunEngine::run_last() {
-  if (!agenda_.awaits_end() || (elapsed_.last && !loop_.stop_iteration)) return;
-  elapsed_.last = true;
-  agenda_.evaluate_at_end(
-      elapsed_, [&](const Agenda::Traits& traits) { before_schedule(traits); },
-      [&](std::size_t index) {
-        Task& task = tasks_[index];
-        if (std::exchange(task.ran_at, elapsed_.steps) != elapsed_.steps) task.ran = 0;
-        while (task.ran < task.callbacks.size()) {
-          AnyCallback& callback = task.callbacks[task.ran++];
-          if (!is_saved_ || !callback.saves()) run_callback(callback);
-        }
-      });
-}
-
-void RunEngine::before_schedule(const Agenda::Traits& traits) {
-  if (traits.runs_user_code) launch();
-  if (traits.reads_clock) clock_.read(elapsed_);
-}
-
-// Runs the callbacks that are left, up to one that stops the run.
-void RunEngine::run_task(Task& task) {
-  while (task.ran < task.callbacks.size() && !loop_.stop_iteration) run_callback(task.callbacks[task.ran++]);
-}
-
-void RunEngine::run_callback(AnyCallback& callback) {
-  if (callback.kind() == CallbackKind::observer) {
-    if (runs_here(callback)) journal_.add(callback.observer());
+void RunEngine::run_callback(CallbackModel* callback) {
+  const CallbackTraits& traits = callback->traits;
+  const bool runs_here = !traits.is_primary_only || !partitioner_ || partitioner_->rank() == 0;
+  if (traits.kind == CallbackKind::observer) {
+    if (runs_here) journal_.add(callback);
     return;
   }
-  if (callback.sees_elapsed()) {
+  if (traits.sees_elapsed) {
     // Several ranks use the date they agreed on last, so that none has to wait.
     if (group_)
       elapsed_.date = group_->agreed_date();
     else
       clock_.read(elapsed_);
   }
-  const auto name = [&] { return callback.name(); };
-  if (callback.kind() == CallbackKind::device_step) {
-    running_ = &callback;
-    const Span span("callback", name, "step", elapsed_.steps);
-    callback.enqueue(loop_, *this);
-    queued_ = &callback;
-  } else {
-    if (runs_here(callback)) {
-      bring_device();
-      running_ = &callback;
-      const Span span("callback", name, "step", elapsed_.steps);
-      callback.run(loop_);
-      if (!loop_.logs.empty()) loop_.logs.fetch();
-    }
-    // Agreed at once, so that all ranks skip the same callbacks.
-    if (group_ && callback.can_stop()) loop_.stop_iteration = group_->stop(loop_.stop_iteration, elapsed_);
+  if (traits.kind == CallbackKind::device_step) {
+    run_as(callback, "", [&] { callback->enqueue(loop_, *this); });
+    queued_ = callback;
+    return;
   }
-  running_ = nullptr;
+  if (runs_here) {
+    bring_device();
+    run_as(callback, "", [&] {
+      callback->run(loop_);
+      if (!loop_.logs.empty()) loop_.logs.fetch();
+    });
+  }
+  // Agreed at once, so that all ranks skip the same callbacks.
+  if (group_ && traits.can_stop) loop_.stop_iteration = group_->stop(loop_.stop_iteration, elapsed_);
 }
 
-// For on_start and on_end, where nothing is held back.
-void RunEngine::run_at_once(AnyCallback& callback) {
-  if (!runs_here(callback)) return;
-  if (callback.kind() == CallbackKind::observer) return callback.observer()->observe(elapsed_, loop_.logs);
-  callback.run(loop_);
+// Runs the callbacks of last() if only now the step is known to be the last, or a stop has skipped them.
+void RunEngine::run_last() {
+  if (!agenda_.awaits_end() || (elapsed_.last && !loop_.stop_iteration)) return;
+  elapsed_.last = true;
+  run_due(true);
 }
 
 void RunEngine::at_step_end(std::function<void()> f) {
   if (between_steps_) return f();
-  at_step_end_.push_back({running_, std::move(f)});
+  at_step_end_.push_back({running_.callback, std::move(f)});
 }
 
 void RunEngine::after_step(std::function<void()> f, bool first) {
   if (between_steps_) return f();
-  after_step_.insert(first ? after_step_.begin() : after_step_.end(), {running_, std::move(f)});
+  after_step_.insert(first ? after_step_.begin() : after_step_.end(), {running_.callback, std::move(f)});
 }
 
 void RunEngine::run_deferred(std::vector<Deferred>& calls, const char* name) {
   bring_device();
   const bool stopped = loop_.stop_iteration;
-  for (const Deferred& call : std::exchange(calls, {})) {
-    running_ = call.callback;
-    const auto full_name = [&] { return (running_ != nullptr ? running_->name() : "") + name; };
-    const Span span("callback", full_name, "step", elapsed_.steps);
-    call.run();
-    running_ = nullptr;
-  }
+  for (const Deferred& call : std::exchange(calls, {})) run_as(call.callback, name, call.run);
   defer_stop(stopped);
 }
 
@@ -201,15 +123,54 @@ void RunEngine::defer_stop(bool stopped) {
   loop_.stop_iteration = false;
 }
 
-// A line for each task: "every(1000): giro::Checkpoint".
-std::string RunEngine::listing() const {
-  std::string lines;
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    lines += to_string(agenda_.schedule(i)) + ":";
-    for (const AnyCallback& callback : tasks_[i].callbacks) lines += ' ' + callback.name();
-    lines += '\n';
+void RunEngine::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
+  // Makes room in rings that are full of calls not yet run or of logs not yet read.
+  while (!recording->has_room()) {
+    launch();
+    if (journal_.has_pending() && queue_.wait()) {
+      drain(false);
+    } else {
+      recording->stream().synchronize();
+      read_logs();
+    }
   }
-  return lines;
+  journal_.add(recording->logs());
+  try {
+    queue_.push(recording, call);
+  } catch (...) {
+    recording->set_failed();
+    throw;
+  }
+}
+
+void RunEngine::flush() {
+  launch();
+  if (journal_.has_rows()) read_logs();
+}
+
+void RunEngine::launch() {
+  if (queue_.is_empty()) return;
+  const Running outer = std::exchange(running_, {queued_, elapsed_.steps});
+  queue_.launch();
+  running_ = outer;
+}
+
+void RunEngine::synchronize() {
+  launch();
+  if (device_state_ != nullptr) device_state_->stream().synchronize();
+  read_logs();
+}
+
+// Waits for the logs of all launched steps.
+void RunEngine::read_logs() {
+  drain(true);
+  journal_.arrive(loop_.logs);
+}
+
+// Commits the logs that have arrived, or all of them, and shows them to their observers. A program's own arbiter is not
+// asked for the date, since the number of calls would depend on when logs arrive.
+void RunEngine::drain(bool all) {
+  journal_.drain(all, [&] { return options_.arbiter ? elapsed_.date : arbiter_->date(); });
 }
 
 }  // namespace giro::detail

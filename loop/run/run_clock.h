@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <giro/loop/arbiter.h>
 #include <giro/loop/time/elapsed.h>
@@ -12,45 +14,49 @@ namespace giro::detail {
 // to notice, in every step shortly before that time and rarely long before it.
 class RunClock {
  public:
-  // Continues where an earlier run stopped: the time in between does not count.
-  RunClock(Arbiter& arbiter, const Elapsed& elapsed) : arbiter_(arbiter) { start(elapsed); }
-  void start(const Elapsed& elapsed);
-  const Elapsed& started() const noexcept { return started_; }
+  explicit RunClock(Arbiter& arbiter) : arbiter_(arbiter) {}
 
   double now() const { return arbiter_.now(); }
+  // Continues where an earlier run stopped: the time in between does not count.
+  void start(Elapsed& elapsed) {
+    const double now = this->now();
+    elapsed.date_start = now - elapsed.time();
+    elapsed.previous_date += now - elapsed.date;
+    elapsed.date = now;
+    read_at_ = elapsed.steps;
+  }
+  // Sets the date of the current step.
+  void read(Elapsed& elapsed) {
+    if (std::exchange(read_at_, elapsed.steps) != elapsed.steps) elapsed.date = now();
+  }
 
   // From now on the run has to notice when a time is reached.
   void watch() { next_ = 0; }
   // The number of completed steps at which the clock is read next.
   std::int64_t next() const noexcept { return next_; }
-
-  // Sets the date of the current step.
-  void read(Elapsed& elapsed);
-  // Call this when the step has changed without end_step.
-  void forget() noexcept { is_read_ = false; }
-
-  // Call this after the step's callbacks. Returns whether the clock has been read for this step.
-  bool check(const Elapsed& elapsed) {
-    is_due_ = elapsed.steps + 1 >= next_;
-    if (is_due_) after_ = now();
-    return is_due_ || is_read_;
+  // The latest known time. Call this after the step's callbacks.
+  double time_after(const Elapsed& elapsed) {
+    after_ = elapsed.steps + 1 < next_ ? elapsed.date : now();
+    return after_ - elapsed.date_start;
   }
-  double time_after_step(const Elapsed& elapsed) const {
-    return (is_due_ ? after_ : elapsed.date) - elapsed.date_start;
+  // Call this after the step that reaches next() has been counted. `until` is the next time to notice.
+  void end_step(Elapsed& elapsed, double until) {
+    elapsed.date = after_;
+    read_at_ = elapsed.steps;
+    constexpr double kMaxSteps = 128;
+    double steps = 1;
+    if (elapsed.steps > planned_at_ && elapsed.time() > planned_time_) {
+      const double step_time = (elapsed.time() - planned_time_) / static_cast<double>(elapsed.steps - planned_at_);
+      steps = std::clamp((until - elapsed.time()) / step_time / 2, 1.0, kMaxSteps);
+    }
+    next_ = elapsed.steps + static_cast<std::int64_t>(steps);
+    planned_at_ = elapsed.steps;
+    planned_time_ = elapsed.time();
   }
-  // Call this after the step has been counted. If it returns true, the clock was read, and plan() has to be called with
-  // the next time to notice.
-  bool end_step(Elapsed& elapsed) {
-    if (is_due_) elapsed.date = after_;
-    is_read_ = is_due_;
-    return is_due_;
-  }
-  void plan(const Elapsed& elapsed, double until);
 
  private:
   Arbiter& arbiter_;
-  Elapsed started_;
-  bool is_read_ = true, is_due_ = false;
+  std::int64_t read_at_ = -1;  // the number of completed steps at which the date was read last
   double after_ = 0;
   std::int64_t next_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t planned_at_ = 0;  // steps at the last plan, and their time

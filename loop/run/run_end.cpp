@@ -10,19 +10,13 @@
 
 namespace giro::detail {
 
-void RunEngine::end(StopReason why) {
-  has_ended_ = true;
-  ended_ = why;
-  after_stop_ = why == StopReason::stopped && !loop_.stop_iteration && elapsed_.steps > options_.elapsed.steps;
-}
-
 void RunEngine::finish() {
   if (std::exchange(is_finished_, true)) {
     throw Error(ErrorCode::invalid_argument, "finish: the run is already finished and has handed over its state");
   }
-  const InterruptScope signals(options_.catch_signals, saves());
+  const InterruptScope signals(options_.catch_signals, saves_);
   try {
-    if (!std::exchange(has_ended_, true)) run_last_after_all();
+    if (results.ended == StopReason::reached) run_last_after_all();
   } catch (...) {
     fail(std::current_exception());
   }
@@ -30,13 +24,26 @@ void RunEngine::finish() {
     arbiter_->set_failed();
     raise(error, where());
   }
-  leave();
+  if (!options_.arbiter) {
+    // Adds a signal that has come since the latest step to the result.
+    try {
+      const int signal = group_ ? group_->leave() : arbiter_->interrupt();
+      if (results.interrupted == 0 && heeds_signals_) results.interrupted = signal;
+    } catch (...) {
+      raise(std::current_exception(), where());
+    }
+  }
   elapsed_.last = false;
+}
+
+void RunEngine::settle() {
+  bring_device();
+  elapsed_.date = clock_.now();
 }
 
 // Runs the callbacks of last() after the latest step, for a run that is finished while paused or was interrupted.
 void RunEngine::run_last_after_all() {
-  if (!agenda_.awaits_end() || elapsed_.steps == options_.elapsed.steps) return;
+  if (!agenda_.awaits_end() || elapsed_.steps == first_step_) return;
   completed_ = elapsed_;
   between_steps_ = false;
   elapsed_.step_samples = elapsed_.samples - elapsed_.previous_samples;
@@ -50,46 +57,65 @@ void RunEngine::run_last_after_all() {
   settle();
 }
 
-// Adds a signal that has come since the latest step to the result.
-void RunEngine::leave() {
-  if (has_own_arbiter_) return;
-  try {
-    const int signal = group_ ? group_->leave() : arbiter_->interrupt();
-    if (signal_ == 0 && heeds_signals_) signal_ = signal;
-  } catch (...) {
-    raise(std::current_exception(), where());
+// Runs every on_end, except those of callbacks that have failed. If an error came between two steps, runs every on_save
+// first. Returns the first exception.
+std::exception_ptr RunEngine::run_on_end() {
+  between_steps_ = true;
+  loop_.batch_ = nullptr;
+  elapsed_.step_samples = 0;
+  elapsed_.last = false;
+  std::exception_ptr error;
+  Running first;
+  const auto run = [&](CallbackModel* callback, const char* name, Hook hook) {
+    if (callback->failed) return;
+    try {
+      run_hook(callback, name, hook);
+    } catch (...) {
+      loop_.failed = true;
+      if (!error) first = running_;
+      if (!error) error = std::current_exception();
+    }
+  };
+  if (loop_.failed_between_steps) {
+    for (CallbackModel* c : callbacks_) run(c, "::on_save", &CallbackModel::on_save);
   }
+  for (CallbackModel* c : callbacks_) run(c, "::on_end", &CallbackModel::on_end);
+  for (AnyCallback& c : options_.on_end) run(c.get(), "::on_end", &CallbackModel::run);
+  running_ = first;
+  return error;
 }
 
 // Saves what it can, runs the on_end of all other callbacks, and throws.
 void RunEngine::fail(const std::exception_ptr& cause) {
-  bool whole = activity_ != Activity::loop;
+  using Activity = Cursor::Activity;
+  bool whole = dataset_.activity != Activity::none;
   std::string also;
   // The step was complete, and only the next batch failed. This is the last chance to run what is due at the step's
   // end.
-  if (activity_ == Activity::next_batch) {
+  if (dataset_.activity == Activity::next_batch && !between_steps_) {
     try {
       pass_on_logs();
     } catch (...) {
       also = "; what was due at the end of the previous step also failed: " +
              explain_exception(std::current_exception()).second;
       whole = false;
-      drop_step();
+      running_ = {};
     }
     elapsed_.count(elapsed_.step_samples);
   }
   const std::string place = where();
   if (completed_) elapsed_ = *std::exchange(completed_, std::nullopt);
-  loop_.failed_between_steps =
-      whole && running_ == nullptr && !is_launching_ && elapsed_.steps > options_.elapsed.steps;
+  loop_.failed_between_steps = whole && elapsed_.steps > first_step_;
   loop_.failed = true;
   arbiter_->set_failed();
   journal_.set_failing();
-  if (journal_.showing() == nullptr && running() != nullptr) journal_.fail(running()->observer());
-  journal_.forget_showing();
+  if (running_.callback != nullptr) running_.callback->failed = true;
+  running_ = {};
+  // The step is dropped.
   loop_.logs.clear();
   journal_.drop_step();
-  drop_step();
+  at_step_end_.clear();
+  after_step_.clear();
   try {
     bring_device();
   } catch (...) {
@@ -98,42 +124,42 @@ void RunEngine::fail(const std::exception_ptr& cause) {
   }
   drain(true);
   elapsed_.date = arbiter_->date();
-  has_ended_ = is_finished_ = true;
+  is_finished_ = true;
   (void)run_on_end();
   raise(cause, place, also);
 }
 
 void RunEngine::raise(const std::exception_ptr& cause, std::string place, const std::string& also) {
   const auto [code, what] = explain_exception(cause);
-  if (partitioner_ && partitioner_->size() > 1) {
-    place = fmt::format("rank {} of {}, {}", partitioner_->rank(), partitioner_->size(), place);
-  }
+  if (partitioner_) place = fmt::format("rank {} of {}, {}", partitioner_->rank(), partitioner_->size(), place);
   elapsed_.last = false;
   state_.raise(code, place + ": " + what + also, cause);
 }
 
-void RunEngine::drop_step() {
-  at_step_end_.clear();
-  after_step_.clear();
-  running_ = nullptr;
-}
-
-// What is running: "task 2, every(1000): giro::Checkpoint, at step 3000", or the activity if it is not a callback.
+// What is running: "task 2, every(1000): giro::Checkpoint, at step 3000", or what the dataset does if it is not a
+// callback.
 std::string RunEngine::where() const {
-  const bool shows = journal_.showing_step() != Journal::kNoStep;
-  const std::string step = fmt::format(", at step {}", shows ? journal_.showing_step() : elapsed_.steps);
-  const Observer* const observer = shows ? journal_.showing() : running() != nullptr ? running()->observer() : nullptr;
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    const auto task = [&] { return fmt::format("task {}, {}: ", i + 1, to_string(agenda_.schedule(i))); };
-    if (agenda_.evaluating() == i) return task() + "its schedule" + step;
-    for (const AnyCallback& callback : tasks_[i].callbacks) {
-      if (observer != nullptr && callback.observer() == observer) return task() + callback.name() + step;
+  const bool runs = running_.step != Running::kNoStep;
+  const std::string step = fmt::format(", at step {}", runs ? running_.step : elapsed_.steps);
+  for (const Agenda::Task& task : agenda_.tasks()) {
+    const auto name = [&] {
+      return fmt::format("task {}, {}: ", &task - agenda_.tasks().data() + 1, to_string(task.schedule));
+    };
+    if (agenda_.evaluating() == &task) return name() + "its schedule" + step;
+    for (const AnyCallback& callback : task.callbacks) {
+      if (callback.get() == running_.callback) return name() + callback->name() + step;
     }
   }
-  if (shows) return "the logs" + step;
-  if (running() != nullptr) return "on_start or on_end: " + running()->name() + step;
-  if (activity_ == Activity::loop) return "the loop" + step;
-  return (activity_ == Activity::batch_size ? "batch_size_fn" : "the dataset") + step;
+  if (running_.callback != nullptr) return "on_start or on_end: " + running_.callback->name() + step;
+  if (runs) return "the logs" + step;
+  switch (dataset_.activity) {
+    case Cursor::Activity::none:
+      return "the loop" + step;
+    case Cursor::Activity::batch_size:
+      return "batch_size_fn" + step;
+    default:
+      return "the dataset" + step;
+  }
 }
 
 }  // namespace giro::detail

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -27,140 +28,128 @@ void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given) {
   elapsed.tokens_per_sample = given;
 }
 
-EngineOptions with_tokens(EngineOptions&& options) {
-  set_tokens_per_sample(options.elapsed, options.tokens_per_sample);
-  return std::move(options);
+// The ranks that work on the state, or null if there is only one.
+std::shared_ptr<const Partitioner> other_ranks(const StateAccess& state) {
+  std::shared_ptr<const Partitioner> partitioner = state.partitioner();
+  return partitioner && partitioner->size() > 1 ? partitioner : nullptr;
 }
-
-std::vector<Schedule> schedules_of(std::vector<EngineTask>& tasks) {
-  std::vector<Schedule> schedules;
-  for (EngineTask& task : tasks) schedules.push_back(std::move(task.schedule));
-  return schedules;
-}
-
-// Makes names unique: "a", "a #2", "b", "a #3".
-class UniqueNames {
- public:
-  std::string operator()(const std::string& name) {
-    const auto before = std::count(names_.begin(), names_.end(), name);
-    names_.push_back(name);
-    return before == 0 ? name : fmt::format("{} #{}", name, before + 1);
-  }
-
- private:
-  std::vector<std::string> names_;
-};
 
 }  // namespace
 
-std::unique_ptr<Engine> Engine::create(EngineOptions options, std::vector<EngineTask> tasks, Cursor& dataset,
+std::unique_ptr<Engine> Engine::create(EngineOptions options, std::vector<AnyTask> tasks, Cursor& dataset,
                                        StateAccess& state, AnyLoopState& loop) {
   return std::make_unique<RunEngine>(std::move(options), std::move(tasks), dataset, state, loop);
 }
 
-RunEngine::RunEngine(EngineOptions options, std::vector<EngineTask> tasks, Cursor& dataset, StateAccess& state,
+RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& dataset, StateAccess& state,
                      AnyLoopState& loop)
-    : dataset_(dataset),
+    : Engine(std::move(options.results)),
+      dataset_(dataset),
       state_(state),
       device_state_(state.device_state()),
       loop_(loop),
-      options_(with_tokens(std::move(options))),
-      partitioner_(state.partitioner()),
-      is_primary_(!partitioner_ || partitioner_->rank() == 0),
-      has_own_arbiter_(options_.arbiter != nullptr),
-      group_(has_own_arbiter_ ? nullptr : GroupArbiter::create(partitioner_)),
-      asks_arbiter_(has_own_arbiter_ || group_),
-      arbiter_(has_own_arbiter_ ? options_.arbiter
+      options_(std::move(options)),
+      partitioner_(other_ranks(state)),
+      group_(partitioner_ && !options_.arbiter ? std::make_shared<GroupArbiter>(partitioner_) : nullptr),
+      arbiter_(options_.arbiter ? options_.arbiter
                : group_         ? group_
                                 : std::make_shared<Arbiter>()),
-      clock_(*arbiter_, options_.elapsed),
-      elapsed_(clock_.started()),
-      journal_(std::move(options_.history), std::move(options_.outputs)),
-      agenda_(schedules_of(tasks)),
-      stop_(Deadline::at(options_.stop, elapsed_)),
+      asks_arbiter_(options_.arbiter || group_),
+      clock_(*arbiter_),
+      elapsed_(results.elapsed),
+      journal_(results.history, results.outputs, running_),
+      agenda_(std::move(tasks)),
       first_batch_(dataset.first_batch()),
+      first_step_(elapsed_.steps),
       heeds_signals_(!is_in_saving_loop()) {
-  for (EngineTask& task : tasks) tasks_.push_back({std::move(task.callbacks)});
-  if (agenda_.reads_clock() || stop_.has_time()) clock_.watch();
+  set_tokens_per_sample(elapsed_, options_.tokens_per_sample);
+  clock_.start(elapsed_);
+  stop_ = Deadline::at(options_.stop, elapsed_);
   if (group_) group_->set_launch([this] { launch(); });
+  const auto is_left_out = [&](const AnyCallback& callback) {
+    return callback->traits.is_primary_only && partitioner_ && partitioner_->rank() != 0;
+  };
+  std::erase_if(options_.on_start, is_left_out);
+  std::erase_if(options_.on_end, is_left_out);
+  for (Agenda::Task& task : agenda_.tasks()) {
+    for (const AnyCallback& callback : task.callbacks) {
+      saves_ |= callback->traits.saves;
+      if (!is_left_out(callback)) callbacks_.push_back(callback.get());
+    }
+  }
 }
 
 StopReason RunEngine::advance(const Period& until) {
-  if (has_ended_) {
+  if (is_finished_ || results.ended != StopReason::reached) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("advance: the run has already ended at step {}", elapsed_.steps));
   }
-  const InterruptScope signals(options_.catch_signals, saves());
+  const InterruptScope signals(options_.catch_signals, saves_);
   try {
     StopReason why = advance_to(until);
     settle();
     between_steps_ = true;
     // A signal may have come while the run waited for the device.
     if (why != StopReason::reached) {
-      if (signal_ == 0 && heeds_signals_ && !asks_arbiter_) signal_ = arbiter_->interrupt();
+      if (results.interrupted == 0 && heeds_signals_ && !asks_arbiter_) results.interrupted = arbiter_->interrupt();
     } else if (is_interrupted()) {
       why = StopReason::interrupted;
-      is_saved_ = saves();
+      is_saved_ = saves_;
       loop_.batch_ = nullptr;
       run_last_after_all();
     }
-    if (why != StopReason::reached) end(why);
-    return why;
+    return results.ended = why;
   } catch (...) {
     fail(std::current_exception());
   }
 }
 
 void RunEngine::extend(const Period& stop, History history, Outputs outputs) {
-  if (!after_stop_ || is_finished_) {
+  const bool has_stopped = results.ended == StopReason::stopped && stop_.reached(elapsed_) && !loop_.stop_iteration;
+  if (!has_stopped || is_finished_) {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("extend: expected a run that has stopped at LoopOptions::stop, found one that {}, at step {}",
                     is_finished_ ? "is finished" : "has not", elapsed_.steps));
   }
-  has_ended_ = false;
-  ended_ = StopReason::reached;
+  results.ended = StopReason::reached;
   elapsed_.last = false;
   options_.stop = stop;
   stop_ = Deadline::at(stop, elapsed_);
-  if (stop_.has_time()) clock_.watch();
-  journal_.history() = std::move(history);
-  journal_.outputs() = std::move(outputs);
-  loop_.first_record_ = journal_.history().size();
+  results.history = std::move(history);
+  results.outputs = std::move(outputs);
+  loop_.first_record_ = results.history.size();
 }
 
 StopReason RunEngine::advance_to(const Period& until) {
-  if (!has_begun_) {
+  if (!std::exchange(has_resumed_, true)) {
     resume();
     queue_ = DeviceQueue(options_.steps_per_execution);
   }
   set_aim(until);
-  if (!has_begun_) {
-    if (is_at_stop()) return StopReason::stopped;
-    activity_ = Activity::dataset;
-    dataset_.begin(first_batch_);
-    has_begun_ = true;
-    if (dataset_.at_end()) {
+  if ((!has_begun_ || is_at_old_batch_) && is_at_stop()) return StopReason::stopped;
+  if (!std::exchange(has_begun_, true)) {
+    if (!dataset_.begin(first_batch_)) {
       if (first_batch_ == dataset_.first_batch() &&
           (options_.stop.steps || options_.stop.samples || options_.stop.tokens)) {
+        dataset_.activity = Cursor::Activity::dataset;
         throw Error(ErrorCode::invalid_argument,
                     "the dataset is empty, expected batches until " + to_string(options_.stop));
       }
       return StopReason::dataset_ended;
     }
-    if (start()) return StopReason::stopped;
-  }
-  if (after_stop_) {
-    if (is_at_stop()) return StopReason::stopped;
-    after_stop_ = false;
+    loop_.batch_ = dataset_.batch();
+    for (AnyCallback& c : options_.on_start) run_hook(c.get(), "::on_start", &CallbackModel::run);
+    run_hooks("::on_start", &CallbackModel::on_start);
+    loop_.logs.clear();
+    if (arbiter_->stop(loop_.stop_iteration, elapsed_)) return StopReason::stopped;
+  } else if (std::exchange(is_at_old_batch_, false)) {
     loop_.batch_ = nullptr;
-    activity_ = Activity::dataset;
     if (!dataset_.advance(loop_.batch_)) return StopReason::dataset_ended;
   }
-  activity_ = Activity::loop;
   between_steps_ = false;
   while (!aim_.reached(elapsed_)) {
-    const bool is_skipped = skip_idle_steps();
+    const bool is_skipped = elapsed_.steps < idle_.steps && dataset_.skip(idle_, elapsed_, loop_.batch_);
     if (!is_skipped && aim_.reached(elapsed_)) break;
     if (const StopReason why = step(is_skipped); why != StopReason::reached) return why;
   }
@@ -169,18 +158,18 @@ StopReason RunEngine::advance_to(const Period& until) {
 
 void RunEngine::set_aim(const Period& until) {
   aim_ = Deadline::at(until, elapsed_);
-  if (aim_.has_time()) clock_.watch();
+  if (aim_.has_time() || stop_.has_time() || agenda_.reads_clock()) clock_.watch();
   plan_idle_steps();
 }
 
-// Returns whether the last of the skipped steps is the dataset's last. It is not counted yet.
-bool RunEngine::skip_idle_steps() {
-  if (elapsed_.steps >= idle_.until_steps) return false;
-  const std::int64_t before = elapsed_.steps;
-  const bool is_last = dataset_.skip(idle_, elapsed_, activity_, loop_.batch_);
-  activity_ = Activity::loop;
-  if (elapsed_.steps != before) clock_.forget();
-  return is_last;
+void RunEngine::plan_idle_steps() {
+  const Deadline& next = agenda_.next();
+  // The usual case: something is due in each step.
+  idle_.steps = 0;
+  if (next.steps <= elapsed_.steps || asks_arbiter_ || elapsed_.time() >= next.time) return;
+  // A step that may be the run's last is not idle.
+  idle_.steps = std::min({next.steps, stop_.steps - 1, aim_.steps, clock_.next() - 1});
+  idle_.samples = std::min({next.samples, stop_.samples, aim_.samples});
 }
 
 // Runs one step. `is_skipped`: only its end, since it was idle and has turned out to be the dataset's last. Returns why
@@ -190,13 +179,9 @@ StopReason RunEngine::step(bool is_skipped) {
   if (!is_skipped) {
     begin_step();
     why = reason_to_end();
-    if (why == StopReason::reached) {
-      activity_ = Activity::next_batch;
-      if (!dataset_.advance(loop_.batch_)) why = StopReason::dataset_ended;
-    }
+    if (why == StopReason::reached && !dataset_.advance(loop_.batch_)) why = StopReason::dataset_ended;
   }
-  activity_ = Activity::loop;
-  if (why == StopReason::interrupted && saves()) {
+  if (why == StopReason::interrupted && saves_) {
     // The step is saved as if the run continued, so the callbacks of last() run after the save.
     end_step();
     is_saved_ = true;
@@ -205,33 +190,26 @@ StopReason RunEngine::step(bool is_skipped) {
     if (why != StopReason::reached) run_last();
     end_step();
   }
+  is_at_old_batch_ = why == StopReason::stopped;
   if (why != StopReason::dataset_ended) dataset_.release();
   return why;
 }
 
 void RunEngine::begin_step() {
-  activity_ = Activity::dataset;
-  const void* const batch = dataset_.batch();
-  activity_ = Activity::batch_size;
-  const std::int64_t samples = dataset_.samples(batch);
-  activity_ = Activity::loop;
-  elapsed_.step_samples = samples;
-  elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + samples >= stop_.samples;
-  loop_.batch_ = batch;
-  if (!agenda_.is_idle(elapsed_)) run_due();
+  loop_.batch_ = dataset_.batch();
+  elapsed_.step_samples = dataset_.samples(loop_.batch_);
+  elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + elapsed_.step_samples >= stop_.samples;
+  if (!agenda_.is_idle(elapsed_)) run_due(false);
 }
 
 // Why the run ends with this step, as far as callbacks, signals and the time decide it; else `reached`.
 StopReason RunEngine::reason_to_end() {
-  const bool knows_time = clock_.check(elapsed_);
-  if (has_own_arbiter_) arbitrate_stop();
+  const double time = clock_.time_after(elapsed_);
+  if (options_.arbiter) arbitrate_stop();
   if (elapsed_.last || loop_.stop_iteration) return StopReason::stopped;
   if (is_interrupted()) return StopReason::interrupted;
-  if (group_ && group_->is_stop_agreed()) {
-    loop_.stop_iteration = true;
-    return StopReason::stopped;
-  }
-  return knows_time && clock_.time_after_step(elapsed_) >= stop_.time ? StopReason::stopped : StopReason::reached;
+  if (group_ && group_->is_stop_agreed()) loop_.stop_iteration = true;
+  return loop_.stop_iteration || time >= stop_.time ? StopReason::stopped : StopReason::reached;
 }
 
 // If a stop is refused, runs the callbacks that it had skipped.
@@ -240,16 +218,21 @@ void RunEngine::arbitrate_stop() {
     asked = loop_.stop_iteration;
     loop_.stop_iteration = arbiter_->stop(asked, elapsed_);
     if (!asked || loop_.stop_iteration) return;
-    run_skipped();
+    for (Agenda::Task& task : agenda_.tasks()) {
+      if (task.due_at == elapsed_.steps) run_task(task, false);
+    }
   }
 }
 
 void RunEngine::check_signals() {
   if (!heeds_signals_) return;
   const int signal = arbiter_->interrupt();
-  const bool ends = signal != 0 && signal_ == 0;
-  if (signal != 0) signal_ = signal;
-  if (saves() && (arbiter_->save() || ends)) run_on_save();
+  const bool ends = signal != 0 && results.interrupted == 0;
+  if (signal != 0) results.interrupted = signal;
+  if (!saves_ || !(arbiter_->save() || ends)) return;
+  const bool stopped = loop_.stop_iteration;
+  run_hooks("::on_save", &CallbackModel::on_save);
+  defer_stop(stopped);
 }
 
 // Passes the step's logs on to the journal. Returns whether there are any, or observers.
@@ -264,22 +247,12 @@ bool RunEngine::pass_on_logs() {
 void RunEngine::end_step() {
   const bool has_news = pass_on_logs();
   elapsed_.count(elapsed_.step_samples);
-  if (clock_.end_step(elapsed_)) {
-    clock_.plan(elapsed_, std::min({stop_.time, aim_.time, agenda_.next().time}));
+  if (elapsed_.steps >= clock_.next()) {
+    clock_.end_step(elapsed_, std::min({stop_.time, aim_.time, agenda_.next().time}));
   }
   if (queue_.end_step()) launch();
   if (has_news) drain(false);
   plan_idle_steps();
-}
-
-void RunEngine::plan_idle_steps() {
-  const Deadline& next = agenda_.next();
-  // The usual case: something is due in each step.
-  idle_.until_steps = 0;
-  if (next.steps <= elapsed_.steps || asks_arbiter_ || elapsed_.time() >= next.time) return;
-  // A step that may be the run's last is not idle.
-  idle_.until_steps = std::min({next.steps, stop_.steps - 1, aim_.steps, clock_.next() - 1});
-  idle_.until_samples = std::min({next.samples, stop_.samples, aim_.samples});
 }
 
 Elapsed RunEngine::completed() const {
@@ -292,63 +265,60 @@ Elapsed RunEngine::completed() const {
 
 void RunEngine::persist(Archive& archive) {
   Elapsed elapsed = completed();
-  std::int64_t batches = first_batch_ + elapsed.steps - options_.elapsed.steps;
+  std::int64_t batches = first_batch_ + elapsed.steps - first_step_;
   archive("elapsed", elapsed)("batches", batches);
   set_tokens_per_sample(elapsed, options_.tokens_per_sample);
-  if (archive.is_reading()) restore(elapsed, batches, archive);
+  if (archive.is_reading()) {
+    if (elapsed.steps < 0 || elapsed.samples < 0 || batches < 0) {
+      throw Error(ErrorCode::corrupt_data,
+                  fmt::format("the saved run has {} steps, {} samples and {} batches, expected none below 0",
+                              elapsed.steps, elapsed.samples, batches));
+    }
+    elapsed_ = elapsed;
+    clock_.start(elapsed_);
+    archive.shift_dates(elapsed_.date - elapsed.date);
+    first_step_ = elapsed.steps;
+    first_batch_ = batches;
+    stop_ = Deadline::at(options_.stop, elapsed_);
+    agenda_.restart();
+  }
   dataset_.persist(archive);
   state_.persist(archive);
-  archive.within("history", [&] { journal_.history().persist(archive); });
+  archive.within("history", [&] { results.history.persist(archive); });
   archive("first_record", loop_.first_record_)("stopped", loop_.stop_iteration);
   // A damaged history may lack some records.
-  loop_.first_record_ = std::min(loop_.first_record_, journal_.history().size());
-  // Each is stored under its name, so that it does not matter if other tasks are added.
-  UniqueNames schedules, callbacks;
+  loop_.first_record_ = std::min(loop_.first_record_, results.history.size());
+  // Each is stored under its name, so that it does not matter if other tasks are added: "a", "a #2", "b", "a #3".
+  std::map<std::string, int> counts;
+  const auto unique = [&](const std::string& name) {
+    const int count = ++counts[name];
+    return count == 1 ? name : fmt::format("{} #{}", name, count);
+  };
   archive.within("schedules", [&] {
-    for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      Schedule& schedule = agenda_.schedule(i);
-      if (schedule.traits().persists) archive(schedules(to_string(schedule)), schedule);
+    for (Agenda::Task& task : agenda_.tasks()) {
+      if (task.traits.persists) archive(unique(to_string(task.schedule)), task.schedule);
     }
   });
+  counts.clear();
   archive.within("callbacks", [&] {
-    for (Task& task : tasks_) {
+    for (Agenda::Task& task : agenda_.tasks()) {
       for (AnyCallback& callback : task.callbacks) {
-        if (callback.remembers()) archive(callbacks(callback.name()), callback);
+        if (callback->traits.remembers) archive(unique(callback->name()), *callback.get());
       }
     }
   });
 }
 
-// Continues where a saved run was.
-void RunEngine::restore(const Elapsed& elapsed, std::int64_t batches, Archive& archive) {
-  if (elapsed.steps < 0 || elapsed.samples < 0 || batches < 0) {
-    throw Error(ErrorCode::corrupt_data,
-                fmt::format("the saved run has {} steps, {} samples and {} batches, expected none below 0",
-                            elapsed.steps, elapsed.samples, batches));
-  }
-  clock_.start(elapsed);
-  elapsed_ = options_.elapsed = clock_.started();
-  archive.shift_dates(elapsed_.date - elapsed.date);
-  first_batch_ = batches;
-  stop_ = Deadline::at(options_.stop, elapsed_);
-  agenda_.restart();
-}
-
-bool RunEngine::begin() {
-  set_aim({});
-  if (is_at_stop()) return false;
-  dataset_.begin(first_batch_);
-  if (dataset_.at_end()) return false;
-  begin_step();
-  clock_.read(elapsed_);
-  return true;
-}
-
 bool RunEngine::next() {
-  const bool ends = reason_to_end() != StopReason::reached;
-  end_step();
-  if (ends || !dataset_.advance(loop_.batch_)) return false;
-  dataset_.release();
+  if (!std::exchange(has_begun_, true)) {
+    set_aim({});
+    if (is_at_stop() || !dataset_.begin(first_batch_)) return false;
+  } else {
+    const bool ends = reason_to_end() != StopReason::reached;
+    end_step();
+    if (ends || !dataset_.advance(loop_.batch_)) return false;
+    dataset_.release();
+  }
   begin_step();
   clock_.read(elapsed_);
   return true;

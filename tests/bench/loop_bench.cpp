@@ -122,7 +122,10 @@ void four_scalars_through_the_journal(benchmark::State& benchmark) {
   giro::Elapsed elapsed;
   std::int64_t steps = 0;
   for (auto _ : benchmark) {
-    giro::detail::Journal journal({}, {});
+    giro::History history;
+    giro::Outputs outputs;
+    giro::detail::Running running;
+    giro::detail::Journal journal(history, outputs, running);
     giro::Logs none;
     double seconds = 0;
     for (int round = 0; round < 16; ++round) {

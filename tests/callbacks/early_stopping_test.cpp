@@ -352,7 +352,7 @@ TEST(EarlyStopping, RejectsBadOptions) {
 
 TEST(EarlyStopping, IsABarrier) {
   EXPECT_EQ((Callback<Model, int>(early_stopping("loss")).kind()), CallbackKind::barrier);
-  EXPECT_EQ((Callback<State, int>(early_stopping("loss")).name()), "giro::EarlyStopping");
+  EXPECT_EQ((Callback<State, int>(early_stopping("loss"))->name()), "giro::EarlyStopping");
 }
 
 // Reference test 10: 12 steps, validation every 2, a monitored max checkpoint, patience 100.

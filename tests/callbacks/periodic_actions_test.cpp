@@ -156,7 +156,7 @@ TEST_F(ReportProgressTest, ReportsInALoop) {
   // Times are taken as steps begin, so the arbiter's seconds agree with the text.
   ReportProgress progress = report({.num_train_steps = 10, .every_steps = 4, .every_secs = {}});
   EXPECT_EQ((Callback<int, int>(progress).kind()), CallbackKind::observer);
-  EXPECT_TRUE((Callback<int, int>(progress).is_primary_only()));
+  EXPECT_TRUE((Callback<int, int>(progress)->traits.is_primary_only));
   const auto result = loop(0, std::vector<int>(10), {{every(1), progress}});
   const std::vector<std::string> all = lines();
   ASSERT_EQ(all.size(), 3u);  // steps 4 and 8, and the last one

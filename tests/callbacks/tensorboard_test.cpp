@@ -317,8 +317,8 @@ TEST(TensorBoard, IsAnObserverAndHistogramsAreABarrier) {
   const TensorBoard board = tensorboard(dir.path());
   EXPECT_EQ((Callback<State, int>(board).kind()), CallbackKind::observer);
   EXPECT_EQ((Callback<State, int>(board.histograms()).kind()), CallbackKind::barrier);
-  EXPECT_TRUE((Callback<State, int>(board).is_primary_only()));
-  EXPECT_TRUE((Callback<State, int>(board.histograms()).is_primary_only()));
+  EXPECT_TRUE((Callback<State, int>(board)->traits.is_primary_only));
+  EXPECT_TRUE((Callback<State, int>(board.histograms())->traits.is_primary_only));
   EXPECT_TRUE(event_files(dir.path()).empty());  // not before a loop begins
   expect_invalid({dir.path(), "before a loop begins"}, [&] { board.writer(); });
 }

@@ -80,10 +80,10 @@ void check_callback(Callback<Count, Words> callback, const Seen& seen, std::init
   Fixture fixture;
   if (observer) {
     EXPECT_EQ(callback.kind(), Kind::observer);
-    callback.observer()->observe(fixture.loop.elapsed, fixture.loop.logs);
+    callback->observe(fixture.loop.elapsed, fixture.loop.logs);
   } else {
     EXPECT_EQ(callback.kind(), Kind::barrier);
-    callback.run(fixture.loop);
+    callback->run(fixture.loop);
   }
   EXPECT_EQ(seen.arguments, std::vector<std::string>(expected.begin(), expected.end()));
   if (seen.state != nullptr) {
@@ -140,7 +140,7 @@ TEST(Callback, ParametersByValueAndConstReference) {
   Callback<Count, Words>([&](const Count& state, Words batch, Elapsed elapsed, Logs l, const Loop& loop) {
     seen = state.value + static_cast<int>(batch.text.size() + l.entries().size() + loop.logs.entries().size());
     seen += static_cast<int>(elapsed.steps);
-  }).run(fixture.loop);
+  })->run(fixture.loop);
   EXPECT_EQ(seen, 7 + 5 + 1 + 1 + 3);
 }
 
@@ -152,9 +152,9 @@ TEST(Callback, NumbersAsStateAndBatch) {
   std::any metadata;
   LoopState<int, double> loop{state, elapsed, history, metadata};
   loop.set_batch(&batch);
-  Callback<int, double>([](double b, int& s) { s += static_cast<int>(2 * b); }).run(loop);
+  Callback<int, double>([](double b, int& s) { s += static_cast<int>(2 * b); })->run(loop);
   EXPECT_EQ(state, 5);
-  Callback<int, double>([](int s) { return s + 1; }).run(loop);
+  Callback<int, double>([](int s) { return s + 1; })->run(loop);
   EXPECT_EQ(state, 6);
 }
 
@@ -166,7 +166,7 @@ TEST(Callback, StateAndBatchOfOneType) {
   std::any metadata;
   LoopState<int, int> loop{state, elapsed, history, metadata};
   loop.set_batch(&batch);
-  Callback<int, int>([](int& s, const int& b) { s += b; }).run(loop);
+  Callback<int, int>([](int& s, const int& b) { s += b; })->run(loop);
   EXPECT_EQ(state, 42);
 }
 
@@ -181,8 +181,8 @@ TEST(Callback, BasesOfTheState) {
   std::any metadata;
   LoopState<Derived, Words> loop{state, elapsed, history, metadata};
   loop.set_batch(&batch);
-  Callback<Derived, Words>([](Count& s) { s.value = 3; }).run(loop);
-  Callback<Derived, Words>([](Derived& s) { s.more = s.value; }).run(loop);
+  Callback<Derived, Words>([](Count& s) { s.value = 3; })->run(loop);
+  Callback<Derived, Words>([](Derived& s) { s.more = s.value; })->run(loop);
   EXPECT_EQ(state.more, 3);
 }
 
@@ -192,7 +192,7 @@ TEST(Callback, ReturnForms) {
   const auto run = [&](auto callable) {
     Callback<Count, Words> callback(callable);
     EXPECT_EQ(callback.kind(), Kind::barrier);
-    callback.run(loop);
+    callback->run(loop);
   };
   run([](Count&) {});
   EXPECT_EQ(loop.logs.entries().size(), 1u);
@@ -241,9 +241,9 @@ TEST(Callback, GenericCallbacksMayReturnResults) {
       call(callback, fixture.loop);
       return std::pair{fixture.state.value, fixture.loop.logs.entry_value("a")};
     };
-    const auto called = of([](auto& callback, Loop& loop) { callback.run(loop); });
-    EXPECT_EQ(of([](auto& callback, Loop& loop) { callback.on_start(loop); }), called);
-    EXPECT_EQ(of([](auto& callback, Loop& loop) { callback.on_end(loop); }), called);
+    const auto called = of([](auto& callback, Loop& loop) { callback->run(loop); });
+    EXPECT_EQ(of([](auto& callback, Loop& loop) { callback->on_start(loop); }), called);
+    EXPECT_EQ(of([](auto& callback, Loop& loop) { callback->on_end(loop); }), called);
     return called;
   };
   using Result = std::pair<int, double>;
@@ -270,13 +270,13 @@ void free_function(Count& state) { state.value = 100; }
 
 TEST(Callback, FunctionsAndFunctionObjects) {
   Fixture fixture;
-  Callback<Count, Words>(free_function).run(fixture.loop);
+  Callback<Count, Words>(free_function)->run(fixture.loop);
   EXPECT_EQ(fixture.state.value, 100);
-  Callback<Count, Words>(std::function<void(Count&)>([](Count& s) { s.value = 200; })).run(fixture.loop);
+  Callback<Count, Words>(std::function<void(Count&)>([](Count& s) { s.value = 200; }))->run(fixture.loop);
   EXPECT_EQ(fixture.state.value, 200);
   Callback<Count, Words> counter([n = 0](Count& s) mutable noexcept { s.value = ++n; });
-  counter.run(fixture.loop);
-  counter.run(fixture.loop);
+  counter->run(fixture.loop);
+  counter->run(fixture.loop);
   EXPECT_EQ(fixture.state.value, 2);
 }
 

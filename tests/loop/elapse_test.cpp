@@ -80,6 +80,21 @@ TEST(Elapse, ContinuesWhereAnotherLoopStopped) {
   EXPECT_EQ(steps, (Steps{7, 8, 9}));
 }
 
+// It is single-pass: begin() is where it is, and does not start again.
+TEST(Elapse, BeginsOnce) {
+  std::istringstream words("a b c");
+  auto dataset = std::views::istream<std::string>(words);
+  auto batches = elapse(dataset);
+  auto it = batches.begin();
+  EXPECT_EQ((*batches.begin()).batch, "a");
+  ++it;
+  EXPECT_EQ((*batches.begin()).elapsed.steps, 1);
+  EXPECT_EQ((*batches.begin()).batch, "b");
+  ++it;
+  ++it;
+  EXPECT_TRUE(batches.begin() == batches.end());
+}
+
 // Reference test 2: how samples are counted.
 TEST(Elapse, BatchSizes) {
   using Features = Batch::Features;

@@ -162,5 +162,37 @@ TEST(ResumeProperty, ResumesAnywhereInAnyRun) {
   EXPECT_GT(resumed, test::cases(900));
 }
 
+// A run that is resumed where it was to stop can go on, like one that has just stopped there.
+TEST(Resume, RunResumedAtItsStopCanBeExtended) {
+  auto data = std::views::iota(0, 10);
+  std::vector<int> batches;
+  int started = 0;
+  const std::vector<Task<int, int>> tasks{{every(1), [&](int& state, const int& batch) {
+                                             batches.push_back(batch);
+                                             return logs().add_metric("state", ++state);
+                                           }}};
+  Saved saved;
+  std::vector<Task<int, int>> saving = tasks;
+  saving.push_back({every_end(4), SaveAndRestore(saved)});
+  (void)loop(0, data, saving, {.stop = at(4)});
+
+  giro::Run run(0, data, tasks, {.stop = at(4), .on_start = {BringBack(saved), [&](int&) { ++started; }}});
+  EXPECT_EQ(run.advance(), StopReason::stopped);
+  EXPECT_EQ(run.elapsed().steps, 4);
+  EXPECT_EQ(started, 0);
+  run.extend(at(3));
+  EXPECT_EQ(run.advance(), StopReason::stopped);  // already there
+  run.extend(at(6));
+  EXPECT_EQ(run.advance(at(5)), StopReason::reached);
+  EXPECT_EQ(run.advance(), StopReason::stopped);
+  run.extend({});
+  EXPECT_EQ(run.advance(), StopReason::dataset_ended);
+  const auto result = run.finish();
+  EXPECT_EQ(batches, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(started, 1);
+  EXPECT_EQ(result.state, 10);
+  EXPECT_EQ(result.elapsed.steps, 10);
+}
+
 }  // namespace
 }  // namespace giro

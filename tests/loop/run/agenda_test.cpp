@@ -12,6 +12,16 @@ namespace {
 
 using Due = std::vector<std::pair<std::int64_t, std::size_t>>;  // step, task
 
+// Tasks of these schedules.
+std::vector<AnyTask> without_callbacks(std::vector<Schedule> schedules) {
+  std::vector<AnyTask> result;
+  for (Schedule& schedule : schedules) result.push_back({std::move(schedule)});
+  return result;
+}
+std::size_t task_number(const Agenda& agenda, const Agenda::Task& task) {
+  return static_cast<std::size_t>(&task - agenda.tasks().data());
+}
+
 // Asks the agenda as a run does: in the steps that are not idle.
 struct Asked {
   Due due;
@@ -25,18 +35,19 @@ struct Asked {
       if (agenda.is_idle(elapsed)) continue;
       ++steps;
       agenda.evaluate(
-          elapsed, [](const auto&) {}, [&](std::size_t task) { due.emplace_back(elapsed.steps, task); });
+          elapsed, false, [](const auto&) {},
+          [&](Agenda::Task& task) { due.emplace_back(elapsed.steps, task_number(agenda, task)); });
     }
   }
 };
 
 TEST(Agenda, TasksAreDueInOrder) {
-  Agenda agenda({every(2), every(3), always()});
+  Agenda agenda(without_callbacks({every(2), every(3), always()}));
   EXPECT_EQ(Asked(agenda, 4).due, (Due{{0, 0}, {0, 1}, {0, 2}, {1, 2}, {2, 0}, {2, 2}, {3, 1}, {3, 2}}));
 }
 
 TEST(Agenda, EvaluatesNothingInIdleSteps) {
-  Agenda agenda({every(100), every(250) | last(), never()});
+  Agenda agenda(without_callbacks({every(100), every(250) | last(), never()}));
   const Asked asked(agenda, 1'000);
   EXPECT_EQ(asked.due, (Due{{0, 0},
                             {0, 1},
@@ -57,51 +68,51 @@ TEST(Agenda, EvaluatesNothingInIdleSteps) {
 }
 
 TEST(Agenda, KnowsWhatTasksWaitFor) {
-  EXPECT_FALSE(Agenda({every(2)}).awaits_end());
-  EXPECT_TRUE(Agenda({every(2), every(3) | last()}).awaits_end());
-  EXPECT_FALSE(Agenda({every(2)}).reads_clock());
-  EXPECT_TRUE(Agenda({every({.time = 2.0})}).reads_clock());
+  EXPECT_FALSE(Agenda(without_callbacks({every(2)})).awaits_end());
+  EXPECT_TRUE(Agenda(without_callbacks({every(2), every(3) | last()})).awaits_end());
+  EXPECT_FALSE(Agenda(without_callbacks({every(2)})).reads_clock());
+  EXPECT_TRUE(Agenda(without_callbacks({every({.time = 2.0})})).reads_clock());
 }
 
 TEST(Agenda, ReportsTraitsBeforeEvaluating) {
-  Agenda agenda({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})});
+  Agenda agenda(without_callbacks({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})}));
   int users = 0, clocks = 0;
   agenda.evaluate(
-      Elapsed{},
+      Elapsed{}, false,
       [&](const auto& traits) {
         users += traits.runs_user_code;
         clocks += traits.reads_clock;
       },
-      [](std::size_t) {});
+      [](Agenda::Task&) {});
   EXPECT_EQ(users, 1);
   EXPECT_EQ(clocks, 2);  // a function may read the clock as well
 }
 
 // A step turns out to be the last after its schedules were asked.
 TEST(Agenda, EvaluatesAgainAtTheEnd) {
-  Agenda agenda({every({.samples = 3}) & last(), every(4), last(), every(2) | last()});
+  Agenda agenda(without_callbacks({every({.samples = 3}) & last(), every(4), last(), every(2) | last()}));
   Elapsed elapsed;
   std::vector<std::size_t> due;
-  const auto note = [&](std::size_t task) { due.push_back(task); };
+  const auto note = [&](Agenda::Task& task) { due.push_back(task_number(agenda, task)); };
   for (; elapsed.steps < 9; elapsed.count(1))
     agenda.evaluate(
-        elapsed, [](const auto&) {}, [](std::size_t) {});
+        elapsed, false, [](const auto&) {}, [](Agenda::Task&) {});
   agenda.evaluate(
-      elapsed, [](const auto&) {}, note);
+      elapsed, false, [](const auto&) {}, note);
   EXPECT_EQ(due, (std::vector<std::size_t>{}));
   elapsed.last = true;
-  agenda.evaluate_at_end(
-      elapsed, [](const auto&) {}, note);
+  agenda.evaluate(
+      elapsed, true, [](const auto&) {}, note);
   EXPECT_EQ(due, (std::vector<std::size_t>{0, 2, 3}));
 }
 
 TEST(Agenda, NamesTheFailingSchedule) {
-  Agenda agenda({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }});
-  EXPECT_EQ(agenda.evaluating(), 2u);
+  Agenda agenda(without_callbacks({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }}));
+  EXPECT_EQ(agenda.evaluating(), nullptr);
   EXPECT_THROW(agenda.evaluate(
-                   Elapsed{}, [](const auto&) {}, [](std::size_t) {}),
+                   Elapsed{}, false, [](const auto&) {}, [](Agenda::Task&) {}),
                std::runtime_error);
-  EXPECT_EQ(agenda.evaluating(), 1u);
+  EXPECT_EQ(agenda.evaluating(), &agenda.tasks()[1]);
 }
 
 }  // namespace

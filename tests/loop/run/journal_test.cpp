@@ -17,7 +17,10 @@ namespace {
 
 using Values = std::vector<double>;
 
-struct Recorder final : detail::Observer {
+struct Recorder final : detail::CallbackModel {
+  Recorder() : CallbackModel({}) {}
+  std::unique_ptr<CallbackModel> clone() const override { return std::make_unique<Recorder>(*this); }
+  std::string name() const override { return "recorder"; }
   std::vector<std::pair<std::int64_t, double>> records;  // step, loss
   std::int64_t throw_at = -1;
   void observe(const Elapsed& elapsed, const Logs& logs) override {
@@ -45,13 +48,17 @@ class JournalTest : public test::OpTest {
   }
   static constexpr auto now = [] { return 7.0; };
 
+  History history_;
+  Outputs outputs_;
+  detail::Running running_;
+
   Tensor loss_, call_;
   std::shared_ptr<LogRing> ring_;
 };
 INSTANTIATE_TEST_SUITE_P(Devices, JournalTest, test::kDevices, test::device_name);
 
 TEST_P(JournalTest, CommitsStepsInOrderOnceTheirLogsArrive) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   Recorder seen;
   Elapsed elapsed;
   for (int step = 0; step < 3; ++step) {
@@ -67,23 +74,23 @@ TEST_P(JournalTest, CommitsStepsInOrderOnceTheirLogsArrive) {
   Logs host = logs().add_metric("loss", 9);
   journal.end_step(elapsed, host);
   journal.drain(false, now);
-  EXPECT_EQ(journal.history().size(), 0u);
+  EXPECT_EQ(history_.size(), 0u);
   run(0.5f);
   journal.drain(false, now);
-  EXPECT_EQ(journal.history().size(), 1u);
+  EXPECT_EQ(history_.size(), 1u);
   run(1.5f);
   run(2.5f);
   journal.drain(false, now);
   EXPECT_FALSE(journal.has_pending());
-  EXPECT_EQ(journal.history().collect("steps", "loss")[1], (Values{0.5, 1.5, 2.5, 9}));
-  EXPECT_EQ(journal.history().collect("steps", "early")[0], Values{1});
-  EXPECT_EQ(journal.history().collect("date")[0], Values(4, 7.0));
+  EXPECT_EQ(history_.collect("steps", "loss")[1], (Values{0.5, 1.5, 2.5, 9}));
+  EXPECT_EQ(history_.collect("steps", "early")[0], Values{1});
+  EXPECT_EQ(history_.collect("date")[0], Values(4, 7.0));
   EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{0, 0.5}, {1, 1.5}, {2, 2.5}}));
 }
 
-// More steps are pending each time, so that the circular buffer grows from different start positions.
+// More steps are pending each time.
 TEST_P(JournalTest, StepsKeepTheirOrderWithManyInFlight) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   Recorder seen;
   Elapsed elapsed;
   std::vector<std::pair<std::int64_t, double>> expected;
@@ -105,7 +112,7 @@ TEST_P(JournalTest, StepsKeepTheirOrderWithManyInFlight) {
 
 // Each new recording of a step has a new ring.
 TEST_P(JournalTest, ReleasesRingsOnceTheDeviceIsSynchronized) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   std::weak_ptr<LogRing> first = ring_;
   Elapsed elapsed;
   for (const float loss : {1.0f, 2.0f}) {
@@ -122,11 +129,11 @@ TEST_P(JournalTest, ReleasesRingsOnceTheDeviceIsSynchronized) {
   journal.drain(true, now);
   journal.arrive(at_hand);
   EXPECT_TRUE(first.expired());
-  EXPECT_EQ(journal.history().collect("loss")[0], (Values{1, 2}));
+  EXPECT_EQ(history_.collect("loss")[0], (Values{1, 2}));
 }
 
 TEST_P(JournalTest, CurrentStepIsReadableOnceTheDeviceIsSynchronized) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   journal.add(ring_);
   run(4);
   Logs step = logs().add_metric("before", 1);
@@ -139,7 +146,7 @@ TEST_P(JournalTest, CurrentStepIsReadableOnceTheDeviceIsSynchronized) {
 
 TEST_P(JournalTest, UnreadRowsBlockNothing) {
   {
-    detail::Journal journal({}, {});
+    detail::Journal journal(history_, outputs_, running_);
     for (std::int64_t i = 0; i < ring_->capacity(); ++i) {
       Logs none;
       journal.add(ring_);
@@ -148,14 +155,14 @@ TEST_P(JournalTest, UnreadRowsBlockNothing) {
     EXPECT_FALSE(ring_->has_room());
   }
   EXPECT_TRUE(ring_->has_room());
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   journal.add(ring_);
   journal.drop_step();
   EXPECT_TRUE(journal.is_empty());
 }
 
 TEST_P(JournalTest, RowThatWasNeverWritten) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   Recorder seen;
   Logs none;
   journal.add(ring_);
@@ -170,7 +177,7 @@ TEST_P(JournalTest, RowThatWasNeverWritten) {
 
 // Regression: observers received logs that the history had rejected.
 TEST_P(JournalTest, RejectedRecordsAreNotObserved) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   Recorder seen;
   Elapsed elapsed;
   for (int step = 0; step < 2; ++step) {
@@ -181,14 +188,14 @@ TEST_P(JournalTest, RejectedRecordsAreNotObserved) {
     elapsed.count(1);
   }
   EXPECT_THROW(journal.drain(false, now), Error);
-  EXPECT_EQ(journal.showing(), nullptr);
-  EXPECT_EQ(journal.showing_step(), 0);
+  EXPECT_EQ(running_.callback, nullptr);
+  EXPECT_EQ(running_.step, 0);
   journal.drain(false, now);
   EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{1, 1}}));
 }
 
 TEST_P(JournalTest, FailingObserverIsNamedAndNotCalledAgain) {
-  detail::Journal journal({}, {});
+  detail::Journal journal(history_, outputs_, running_);
   Recorder first, second;
   first.throw_at = 1;
   Elapsed elapsed;
@@ -200,10 +207,9 @@ TEST_P(JournalTest, FailingObserverIsNamedAndNotCalledAgain) {
     elapsed.count(1);
   }
   EXPECT_THROW(journal.drain(true, now), std::runtime_error);
-  EXPECT_EQ(journal.showing(), &first);
-  EXPECT_EQ(journal.showing_step(), 1);
-  EXPECT_TRUE(journal.has_failed(&first));
-  journal.forget_showing();
+  EXPECT_EQ(running_.callback, &first);
+  EXPECT_EQ(running_.step, 1);
+  EXPECT_TRUE(first.failed);
   journal.drain(true, now);
   EXPECT_EQ(first.records.size(), 1u);
   EXPECT_EQ(second.records.size(), 4u);

@@ -4,6 +4,8 @@
 
 namespace giro::detail {
 
+// The engine acts on these signals: RunEngine::check_signals (loop/run/run_engine.cpp).
+//
 // While a scope lives, SIGINT and SIGTERM ask the running loops to finish their step instead of ending the process.
 // Repeated signals change nothing: launchers forward a signal that the whole job also receives, and schedulers repeat
 // it when a job's time is up. Neither may cost the save. But a SIGINT half a second or more after the first one means

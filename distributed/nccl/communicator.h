@@ -5,50 +5,22 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <giro/runtime/buffer.h>
 
 #include "distributed/internal/communicator_impl.h"
+#include "distributed/nccl/watchdog.h"
 #include "runtime/cuda/handle.h"
 #include "runtime/internal/peers.h"
 
 namespace giro::nccl {
-
-// Periodically checks every communicator of the process, on its own thread, which ends with the last communicator.
-class Watchdog {
- public:
-  class Watched {
-   public:
-    virtual ~Watched() = default;
-    virtual void poll() noexcept = 0;
-  };
-
-  static std::shared_ptr<Watchdog> instance();
-  ~Watchdog();
-
-  void add(Watched& watched);
-  // Waits for a poll() in progress; none happens afterwards.
-  void remove(Watched& watched) noexcept;
-
- private:
-  Watchdog();
-  void run();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Watched*> all_;
-  bool ends_ = false;
-  std::thread thread_;
-};
 
 // For this process. Once set, destroying a communicator does not wait for the other ranks.
 inline std::atomic<bool> peers_abandoned{false};

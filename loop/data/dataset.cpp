@@ -16,6 +16,7 @@
 #include <giro/runtime/files/archive.h>
 
 #include "loop/data/internal/dataset_plan.h"
+#include "loop/data/internal/resident_rows.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "loop/data/internal/resident_rows.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::detail {

@@ -12,6 +12,7 @@
 #include <giro/runtime/span.h>
 
 #include "kernels/rules/record.h"
+#include "loop/data/internal/resident_rows.h"
 #include "runtime/internal/backend.h"
 #include "runtime/internal/faults.h"
 #include "runtime/internal/throw_error.h"

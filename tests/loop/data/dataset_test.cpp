@@ -19,6 +19,7 @@
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/graph.h>
 
+#include "loop/data/internal/resident_rows.h"
 #include "tests/support/expect_error.h"
 
 namespace giro {

@@ -11,6 +11,7 @@ namespace giro {
 // header, completely or not at all. Appending to a file whose lines end in CR LF changes them to LF.
 class CsvLogger : public MetricLogger {
  public:
+  using MetricLogger::persist;
   CsvLogger(const std::string& path, const LoggerOptions& options);
 };
 inline CsvLogger csv_logger(const std::string& path, const LoggerOptions& options = {}) { return {path, options}; }

@@ -12,6 +12,7 @@ namespace giro {
 // and "-Infinity".
 class JsonlLogger : public MetricLogger {
  public:
+  using MetricLogger::persist;
   JsonlLogger(const std::string& path, const LoggerOptions& options);
 };
 inline JsonlLogger jsonl_logger(const std::string& path, const LoggerOptions& options = {}) { return {path, options}; }

@@ -43,11 +43,13 @@ class MetricLogger {
   explicit MetricLogger(std::shared_ptr<MetricWriter> writer);
   void on_claim();
   void on_start(const Elapsed& elapsed);
-  // A resumed run continues the file that it wrote before, as with LoggerOptions::append.
-  void persist(Archive& archive);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   // For loops written by hand, too: writes everything to disk and unlocks the file.
   void on_end();
+
+ protected:
+  // A resumed run continues the file that it wrote before, as with LoggerOptions::append.
+  void persist(Archive& archive);
 
  private:
   std::shared_ptr<MetricWriter> writer_;

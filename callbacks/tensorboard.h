@@ -44,6 +44,7 @@ class TensorBoardHistograms;
 // or it is called: those of SummaryWriter.
 class TensorBoard : public MetricLogger {
  public:
+  using MetricLogger::persist;
   TensorBoard(std::string dir, TensorBoardOptions options);
 
   void operator()(const Elapsed& elapsed, const Logs& logs);

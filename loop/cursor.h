@@ -114,9 +114,11 @@ class CursorOver final : public Cursor {
       auto&& batch = *it;
       activity = Activity::batch_size;
       elapsed.step_samples = samples_of(batch);
-      activity = Activity::next_batch;
       const bool is_due = elapsed.samples + elapsed.step_samples >= idle.samples;
-      if (!is_due) ++it;
+      if (!is_due) {
+        activity = Activity::next_batch;
+        ++it;
+      }
       if (is_due || it == end) {
         const B* const kept = keep(std::forward<Reference>(batch));
         activity = Activity::none;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -42,7 +43,8 @@ struct Task : detail::AnyTask {
   Task(Schedule when, Callback<S, B> callback) : AnyTask{std::move(when), {std::move(callback)}} {}
   Task(Schedule when, std::initializer_list<Callback<S, B>> list)
       : AnyTask{std::move(when), {list.begin(), list.end()}} {}
-  Task(Schedule when, const std::vector<Callback<S, B>>& list) : AnyTask{std::move(when), {list.begin(), list.end()}} {}
+  Task(Schedule when, std::vector<Callback<S, B>> list)
+      : AnyTask{std::move(when), {std::make_move_iterator(list.begin()), std::make_move_iterator(list.end())}} {}
   // Matches any other arguments, to give a readable compile error.
   template <class When, class First, class... Rest>
     requires(sizeof...(Rest) > 0 || !std::is_convertible_v<When, Schedule>)

@@ -59,8 +59,12 @@ class Agenda {
   template <class Before, class Due>
   void evaluate(const Elapsed& elapsed, bool again, Before&& before, Due&& due) {
     bool changes = false;
+    const bool only_steps = next_.samples == Deadline().samples && !next_.has_time();  // then the rest needs no look
     for (Task& task : tasks_) {
-      if (again ? !task.traits.awaits_end : !elapsed.last && !task.next.reached(elapsed)) continue;
+      const auto is_later = [&] {
+        return task.next.steps > elapsed.steps && (only_steps || !task.next.reached(elapsed));
+      };
+      if (again ? !task.traits.awaits_end : !elapsed.last && is_later()) continue;
       if (task.traits.always) {
         task.next.steps = elapsed.steps + 1;
       } else {

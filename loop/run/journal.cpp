@@ -49,7 +49,7 @@ void Journal::arrive(Logs& logs) {
 void Journal::end_step(const Elapsed& elapsed, Logs& logs) {
   Record& record = now();
   record.elapsed = elapsed;
-  std::swap(record.logs, logs);
+  if (!logs.empty()) std::swap(record.logs, logs);
   record.is_committed = false;
   if (unused_.size() == 1) unused_.emplace_back();
   in_flight_.splice(in_flight_.end(), unused_, unused_.begin());
@@ -57,7 +57,7 @@ void Journal::end_step(const Elapsed& elapsed, Logs& logs) {
 
 bool Journal::Record::is_ready() const {
   const auto is_written = [](const Row& row) { return row.ring->ready(row.number); };
-  return std::ranges::all_of(rows, is_written) && logs.ready();
+  return std::ranges::all_of(rows, is_written) && (logs.empty() || logs.ready());
 }
 
 void Journal::Record::drop() {

@@ -144,8 +144,11 @@ void RunEngine::push(const std::shared_ptr<StepRecording>& recording, const Step
 }
 
 void RunEngine::flush() {
-  launch();
-  if (journal_.has_rows()) read_logs();
+  if (journal_.has_rows()) {
+    synchronize();
+  } else {
+    launch();
+  }
 }
 
 void RunEngine::launch() {
@@ -161,7 +164,7 @@ void RunEngine::synchronize() {
   read_logs();
 }
 
-// Waits for the logs of all launched steps.
+// Takes the logs of all launched steps, which the device must have finished.
 void RunEngine::read_logs() {
   drain(true);
   journal_.arrive(loop_.logs);

@@ -23,6 +23,7 @@ class RunClock {
     elapsed.date_start = now - elapsed.time();
     elapsed.previous_date += now - elapsed.date;
     elapsed.date = now;
+    elapsed.last = false;
     read_at_ = elapsed.steps;
   }
   // Sets the date of the current step.

@@ -105,7 +105,7 @@ StopReason RunEngine::advance(const Period& until) {
 }
 
 void RunEngine::extend(const Period& stop, History history, Outputs outputs) {
-  const bool has_stopped = results.ended == StopReason::stopped && stop_.reached(elapsed_) && !loop_.stop_iteration;
+  const bool has_stopped = (is_at_old_batch_ || (has_resumed_ && !has_begun_)) && !loop_.stop_iteration;
   if (!has_stopped || is_finished_) {
     throw Error(
         ErrorCode::invalid_argument,
@@ -158,7 +158,9 @@ StopReason RunEngine::advance_to(const Period& until) {
 
 void RunEngine::set_aim(const Period& until) {
   aim_ = Deadline::at(until, elapsed_);
-  if (aim_.has_time() || stop_.has_time() || agenda_.reads_clock()) clock_.watch();
+  // Later the clock knows of the run's own times; a pause must not make it read them again.
+  const bool is_new = !has_begun_ || is_at_old_batch_;
+  if (aim_.has_time() || (is_new && (stop_.has_time() || agenda_.reads_clock()))) clock_.watch();
   plan_idle_steps();
 }
 
@@ -310,8 +312,9 @@ void RunEngine::persist(Archive& archive) {
 }
 
 bool RunEngine::next() {
-  if (!std::exchange(has_begun_, true)) {
+  if (!has_begun_) {
     set_aim({});
+    has_begun_ = true;
     if (is_at_stop() || !dataset_.begin(first_batch_)) return false;
   } else {
     const bool ends = reason_to_end() != StopReason::reached;

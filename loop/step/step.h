@@ -167,11 +167,11 @@ struct StaticsOf<First, Rest...>
     : std::conditional_t<is_statics<std::remove_cvref_t<First>>, std::type_identity<std::remove_cvref_t<First>>,
                          StaticsOf<Rest...>> {};
 
-// The first of these arguments that is an `Arg` or derived from it; a step's statics come last, and are any type.
+// The first of these arguments that is an `Arg`, which a state may derive from; a step's statics come last.
 template <class Arg, class First, class... Rest>
 auto& pick(First& first, Rest&... rest) {
   if constexpr (sizeof...(Rest) == 0 || std::is_same_v<Arg, std::remove_const_t<First>> ||
-                std::is_base_of_v<Arg, std::remove_const_t<First>>) {
+                (std::is_base_of_v<State, Arg> && std::is_base_of_v<Arg, std::remove_const_t<First>>)) {
     return first;
   } else {
     return pick<Arg>(rest...);

@@ -181,6 +181,7 @@ TEST(Run, ContinuesOnlyFromAStop) {
   EXPECT_EQ(run.advance(at(4)), StopReason::reached);
   expect(run, "has not, at step 4");
   EXPECT_EQ(run.advance(), StopReason::stopped);
+  run.extend(at(15));
   run.extend(at(20));
   EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   expect(run, "has not, at step 10");

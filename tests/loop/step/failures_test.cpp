@@ -25,9 +25,9 @@
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/training.h"
 #if GIRO_WITH_CUDA
 #include "tests/loop/step/own_kernels.h"
-#include "tests/support/training.h"
 #endif
 
 namespace giro {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -111,6 +112,14 @@ TEST_F(Managed, StrategiesChooseWhetherToRecord) {
     EXPECT_EQ(calls, calls_expected) << name;
   }
 }
+
+// Statics that a state also derives from are still the step's statics.
+struct Settings {};
+struct StateWithSettings : TrainState, Settings {};
+static_assert(std::is_same_v<const Settings&, decltype(detail::pick<Settings>(
+                                                  std::declval<nn::Params&>(), std::declval<StateWithSettings&>(),
+                                                  std::declval<const Batch&>(), std::declval<const Broadcasts&>(),
+                                                  std::declval<const Settings&>()))>);
 
 TEST_F(Managed, BroadcastsAndStatics) {
   const auto step = managed::train_step(

@@ -18,9 +18,9 @@
 #include <giro/runtime/native_stream.h>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/training.h"
 #if GIRO_WITH_CUDA
 #include "tests/loop/step/own_kernels.h"
-#include "tests/support/training.h"
 #endif
 
 namespace giro {

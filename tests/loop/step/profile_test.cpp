@@ -21,9 +21,9 @@
 #include <giro/runtime/graph.h>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/saved_bytes.h"
 #if GIRO_WITH_CUDA
 #include "tests/loop/step/own_kernels.h"
-#include "tests/support/saved_bytes.h"
 #endif
 
 namespace giro {

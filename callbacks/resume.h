@@ -52,8 +52,8 @@ Restored restore(S& state, const std::string& path, FileSystem& files = *posix_f
 // A callback for LoopOptions::on_start that restores a run from the newest checkpoint in a directory, or from one given
 // by its own path: the state and everything the run remembers, including its place in the dataset. The loop continues
 // as if there had been no interruption: params, history, files and displayed lines match an uninterrupted run. Without
-// a checkpoint the run starts from the beginning. A checkpoint of a state alone, from version 0.1 or from a loop
-// written by hand, restores the state, the time and the place in the dataset.
+// a checkpoint the run starts from the beginning. A checkpoint of a state alone, from a loop written by hand, restores
+// the state, the time and the place in the dataset.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, tasks,
 //       {.stop = giro::at(5'000), .on_start = {giro::resume("logdir/model")}});

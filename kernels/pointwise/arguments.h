@@ -14,7 +14,7 @@ namespace giro::pointwise {
 // Throws Error(invalid_argument) for a number, where an op needs a value.
 void expect_value(const char* op, const nn::Operand& x);
 
-// The call of an op with a value, from the value's line; the same error.
+// A CallSite at the value's line that also expects a value, as expect_value does.
 struct ValueCall : detail::CallSite {
   ValueCall(const char* op, const nn::Operand& x) : CallSite(x.where) { expect_value(op, x); }
 };

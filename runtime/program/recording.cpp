@@ -86,6 +86,9 @@ struct Uses {
   std::size_t readers = 0, last_reader = 0;  // number of ops that read it, and the last
 };
 
+// Lets a result take the memory of a temporary that is last used by the same op, if the op can write over what it reads
+// (OpCall::can_write_over). Ops that must then keep their order touch the same memory, so their order is kept. With
+// branches this is done only if no other op reads the temporary: such an op could run concurrently.
 class Sharing {
  public:
   Sharing(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches)

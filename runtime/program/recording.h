@@ -156,7 +156,6 @@ struct Recording {
   static inline constinit thread_local Recording* current_ = nullptr;
 };
 
-// Makes graphs.
 class GraphRecorder {
  public:
   // Like Graph::record, but `rewrite` may replace ops before they are queued.

@@ -34,7 +34,8 @@ std::optional<StoreEntry> parse_name(const std::string& name, const std::string&
   const auto steps = parse_number(std::string_view(name).substr(kPrefix.size(), dot - kPrefix.size()));
   if (!steps || name.substr(0, dot) != unit_name(*steps)) return std::nullopt;
   const std::string_view rest = std::string_view(name).substr(dot);
-  if (rest.empty()) return StoreEntry{*steps, StoreEntryKind::checkpoint, name, true};
+  // Version 0.1 wrote single files. Reading one is an error; being silent about it would lose a run.
+  if (rest.empty() || rest == ".safetensors") return StoreEntry{*steps, StoreEntryKind::checkpoint, name, true};
   for (const auto& [side, kind] : kSides) {
     const std::size_t at = rest.find('@');
     if (!rest.starts_with(side) || at == std::string_view::npos) continue;

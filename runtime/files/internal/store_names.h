@@ -14,6 +14,7 @@
 //   checkpoint_0000001000.old-<pid>-<n>@<host>  being replaced by another of the same steps
 //   checkpoint_0000001000.trash-<pid>-<n>@<host>  being removed
 //   checkpoint_0000001000.ahead-<pid>-<n>@<host>  set aside by a run that continues from an earlier step
+//   checkpoint_0000001000.safetensors           a checkpoint of version 0.1, which cannot be read
 //   lines_<n>.jsonl                             lines that checkpoints refer to
 //   .lock                                       locked by the process that writes
 // Entries with other names are left alone.

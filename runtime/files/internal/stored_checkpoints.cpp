@@ -179,7 +179,11 @@ void check_steps(const StoreEntry& entry, const std::string& path, const Checkpo
 }
 
 void check_is_directory(FileSystem& files, const std::string& path) {
-  if (files.status(path).kind == FileSystem::Kind::directory) return;
+  const FileSystem::Kind kind = files.status(path).kind;
+  if (kind == FileSystem::Kind::directory) return;
+  if (kind == FileSystem::Kind::file) {
+    throw_error(ErrorCode::unsupported, "checkpoint '{}' is a file, as in version 0.1, expected a directory", path);
+  }
   throw_error(ErrorCode::corrupt_data, "checkpoint '{}' is not a directory", path);
 }
 
@@ -263,6 +267,7 @@ HeldParts held_parts(const State& state) {
 }
 
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request) {
+  if (files.status(path).kind == FileSystem::Kind::file) check_is_directory(files, path);
   const std::vector<std::string> names = files.list(path);
   // A checkpoint that the caller names may have been moved away from the lines it refers to.
   const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();

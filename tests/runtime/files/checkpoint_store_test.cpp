@@ -201,8 +201,8 @@ TEST_F(CheckpointStoreTest, KeepsTheNewestAndTheFirstPastEachMultiple) {
 }
 
 TEST_F(CheckpointStoreTest, GoingBackRemovesLaterCheckpoints) {
-  CheckpointStore store = open(3);
-  save(store, {10, 20, 30});
+  CheckpointStore store = open(4);
+  save(store, {10, 20, 25, 30});
   run_.save(store, {20, 1});
   EXPECT_EQ(steps_of(store), (std::vector<std::int64_t>{10, 20}));
   LoadedCheckpoint loaded = store.load();

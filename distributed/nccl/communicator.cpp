@@ -32,13 +32,6 @@ ncclRedOp_t op_of(Reduction reduction) {
   return kOps[static_cast<std::size_t>(reduction)];
 }
 
-// NCCL's reason, on one line.
-std::string reason(ncclResult_t status, ncclComm_t comm) {
-  std::string detail = ncclGetLastError(comm);
-  std::replace(detail.begin(), detail.end(), '\n', ' ');
-  return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
-}
-
 // The id that one rank creates and all ranks of a group need, or why it could not be created.
 struct UniqueId {
   ncclUniqueId id{};
@@ -96,6 +89,12 @@ ncclResult_t start(const detail::Collective& call, ncclComm_t comm, cudaStream_t
 }
 
 }  // namespace
+
+std::string reason(ncclResult_t status, ncclComm_t comm) {
+  std::string detail = ncclGetLastError(comm);
+  std::replace(detail.begin(), detail.end(), '\n', ' ');
+  return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
+}
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& host, Device device,
                                                             std::chrono::milliseconds timeout, int color, int key) {
@@ -245,18 +244,6 @@ void NcclCommunicator::run(const detail::Collective& given, const Stream& stream
   cuda::check(cudaEventRecord(last.done, on), "cudaEventRecord");
 }
 
-bool NcclCommunicator::poll_queue() {
-  while (!queued_.empty()) {
-    if (cudaEventQuery(queued_.front().done) == cudaErrorNotReady) {
-      (void)cudaGetLastError();
-      return Clock::now() - last_progress_ <= timeout_;
-    }
-    queued_.pop_front();  // done, or the device has failed, which the next wait reports
-    last_progress_ = Clock::now();
-  }
-  return true;
-}
-
 void NcclCommunicator::check() const {
   const std::string why = detail::failure();
   if (!why.empty()) throw Error(ErrorCode::communication, why);
@@ -270,33 +257,6 @@ void NcclCommunicator::begin_host_wait() noexcept {
 void NcclCommunicator::end_host_wait() noexcept {
   const std::lock_guard lock(waits_mutex_);
   --host_waits_;
-}
-
-bool NcclCommunicator::poll_host_waits() {
-  const std::lock_guard lock(waits_mutex_);
-  return !is_recorded_ || host_waits_ == 0 || Clock::now() - std::max(waits_since_, last_progress_) <= timeout_;
-}
-
-void NcclCommunicator::poll() noexcept {
-  const std::unique_lock lock(mutex_, std::try_to_lock);  // if locked, a call is running, which has its own timeout
-  if (!lock || comm_ == nullptr) return;
-  if (!detail::failure().empty()) return abort({});
-  (void)cudaSetDevice(device.index());
-  ncclResult_t status = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
-  if (asked != ncclSuccess) status = asked;
-  if (status != ncclSuccess && status != ncclInProgress) {
-    return abort(
-        fmt::format("rank {} of {} on {}: NCCL reports: {}", rank, size, to_string(device), reason(status, comm_)));
-  }
-  const bool queue_progresses = poll_queue();
-  if (queue_progresses && poll_host_waits()) return;
-  const double seconds = std::chrono::duration<double>(timeout_).count();
-  const std::string what = queue_progresses
-                               ? fmt::format("replayed collectives: rank {} of {} on {}", rank, size, to_string(device))
-                               : describe(queued_.front().name, queued_.front().bytes);
-  abort(fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
-                    what, seconds));
 }
 
 std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <giro/runtime/files/archive.h>
 
 #include "loop/time/internal/schedule_nodes.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 namespace {
@@ -89,11 +93,134 @@ class Not final : public ScheduleNode {
   Schedule a_;
 };
 
+class Every final : public ScheduleNode {
+ public:
+  explicit Every(const Period& period) : period_(period) {}
+
+  bool due(const Elapsed& elapsed) override {
+    const bool steps_due = period_.steps && (elapsed.steps == multiple_ || elapsed.steps % *period_.steps == 0);
+    if (steps_due) multiple_ = elapsed.steps + *period_.steps;
+    if (!remembers()) return steps_due;
+    const double date = period_.time ? elapsed.date : 0;
+    const bool others_due = cache_.get(elapsed.steps, elapsed.samples, date, [&] {
+      const bool samples_due = period_.samples && advance(samples_seen_, elapsed.previous_samples / *period_.samples,
+                                                          elapsed.samples / *period_.samples);
+      const bool tokens_due =
+          period_.tokens && advance(tokens_seen_, elapsed.tokens_of(elapsed.previous_samples) / *period_.tokens,
+                                    elapsed.tokens() / *period_.tokens);
+      const bool time_due = period_.time && advance(time_seen_, multiples(elapsed.previous_date - elapsed.date_start),
+                                                    multiples(elapsed.time()));
+      return samples_due || tokens_due || time_due;
+    });
+    return steps_due || others_due;
+  }
+
+  Period next(const Elapsed& elapsed) const override {
+    Period next;
+    if (period_.steps) {
+      const bool was_due = elapsed.steps + *period_.steps == multiple_;
+      next.steps = was_due ? multiple_ : (elapsed.steps / *period_.steps + 1) * *period_.steps;
+    }
+    if (period_.samples) next.samples = (elapsed.samples / *period_.samples + 1) * *period_.samples;
+    if (period_.tokens) next.tokens = (elapsed.tokens() / *period_.tokens + 1) * *period_.tokens;
+    if (period_.time) next.time = static_cast<double>(multiples(elapsed.time()) + 1) * *period_.time;
+    return next;
+  }
+
+  Traits traits() const override {
+    return {.remembers = remembers(),
+            .persists = remembers(),
+            .reads_clock = period_.time.has_value(),
+            .always = period_.steps == 1};
+  }
+  void persist(Archive& archive) override {
+    if (period_.samples) archive("samples_seen", samples_seen_);
+    if (period_.tokens) archive("tokens_seen", tokens_seen_);
+    if (period_.time) archive("time_seen", time_seen_);
+  }
+  std::string to_string() const override { return fmt::format("every({})", giro::to_string(period_)); }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Every>(*this); }
+
+ private:
+  bool remembers() const { return period_.samples || period_.tokens || period_.time; }
+
+  // Comparing quotients misses no boundary, however far the counter jumps. A schedule that was never evaluated starts
+  // from the values before the latest step, so that a continued loop continues where the first one stopped.
+  static bool advance(std::optional<std::int64_t>& seen, std::int64_t before, std::int64_t quotient) {
+    const std::int64_t last = seen.value_or(before);
+    seen = quotient;
+    return last < quotient;
+  }
+  std::int64_t multiples(double seconds) const {
+    return static_cast<std::int64_t>(std::floor(std::max(seconds, 0.0) / *period_.time));
+  }
+
+  Period period_;
+  std::int64_t multiple_ = 0;  // the multiple of `steps` after the latest one that was due; saves divisions
+  std::optional<std::int64_t> samples_seen_;
+  std::optional<std::int64_t> tokens_seen_;
+  std::optional<std::int64_t> time_seen_;
+  detail::StepCache cache_;  // of samples, tokens and time
+};
+
+// Depends only on the current step, and on where its samples begin to count.
+class EveryEnd final : public ScheduleNode {
+ public:
+  explicit EveryEnd(const Period& period) : period_(period) {}
+
+  bool due(const Elapsed& elapsed) override {
+    const auto completes = [](const std::optional<std::int64_t>& n, std::int64_t count, std::int64_t more) {
+      return n && (count + more) / *n > count / *n;
+    };
+    return completes(period_.steps, elapsed.steps, 1) ||
+           completes(period_.samples, elapsed.samples, elapsed.step_samples) ||
+           (period_.tokens && completes(period_.tokens, elapsed.tokens(), elapsed.tokens_of(elapsed.step_samples)));
+  }
+  Period next(const Elapsed& elapsed) const override {
+    // The number of samples in later steps is not known.
+    if (period_.samples || period_.tokens) return at(elapsed.steps + 1);
+    return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
+  }
+  // Within piecewise, samples count from where the boundary was first seen.
+  Traits traits() const override { return {.remembers = period_.samples || period_.tokens}; }
+  std::string to_string() const override { return fmt::format("every_end({})", giro::to_string(period_)); }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<EveryEnd>(*this); }
+
+ private:
+  Period period_;
+};
+
+bool counts_are_positive(const Period& period) {
+  return period.steps.value_or(1) > 0 && period.samples.value_or(1) > 0 && period.tokens.value_or(1) > 0;
+}
+
 }  // namespace
 
 Schedule always() { return detail::make_schedule<Constant>(true); }
 Schedule never() { return detail::make_schedule<Constant>(false); }
 Schedule last() { return detail::make_schedule<Last>(); }
+
+Schedule every(std::int64_t steps) { return every(at(steps)); }
+Schedule every(const Period& period) {
+  if (period.is_empty() || period.date) {
+    throw_invalid("every: expected steps, samples, tokens or time, found none or a date");
+  }
+  if (!counts_are_positive(period) || !(period.time.value_or(1) > 0)) {
+    throw_invalid("every: expected positive steps, samples, tokens and time, found {}", to_string(period));
+  }
+  return detail::make_schedule<Every>(period);
+}
+
+Schedule every_end(std::int64_t steps) { return every_end(at(steps)); }
+Schedule every_end(const Period& period) {
+  if (period.is_empty() || period.time || period.date) {
+    throw_invalid("every_end: expected steps, samples or tokens, found {}", to_string(period));
+  }
+  if (!counts_are_positive(period)) {
+    throw_invalid("every_end: expected positive steps, samples and tokens, found {}", to_string(period));
+  }
+  return detail::make_schedule<EveryEnd>(period);
+}
 
 Schedule operator&(Schedule a, Schedule b) { return detail::make_schedule<Pair>(std::move(a), std::move(b), true); }
 Schedule operator|(Schedule a, Schedule b) { return detail::make_schedule<Pair>(std::move(a), std::move(b), false); }

@@ -45,6 +45,7 @@ class Case(FolderCase):
         self.assertEqual(self.files(), self.before)
 
     def check_kills(self, steps, kills, *launcher, **more):
+        self.needs_release(sample)
         options = {"steps": steps, "checkpoint_every": 5, "log_every": 1, "validate_every": 50, "sample_every": 0, **more}
         whole = self.runs([*launcher, *self.command("whole", **options)])
         command = [*launcher, *self.command("killed", **options, resume=True)]

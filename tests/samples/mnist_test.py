@@ -164,6 +164,7 @@ class Runs(FolderCase):
         self.assertEqual(history(self.folder / "logdir/2"), history(longer))
 
     def test_a_run_that_is_killed_goes_on(self):
+        self.needs_release(sample)
         steps = 20_000
         whole, whole_result = self.train("whole", "--steps", steps)
         options = ["--data", self.data, "--logdir", self.folder / "killed", "--steps", steps, "--resume"]

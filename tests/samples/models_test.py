@@ -33,6 +33,7 @@ class Case(FolderCase):
             self.assertIn(str(word), lines[0])
 
     def goes_on_after_kills(self, sample, **options):
+        self.needs_release(sample("whole")[0])
         options = {**options, "steps": 60, "checkpoint_every": 5}
         whole = self.runs(sample("whole", **options))
         command = sample("killed", **options, resume=True)
@@ -138,6 +139,7 @@ class Rnnlm(Case):
 
     def test_texts_that_go_on(self):
         """Without learning, the mean loss of 5 steps is that of one step over texts 5 times as long."""
+        self.needs_release(rnnlm)
         options = {"learning_rate": 0, "dropout": 0, "checkpoint_every": 1}
 
         def losses(logdir, **more):

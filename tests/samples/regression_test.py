@@ -58,6 +58,7 @@ class Regression(FolderCase):
         self.assertAlmostEqual(sum(errors) / 400, result["valid_mae"], delta=2e-6 * result["valid_mae"])
 
     def test_what_is_killed_goes_on(self):
+        self.needs_release(regression)
         options = {"steps": 300, "evaluate_every": 20, "checkpoint_every": 5}
         whole = self.runs(self.command("whole", **options))
         command = self.command("killed", **options, resume=True)

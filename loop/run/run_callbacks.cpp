@@ -89,7 +89,11 @@ void RunEngine::run_callback(CallbackModel* callback) {
     });
   }
   // Agreed at once, so that all ranks skip the same callbacks.
-  if (group_ && traits.can_stop) loop_.stop_iteration = group_->stop(loop_.stop_iteration, elapsed_);
+  if (group_ && traits.can_stop) {
+    running_ = {callback, elapsed_.steps};  // an error names the callback that the others wait for
+    loop_.stop_iteration = group_->stop(loop_.stop_iteration, elapsed_);
+    running_ = {};
+  }
 }
 
 // Runs the callbacks of last() if only now the step is known to be the last, or a stop has skipped them.

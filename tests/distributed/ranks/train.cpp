@@ -106,10 +106,7 @@ class Fault {
     if (is_here_ && kind_ == "slow" && step % step_ == 0) std::this_thread::sleep_for(timeout_ * 6 / 10);
     if (step != step_) return;
     come_to("step");
-    if (is_here_ && kind_ == "skip") {
-      std::printf("astray\n");
-      extra();
-    }
+    if (is_here_ && kind_ == "skip") extra();
   }
   // Called before each file system call that changes something.
   void come_to_call() {

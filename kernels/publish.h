@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -27,7 +26,7 @@ struct RowRing {
   bool is_release = false;
 
   // A row without columns has one word.
-  std::int64_t row_words() const noexcept { return std::max<std::int64_t>(2 * columns, 1); }
+  std::int64_t row_words() const noexcept { return columns > 0 ? 2 * columns : 1; }
   // Prepares the words: the rows before `first` count as arrived.
   void begin(std::int64_t first) const noexcept;
   // Whether this row, or a later one in its slot, has arrived.

@@ -1,12 +1,11 @@
 #include <giro/loop/events.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -14,7 +13,7 @@ LoopEvent event_of(std::string_view name) {
   const auto found = std::find(kEventNames.begin(), kEventNames.end(), name);
   if (found == kEventNames.end()) {
     const std::vector<std::string> known(kEventNames.begin(), kEventNames.end());
-    throw Error(ErrorCode::not_found, fmt::format("no event '{}'{}", name, suggestion(name, known)));
+    throw_error(ErrorCode::not_found, "no event '{}'{}", name, suggestion(name, known));
   }
   return static_cast<LoopEvent>(found - kEventNames.begin());
 }
@@ -40,10 +39,10 @@ class Named final : public ScheduleNode {
 }  // namespace
 
 void reject_missing_step(LoopEvent step) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("there is no {0}, so the steps would run nothing: expected a task {{\"{0}\", ...}}, or a "
-                          "member of that name in the state or a callback",
-                          to_string(step)));
+  throw_invalid(
+      "there is no {0}, so the steps would run nothing: expected a task {{\"{0}\", ...}}, or a "
+      "member of that name in the state or a callback",
+      to_string(step));
 }
 
 Schedule named(Schedule schedule, std::string name) {

@@ -11,6 +11,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -19,8 +20,8 @@ std::size_t budget_on(Device device, const FindBatchSizeOptions& options) {
   if (options.budget > 0) return options.budget;
   const std::optional<std::size_t> free = device.is_cuda() ? cuda::free_memory(device) : cpu::free_memory();
   if (free) return *free / 10 * 9;
-  throw Error(ErrorCode::unsupported,
-              fmt::format("find_batch_size: the free memory of {} is unknown, expected a budget", to_string(device)));
+  throw_error(ErrorCode::unsupported, "find_batch_size: the free memory of {} is unknown, expected a budget",
+              to_string(device));
 }
 
 }  // namespace
@@ -38,10 +39,9 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
     }
   }
   if (options.min < 1 || last < first) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("find_batch_size: min is {}, max is {}, expected min >= 1 and a {} between them{}",
-                            options.min, options.max, options.power_of_two ? "power of two" : "number",
-                            each == 1 ? std::string() : fmt::format(", times {} ranks", each)));
+    throw_invalid("find_batch_size: min is {}, max is {}, expected min >= 1 and a {} between them{}", options.min,
+                  options.max, options.power_of_two ? "power of two" : "number",
+                  each == 1 ? std::string() : fmt::format(", times {} ranks", each));
   }
 
   const std::size_t budget = budget_on(device, options);
@@ -61,9 +61,8 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
     return fails == 0;
   };
   if (!fits(first)) {
-    throw Error(ErrorCode::out_of_memory,
-                fmt::format("find_batch_size: a batch of {} does not fit on {}: {}", first * each, to_string(device),
-                            why.empty() ? "another rank has too little memory" : why));
+    throw_error(ErrorCode::out_of_memory, "find_batch_size: a batch of {} does not fit on {}: {}", first * each,
+                to_string(device), why.empty() ? "another rank has too little memory" : why);
   }
   std::int64_t good = first, bad = last + 1;
   while (good < last && bad > last) {

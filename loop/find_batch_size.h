@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -59,7 +58,7 @@ std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const std::
 template <class S, class Statics>
 std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const Dataset& rows,
                              FindBatchSizeOptions options = {}) {
-  options.max = std::min(options.max, rows.num_rows());
+  if (rows.num_rows() < options.max) options.max = rows.num_rows();
   const auto batch_of = [&](std::int64_t n) { return *rows.batch(n).partition(partitioner_of(state)).begin(); };
   return find_batch_size(step, state, std::function<Batch(std::int64_t)>(batch_of), options);
 }

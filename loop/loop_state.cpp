@@ -1,11 +1,12 @@
 #include <giro/loop/engine.h>
 #include <giro/loop/loop_state.h>
 
+#include "runtime/internal/throw_error.h"
+
 namespace giro::detail {
 
 Engine& AnyLoopState::run() const {
-  if (run_ == nullptr)
-    throw Error(ErrorCode::invalid_argument, "there is no run here: this LoopState does not belong to one");
+  if (run_ == nullptr) throw_invalid("there is no run here: this LoopState does not belong to one");
   return *run_;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -61,7 +60,7 @@ class AnyDataset {
   // The number of batches, or kForever; none if the range has no num_batches().
   std::optional<std::int64_t> num_batches() const {
     std::optional<std::int64_t> batches = source().num_batches();
-    if (batches && *batches != kForever) batches = std::max<std::int64_t>(*batches - skipped_, 0);
+    if (batches && *batches != kForever) batches = *batches > skipped_ ? *batches - skipped_ : 0;
     return batches;
   }
   static constexpr std::int64_t kForever = -1;

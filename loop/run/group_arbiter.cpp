@@ -11,6 +11,8 @@
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/throw_error.h"
+
 namespace giro::detail {
 namespace {
 
@@ -45,10 +47,9 @@ GroupArbiter::Values GroupArbiter::decide(Decision decision, const Values& value
       const auto whole = static_cast<std::int64_t>(number);
       return fmt::format("{} after {} steps", kNames[whole % kDecisions], whole / kDecisions);
     };
-    throw Error(
-        ErrorCode::communication,
-        fmt::format("the ranks are not at the same point: rank {} of {} asks {}, another {}", partitioner_->rank(),
-                    partitioner_->size(), describe(asked_now), describe(asked[0] != asked_now ? asked[0] : -asked[1])));
+    throw_error(ErrorCode::communication, "the ranks are not at the same point: rank {} of {} asks {}, another {}",
+                partitioner_->rank(), partitioner_->size(), describe(asked_now),
+                describe(asked[0] != asked_now ? asked[0] : -asked[1]));
   }
   latest_ = asked[2];
   Values agreed;

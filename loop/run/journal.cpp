@@ -1,12 +1,12 @@
 #include "loop/run/journal.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include <giro/runtime/error.h>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
@@ -26,8 +26,8 @@ void Journal::keep(const std::shared_ptr<LogRing>& ring) {
 const Logs& Journal::read(const Row& row) {
   LogRing& ring = *row.ring;
   if (!ring.ready(row.number)) {
-    throw Error(ErrorCode::device,
-                fmt::format("row {} of a step's logs was never written: {} rows were", row.number, ring.published()));
+    throw_error(ErrorCode::device, "row {} of a step's logs was never written: {} rows were", row.number,
+                ring.published());
   }
   const bool is_same = row_logs_of_.get() == &ring;
   ring.read(row.number, row_logs_, is_same);

@@ -7,12 +7,13 @@
 #include <giro/loop/loop_error.h>
 
 #include "loop/run/run_engine.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
 void RunEngine::finish() {
   if (std::exchange(is_finished_, true)) {
-    throw Error(ErrorCode::invalid_argument, "finish: the run is already finished and has handed over its state");
+    throw_invalid("finish: the run is already finished and has handed over its state");
   }
   const InterruptScope signals(options_.catch_signals, saves_);
   try {

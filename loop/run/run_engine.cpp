@@ -9,6 +9,8 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
+#include "runtime/internal/throw_error.h"
+
 namespace giro::detail {
 namespace {
 
@@ -17,13 +19,11 @@ namespace {
 void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given) {
   if (given == 0) return;
   if (given < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("LoopOptions::tokens_per_sample is {}, expected at least 0", given));
+    throw_invalid("LoopOptions::tokens_per_sample is {}, expected at least 0", given);
   }
   if (elapsed.steps > 0 && elapsed.tokens_per_sample > 0 && elapsed.tokens_per_sample != given) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("LoopOptions::tokens_per_sample is {}, expected {}, as in the {} previous steps", given,
-                            elapsed.tokens_per_sample, elapsed.steps));
+    throw_invalid("LoopOptions::tokens_per_sample is {}, expected {}, as in the {} previous steps", given,
+                  elapsed.tokens_per_sample, elapsed.steps);
   }
   elapsed.tokens_per_sample = given;
 }
@@ -81,8 +81,7 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
 
 StopReason RunEngine::advance(const Period& until) {
   if (is_finished_ || results.ended != StopReason::reached) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("advance: the run has already ended at step {}", elapsed_.steps));
+    throw_invalid("advance: the run has already ended at step {}", elapsed_.steps);
   }
   const InterruptScope signals(options_.catch_signals, saves_);
   try {
@@ -107,10 +106,8 @@ StopReason RunEngine::advance(const Period& until) {
 void RunEngine::extend(const Period& stop, History history, Outputs outputs) {
   const bool has_stopped = (is_at_old_batch_ || (has_resumed_ && !has_begun_)) && !loop_.stop_iteration;
   if (!has_stopped || is_finished_) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("extend: expected a run that has stopped at LoopOptions::stop, found one that {}, at step {}",
-                    is_finished_ ? "is finished" : "has not", elapsed_.steps));
+    throw_invalid("extend: expected a run that has stopped at LoopOptions::stop, found one that {}, at step {}",
+                  is_finished_ ? "is finished" : "has not", elapsed_.steps);
   }
   results.ended = StopReason::reached;
   elapsed_.last = false;
@@ -272,9 +269,9 @@ void RunEngine::persist(Archive& archive) {
   set_tokens_per_sample(elapsed, options_.tokens_per_sample);
   if (archive.is_reading()) {
     if (elapsed.steps < 0 || elapsed.samples < 0 || batches < 0) {
-      throw Error(ErrorCode::corrupt_data,
-                  fmt::format("the saved run has {} steps, {} samples and {} batches, expected none below 0",
-                              elapsed.steps, elapsed.samples, batches));
+      throw_error(ErrorCode::corrupt_data,
+                  "the saved run has {} steps, {} samples and {} batches, expected none below 0", elapsed.steps,
+                  elapsed.samples, batches);
     }
     elapsed_ = elapsed;
     clock_.start(elapsed_);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -19,16 +18,16 @@ struct Deadline {
     Deadline deadline;
     if (period.steps) deadline.steps = *period.steps;
     if (period.samples) deadline.samples = *period.samples;
-    if (period.tokens) deadline.samples = std::min(deadline.samples, elapsed.samples_with(*period.tokens));
+    if (period.tokens) deadline.merge({.samples = elapsed.samples_with(*period.tokens)});
     if (period.time) deadline.time = *period.time;
-    if (period.date) deadline.time = std::min(deadline.time, *period.date - elapsed.date_start);
+    if (period.date) deadline.merge({.time = *period.date - elapsed.date_start});
     return deadline;
   }
   // The earlier of both.
   void merge(const Deadline& other) {
-    steps = std::min(steps, other.steps);
-    samples = std::min(samples, other.samples);
-    time = std::min(time, other.time);
+    if (other.steps < steps) steps = other.steps;
+    if (other.samples < samples) samples = other.samples;
+    if (other.time < time) time = other.time;
   }
   bool has_time() const { return time < std::numeric_limits<double>::infinity(); }
   bool reached(const Elapsed& elapsed) const {

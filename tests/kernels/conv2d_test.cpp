@@ -26,9 +26,16 @@ Expected forward(const Convolution& conv, const Values& x, const Values& w, cons
                  Precision precision = Precision::f32) {
   const auto channels = static_cast<std::size_t>(conv.w[0]);
   Values sum(static_cast<std::size_t>(conv.y().count())), magnitude(sum.size());
-  conv.for_each_product([&](auto i_y, auto i_x, auto i_w) {
-    sum[i_y] += x[i_x] * w[i_w];
-    magnitude[i_y] += std::abs(x[i_x] * w[i_w]);
+  conv.for_each_product([&](auto i_y, auto i_x, auto i_w, auto n) {
+    const double *const xs = &x[i_x], *const ws = &w[i_w];
+    double of_y = 0, magnitude_of_y = 0;
+    for (std::int64_t c = 0; c < n; ++c) {
+      const double product = xs[c] * ws[c];
+      of_y += product;
+      magnitude_of_y += std::abs(product);
+    }
+    sum[i_y] += of_y;
+    magnitude[i_y] += magnitude_of_y;
   });
   Expected y;
   for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -47,11 +54,17 @@ Gradients backward(const Convolution& conv, const Values& dz, const Values& x, c
                    Precision precision = Precision::f32) {
   Values dx(x.size()), dw(w.size()), db(static_cast<std::size_t>(conv.w[0]));
   Values dx_magnitude(dx.size()), dw_magnitude(dw.size()), db_magnitude(db.size());
-  conv.for_each_product([&](auto i_y, auto i_x, auto i_w) {
-    dx[i_x] += dz[i_y] * w[i_w];
-    dx_magnitude[i_x] += std::abs(dz[i_y] * w[i_w]);
-    dw[i_w] += dz[i_y] * x[i_x];
-    dw_magnitude[i_w] += std::abs(dz[i_y] * x[i_x]);
+  conv.for_each_product([&](auto i_y, auto i_x, auto i_w, auto n) {
+    const double dy = dz[i_y], *const xs = &x[i_x], *const ws = &w[i_w];
+    double *const dxs = &dx[i_x], *const dws = &dw[i_w];
+    double *const dxs_magnitude = &dx_magnitude[i_x], *const dws_magnitude = &dw_magnitude[i_w];
+    for (std::int64_t c = 0; c < n; ++c) {
+      const double to_x = dy * ws[c], to_w = dy * xs[c];
+      dxs[c] += to_x;
+      dxs_magnitude[c] += std::abs(to_x);
+      dws[c] += to_w;
+      dws_magnitude[c] += std::abs(to_w);
+    }
   });
   for (std::size_t i = 0; i < dz.size(); ++i) {
     db[i % db.size()] += dz[i];

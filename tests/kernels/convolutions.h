@@ -19,10 +19,12 @@ struct Convolution {
 
   Shape y() const { return conv2d_shape(x, w, options); }
 
-  // Calls f(i_y, i_x, i_w), flat indices, for every product that the convolution sums.
+  // Calls f(i_y, i_x, i_w, n), flat indices, for the products that the convolution sums: n of them at a time, which lie
+  // side by side in x and in w.
   template <class F>
   void for_each_product(F f) const {
     const Shape out = y();
+    const std::int64_t channels = w[3];
     for (std::int64_t n = 0; n < out[0]; ++n)
       for (std::int64_t oh = 0; oh < out[1]; ++oh)
         for (std::int64_t ow = 0; ow < out[2]; ++ow)
@@ -33,10 +35,8 @@ struct Convolution {
                 const std::int64_t v = ow * options.stride[1] + kw * options.dilation[1] - options.pad_before[1];
                 if (h < 0 || h >= x[1] || v < 0 || v >= x[2]) continue;
                 const std::int64_t group = o / (w[0] / options.groups);
-                for (std::int64_t c = 0; c < w[3]; ++c) {
-                  f(((n * out[1] + oh) * out[2] + ow) * out[3] + o,
-                    ((n * x[1] + h) * x[2] + v) * x[3] + group * w[3] + c, ((o * w[1] + kh) * w[2] + kw) * w[3] + c);
-                }
+                f(((n * out[1] + oh) * out[2] + ow) * out[3] + o, ((n * x[1] + h) * x[2] + v) * x[3] + group * channels,
+                  ((o * w[1] + kh) * w[2] + kw) * channels, channels);
               }
   }
 };

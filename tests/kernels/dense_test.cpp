@@ -28,8 +28,9 @@ Expected product(std::int64_t rows, std::int64_t inner, std::int64_t columns, A 
     for (std::int64_t j = 0; j < columns; ++j) {
       double sum = first(j), magnitude = std::abs(sum);
       for (std::int64_t k = 0; k < inner; ++k) {
-        sum += a(i, k) * b(k, j);
-        magnitude += std::abs(a(i, k) * b(k, j));
+        const double term = a(i, k) * b(k, j);
+        sum += term;
+        magnitude += std::abs(term);
       }
       out.add(sum, test::sum_tolerance(inner, magnitude) + test::factor_error(precision, magnitude));
     }

@@ -82,19 +82,22 @@ class AttentionTest : public GradientTest {
 
   // Plain loops in double. Each tolerance is a first-order bound on the effect of roundings.
   static std::vector<Expected> reference(const Problem& p, const Doubles& kept) {
-    const auto at = [](const Array& x, std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t d) {
-      const Shape& shape = x.shape;
-      return x.values[static_cast<std::size_t>(((b * shape[1] + row) * shape[2] + head) * shape[3] + d)];
+    const auto row_of = [](const Array& x, std::int64_t b, std::int64_t row, std::int64_t head) {
+      return x.values.data() + ((b * x.shape[1] + row) * x.shape[2] + head) * x.shape[3];
     };
     const auto n = static_cast<std::size_t>(p.queries().count()), m = static_cast<std::size_t>(p.keys().count());
     std::vector<Expected> results{
         {Doubles(n), Doubles(n)}, {Doubles(n), Doubles(n)}, {Doubles(m), Doubles(m)}, {Doubles(m), Doubles(m)}};
-    const auto add = [&](std::size_t i, std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t d,
-                         double value, double error) {
+    // Adds `factor` times a row to a row of a result, with an error of `error` times the row's magnitudes.
+    const auto add = [&](std::size_t i, std::int64_t b, std::int64_t row, std::int64_t head, double factor,
+                         const double* values, double error) {
       const Shape shape = i < 2 ? p.queries() : p.keys();
-      const auto place = static_cast<std::size_t>(((b * shape[1] + row) * shape[2] + head) * shape[3] + d);
-      results[i].values[place] += value;
-      results[i].tolerances[place] += error;
+      const auto place = static_cast<std::size_t>(((b * shape[1] + row) * shape[2] + head) * shape[3]);
+      double *const sums = &results[i].values[place], *const tolerances = &results[i].tolerances[place];
+      for (std::int64_t d = 0; d < p.d; ++d) {
+        sums[d] += factor * values[d];
+        tolerances[d] += error * std::abs(values[d]);
+      }
     };
     const double scale = p.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
     const double unit = test::kUnit, out_unit = p.dtype == DType::f32 ? unit : test::unit_roundoff(p.dtype);
@@ -126,8 +129,9 @@ class AttentionTest : public GradientTest {
           double largest = -test::kInfinity, total = 0;
           for (const std::int64_t s : attended) {
             double score = 0, magnitude = 0;
+            const double *const query = row_of(p.query, b, t, h), *const key = row_of(p.key, b, s, head);
             for (std::int64_t d = 0; d < p.d; ++d) {
-              const double term = at(p.query, b, t, h, d) * at(p.key, b, s, head, d);
+              const double term = query[d] * key[d];
               score += term;
               magnitude += std::abs(term);
             }
@@ -153,13 +157,17 @@ class AttentionTest : public GradientTest {
           for (std::size_t i = 0; i < attended.size(); ++i) {
             const std::int64_t s = attended[i];
             factors[i] = kept.empty() ? 1 : kept[static_cast<std::size_t>(((b * p.h + h) * p.t + t) * p.s + s)];
+            const double *const value = row_of(p.value, b, s, head), *const dout = row_of(p.dout, b, t, h);
+            const double factor = factors[i], weight = weights[i] * factor;
+            add(0, b, t, h, weight, value, (errors[i] + test::sum_tolerance(count, 1)) * weight);
+            double dweight = 0, magnitude = 0;
             for (std::int64_t d = 0; d < p.d; ++d) {
-              const double term = weights[i] * factors[i] * at(p.value, b, s, head, d);
-              add(0, b, t, h, d, term, (errors[i] + test::sum_tolerance(count, 1)) * std::abs(term));
-              const double product = at(p.dout, b, t, h, d) * at(p.value, b, s, head, d) * factors[i];
-              dweights[i] += product;
-              magnitudes[i] += std::abs(product);
+              const double product = dout[d] * value[d] * factor;
+              dweight += product;
+              magnitude += std::abs(product);
             }
+            dweights[i] = dweight;
+            magnitudes[i] = magnitude;
             delta += weights[i] * dweights[i];
             delta_magnitude += weights[i] * magnitudes[i];
           }
@@ -173,14 +181,14 @@ class AttentionTest : public GradientTest {
             const double slope_error =
                 weights[i] * (errors[i] * (std::abs(dweights[i]) + std::abs(delta)) +
                               test::sum_tolerance(p.d, magnitudes[i]) + delta_error + 4 * unit * delta_magnitude);
-            for (std::int64_t d = 0; d < p.d; ++d) {
-              const double q = scale * at(p.query, b, t, h, d), k = scale * at(p.key, b, s, head, d);
-              add(1, b, t, h, d, slope * k, (slope_error + test::sum_tolerance(count, std::abs(slope))) * std::abs(k));
-              add(2, b, s, head, d, slope * q,
-                  (slope_error + test::sum_tolerance(p.t * p.h, std::abs(slope))) * std::abs(q));
-              const double term = weights[i] * factors[i] * at(p.dout, b, t, h, d);
-              add(3, b, s, head, d, term, (errors[i] + test::sum_tolerance(p.t * p.h, 1)) * std::abs(term));
-            }
+            const double scaled = scale * slope;
+            add(1, b, t, h, scaled, row_of(p.key, b, s, head),
+                scale * (slope_error + test::sum_tolerance(count, std::abs(slope))));
+            add(2, b, s, head, scaled, row_of(p.query, b, t, h),
+                scale * (slope_error + test::sum_tolerance(p.t * p.h, std::abs(slope))));
+            const double weight = weights[i] * factors[i];
+            add(3, b, s, head, weight, row_of(p.dout, b, t, h),
+                (errors[i] + test::sum_tolerance(p.t * p.h, 1)) * weight);
           }
         }
       }

@@ -11,7 +11,6 @@ AsyncWriter::AsyncWriter(std::shared_ptr<MetricWriter> writer)
     : writer_(std::move(writer)), worker_(std::make_shared<detail::Worker>()) {
   if (!writer_) throw_invalid("AsyncWriter: the writer is null");
 }
-AsyncWriter::~AsyncWriter() = default;
 
 void AsyncWriter::write(const Record& record) {
   worker_->submit([this, record] { writer_->write(record); });

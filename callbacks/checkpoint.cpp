@@ -54,13 +54,9 @@ bool is_finite(const Tensor& tensor) {
       return has_no<std::uint16_t>(tensor, 0x7C00);
     case DType::bf16:
       return has_no<std::uint16_t>(tensor, 0x7F80);
-    case DType::i32:
-    case DType::i64:
-    case DType::u8:
-    case DType::boolean:
-      break;
+    default:
+      return true;
   }
-  return true;
 }
 
 // The path of the first leaf that contains NaN or infinity, or "". The leaves are in host memory.
@@ -116,6 +112,8 @@ bool has_finite(const CheckpointStore& store) {
   return std::any_of(all.begin(), all.end(), [](const auto& stored) { return stored.record.not_finite.empty(); });
 }
 
+bool is_interrupted() { return detail::interrupt_signal() != 0; }
+
 constexpr std::chrono::seconds kRetryWaits[] = {std::chrono::seconds(1), std::chrono::seconds(2),
                                                 std::chrono::seconds(4)};
 constexpr std::chrono::seconds kPause{10};
@@ -138,8 +136,6 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
   }
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
 }
-
-bool Checkpoint::is_interrupted() { return detail::interrupt_signal() != 0; }
 
 bool Checkpoint::broadcast_decision(bool yes) const {
   return ranks_ == nullptr ? yes : !ranks_->broadcast(yes ? "yes" : "").empty();

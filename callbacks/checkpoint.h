@@ -195,7 +195,6 @@ class Checkpoint : public GenericCallback {
                        const std::string& diverged);
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();
-  static bool is_interrupted();
   CheckpointStore& store() { return *store_; }
 
   std::string dir_;

@@ -28,23 +28,15 @@ constexpr std::string_view kLineColors[] = {"#2563eb", "#059669", "#d97706", "#7
 bool is_drawable(double value) { return std::abs(value) < 1e200; }
 
 std::string escape(std::string_view text) {
+  using Entity = std::pair<char, std::string_view>;
+  constexpr Entity kEntities[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string escaped;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
+    const auto* const entity = std::ranges::find(kEntities, c, &Entity::first);
+    if (entity != std::end(kEntities)) {
+      escaped += entity->second;
+    } else {
+      escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
     }
   }
   return escaped;

@@ -7,11 +7,12 @@
 
 #include "callbacks/internal/line_writer.h"
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
 
-using detail::append_json, detail::json_string, detail::kJsonlBegin;
+using detail::append_json, detail::kJsonlBegin;
 
 class JsonlLines final : public detail::LineWriter {
  public:

@@ -9,11 +9,12 @@
 #include "callbacks/internal/line_writer.h"
 #include "callbacks/internal/metric_text.h"
 #include "loop/log/internal/record_text.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
 
-using detail::append_json, detail::json_string;
+using detail::append_json;
 
 std::string json_of(double value) {
   std::string text;
@@ -81,7 +82,6 @@ JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
     : lines_(std::make_shared<Lines>(path, options)), claim_(lines_->claim(lines_)) {
   lines_->begin({});
 }
-JsonlWriter::~JsonlWriter() = default;
 
 void JsonlWriter::write(const Record& record) {
   detail::expect_writable("JsonlWriter", claim_ != nullptr, record);

@@ -17,7 +17,6 @@ class JsonlWriter final : public MetricWriter {
  public:
   // Errors: invalid_argument (no name, a negative flush_interval, a file that another writer has locked), io.
   explicit JsonlWriter(const std::string& path, const LoggerOptions& options = {});
-  ~JsonlWriter() override;
   JsonlWriter(const JsonlWriter&) = delete;
   JsonlWriter& operator=(const JsonlWriter&) = delete;
 

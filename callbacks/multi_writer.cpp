@@ -25,8 +25,7 @@ void for_all(const std::vector<std::shared_ptr<MetricWriter>>& writers, F&& f) {
 }  // namespace
 
 MultiWriter::MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers) : writers_(std::move(writers)) {
-  if (std::count(writers_.begin(), writers_.end(), nullptr) > 0)
-    throw_invalid("MultiWriter: one of the writers is null");
+  if (std::ranges::count(writers_, nullptr) > 0) throw_invalid("MultiWriter: one of the writers is null");
 }
 
 void MultiWriter::write(const Record& record) {

@@ -170,9 +170,8 @@ Progress::Metric& Progress::metric_of(const Logs::Entry& entry, std::size_t hint
   const bool latest = options_.always_stateful || std::count(stateful.begin(), stateful.end(), entry.name) > 0;
   if (entry.collection == "metrics" || entry.collection == "losses") kind = latest ? Kind::latest : Kind::mean;
   if (entry.collection == "stateful_metrics") kind = Kind::latest;
-  const bool is_shown = std::any_of(metrics_.begin(), metrics_.end(), [&](const Metric& other) {
-    return other.name == entry.name && other.kind != Kind::hidden;
-  });
+  const bool is_shown = std::ranges::any_of(
+      metrics_, [&](const Metric& other) { return other.name == entry.name && other.kind != Kind::hidden; });
   metrics_.push_back({entry.collection, entry.name, is_shown ? Kind::hidden : kind});
   return metrics_.back();
 }

@@ -70,17 +70,19 @@ bool RestoreOnDivergence::has_diverged(const Logs& logs, const Partitioner* rank
   return diverged != 0;
 }
 
+std::string RestoreOnDivergence::divergence(const Elapsed& elapsed) const {
+  const double value = detail::without_nan_sign(memory_->value);
+  return fmt::format("{} is {} at step {}", options_.monitor, value, elapsed.steps);
+}
+
 void RestoreOnDivergence::report_stop(const Elapsed& elapsed) {
-  memory_->report = fmt::format("{} is {} at step {}, after {} restores", options_.monitor,
-                                detail::without_nan_sign(memory_->value), elapsed.steps, memory_->restores);
+  memory_->report = fmt::format("{}, after {} restores", divergence(elapsed), memory_->restores);
 }
 
-// A save in progress may become the newest checkpoint, and which one is restored must not depend on its speed.
-void RestoreOnDivergence::wait_for_saves(detail::RunSaves* saves) const {
+Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks,
+                                  detail::RunSaves* saves) {
+  // A save in progress may become the newest checkpoint, and which one is restored must not depend on its speed.
   if (saves != nullptr) saves->wait(dir_);
-}
-
-Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks) {
   Memory& memory = *memory_;
   const Tensor leaf = state.at("learning_rate_scale");
   // Read before the restore: the checkpoint's scale lacks the reductions since.
@@ -89,18 +91,15 @@ Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Pa
   std::vector<std::string> paths;
   if (ranks == nullptr || ranks->rank() == 0) paths = candidates(elapsed);
   const std::optional<Restored> restored = detail::restore_first(state, ranks, paths, *options_.files, why);
-  const auto diverged = [&] {
-    return fmt::format("{} is {} at step {}", options_.monitor, detail::without_nan_sign(memory.value), elapsed.steps);
-  };
   if (!restored) {
     throw_error(ErrorCode::not_found,
                 "restore_on_divergence: {}, and '{}' has no intact checkpoint of a finite state to restore{}{}",
-                diverged(), dir_, why.empty() ? "" : ": ", why);
+                divergence(elapsed), dir_, why.empty() ? "" : ": ", why);
   }
   from_host(leaf, std::vector{scale}, state.stream());
   memory.tried = restored->steps;
   ++memory.restores;
-  memory.report = fmt::format("{}: restored '{}', learning_rate_scale is {}, restore {} of {}", diverged(),
+  memory.report = fmt::format("{}: restored '{}', learning_rate_scale is {}, restore {} of {}", divergence(elapsed),
                               restored->path, scale, memory.restores, options_.max_restores);
   return logs().add_stateful_metric("restores", memory.restores).add_stateful_metric("learning_rate_scale", scale);
 }

@@ -83,8 +83,7 @@ class RestoreOnDivergence : public GenericCallback {
         return;
       }
       loop.state.expect_one_tree(&loop.state, sizeof(S));
-      wait_for_saves(loop.saves.get());
-      loop.logs.merge(go_back(loop.state, loop.elapsed, ranks.get()));
+      loop.logs.merge(go_back(loop.state, loop.elapsed, ranks.get(), loop.saves.get()));
       memory_->first_record = loop.history.size() + 1;  // after the record of this step
     } else {
       throw Error(ErrorCode::unsupported, "restore_on_divergence: expected a State with a leaf learning_rate_scale");
@@ -110,10 +109,10 @@ class RestoreOnDivergence : public GenericCallback {
 
   Logs logged(const History& history) const;
   bool has_diverged(const Logs& logs, const Partitioner* ranks);
+  std::string divergence(const Elapsed& elapsed) const;  // for reports
   void report_stop(const Elapsed& elapsed);
-  void wait_for_saves(detail::RunSaves* saves) const;
   // Restores the state, and returns what to log.
-  Logs go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks);
+  Logs go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks, detail::RunSaves* saves);
   std::vector<std::string> candidates(const Elapsed& elapsed) const;
 
   std::string dir_;

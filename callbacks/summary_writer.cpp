@@ -134,10 +134,9 @@ struct SummaryWriter::Impl {
     const bool has_channels = rank > 0 && (shape[-1] == 1 || shape[-1] == 3 || shape[-1] == 4);
     const bool has_pixels = std::all_of(shape.begin() + (rank == 4 ? 1 : 0), shape.end(), [](auto n) { return n > 0; });
     if ((rank != 3 && rank != 4) || !has_channels || !has_pixels) {
-      fail(ErrorCode::shape_mismatch,
-           fmt::format("image '{}' has the shape {}, expected (height, width, channels) or (n, height, width, "
-                       "channels) with 1, 3 or 4 channels",
-                       tag, to_string(shape)));
+      fail(ErrorCode::shape_mismatch, fmt::format("image '{}' has the shape {}, expected (height, width, channels) or "
+                                                  "(n, height, width, channels) with 1, 3 or 4 channels",
+                                                  tag, to_string(shape)));
     }
     return {rank == 4 ? shape[0] : 1, shape[-3], shape[-2], shape[-1]};
   }
@@ -151,22 +150,18 @@ struct SummaryWriter::Impl {
 
 SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions& options) {
   if (dir.empty()) throw_invalid("tensorboard: the directory's name is empty");
-  if (!(options.flush_interval >= 0)) {
-    throw_invalid("tensorboard '{}': flush_interval is {}, expected at least 0", dir, options.flush_interval);
-  }
-  if (options.histogram_buckets < 1) {
-    throw_invalid("tensorboard '{}': histogram_buckets is {}, expected at least 1", dir, options.histogram_buckets);
-  }
-  if (options.purge_step && *options.purge_step < 0) {
-    throw_invalid("tensorboard '{}': purge_step is {}, expected at least 0", dir, *options.purge_step);
-  }
+  const auto check = [&](const char* option, auto found, int least) {
+    if (found >= least) return;
+    throw_invalid("tensorboard '{}': {} is {}, expected at least {}", dir, option, found, least);
+  };
+  check("flush_interval", options.flush_interval, 0);
+  check("histogram_buckets", options.histogram_buckets, 1);
+  check("purge_step", options.purge_step.value_or(0), 0);
   if (options.resume && !options.purge_step)
     throw_invalid("tensorboard '{}': resume without purge_step, the step from which the run continues", dir);
   impl_ = std::make_shared<Impl>(dir, options);
   if (options.purge_step) purge(*options.purge_step, options.resume);
 }
-SummaryWriter::SummaryWriter(SummaryWriter&&) noexcept = default;
-SummaryWriter& SummaryWriter::operator=(SummaryWriter&&) noexcept = default;
 
 void SummaryWriter::purge(std::int64_t step, bool resume) {
   detail::EventFile& events = impl_->open_file();

@@ -35,8 +35,8 @@ struct SummaryWriterOptions {
 class SummaryWriter final : public MetricWriter {
  public:
   explicit SummaryWriter(const std::string& dir, const SummaryWriterOptions& options = {});
-  SummaryWriter(SummaryWriter&&) noexcept;
-  SummaryWriter& operator=(SummaryWriter&&) noexcept;
+  SummaryWriter(SummaryWriter&&) noexcept = default;
+  SummaryWriter& operator=(SummaryWriter&&) noexcept = default;
   ~SummaryWriter() override;
 
   void write(const Record& record) override;

@@ -30,7 +30,7 @@ class Single final : public detail::CommunicatorImpl {
 
 void check(const char* call, std::initializer_list<Tensor> tensors, const Stream& stream, Device device) {
   for (const Tensor& tensor : tensors) {
-    if (!tensor && tensor.count() > 0) throw_error(ErrorCode::invalid_argument, "{}: the tensor has no memory", call);
+    if (!tensor && tensor.count() > 0) throw_invalid("{}: the tensor has no memory", call);
     if (tensor.device() == device) continue;
     throw_error(ErrorCode::device_mismatch, "{}: the tensor is {}, but the communicator is on {}", call,
                 to_string(tensor), to_string(device));
@@ -71,8 +71,7 @@ void check_parts(const char* call, const char* whole_name, const Tensor& whole, 
   const auto* const own = static_cast<const char*>(part.raw());
   const bool apart = own + part.bytes() <= begin || begin + whole.bytes() <= own;
   if (!apart && own != begin + static_cast<std::size_t>(rank) * part.bytes()) {
-    throw_error(ErrorCode::invalid_argument, "{}: {} overlaps {} but is not the part of rank {}", call, part_name,
-                whole_name, rank);
+    throw_invalid("{}: {} overlaps {} but is not the part of rank {}", call, part_name, whole_name, rank);
   }
 }
 
@@ -120,9 +119,7 @@ void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const S
 
 void Communicator::broadcast(const Tensor& tensor, int root, const Stream& stream) const {
   check("broadcast", {tensor}, stream, device());
-  if (root < 0 || root >= size()) {
-    throw_error(ErrorCode::invalid_argument, "broadcast: there is no rank {} among {} ranks", root, size());
-  }
+  if (root < 0 || root >= size()) throw_invalid("broadcast: there is no rank {} among {} ranks", root, size());
   const Collective call{
       .kind = Collective::Kind::broadcast, .count = tensor.count(), .dtype = tensor.dtype(), .root = root};
   queue(impl_, call, tensor, tensor, stream);
@@ -150,7 +147,7 @@ void Communicator::barrier(const Stream& stream) const {
 }
 
 Communicator Communicator::split(int color, int key) const {
-  if (color < 0) throw_error(ErrorCode::invalid_argument, "split: expected a color of at least 0, found {}", color);
+  if (color < 0) throw_invalid("split: expected a color of at least 0, found {}", color);
   return Communicator(impl_->split(color, key));
 }
 

@@ -19,9 +19,7 @@ std::string text_of(const Mesh::Axes& axes) {
 
 // Resolves a size of -1 and checks that the product of the sizes is `ranks`.
 Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
-  const auto reject = [given = axes](const std::string& why) {
-    throw_error(ErrorCode::invalid_argument, "Mesh {}: {}", text_of(given), why);
-  };
+  const auto reject = [given = axes](const std::string& why) { throw_invalid("Mesh {}: {}", text_of(given), why); };
   if (axes.empty()) reject("expected at least one axis");
   std::int64_t product = 1;
   int* open = nullptr;
@@ -68,10 +66,8 @@ Mesh::Mesh(World& world, Device device, Axes axes)
 const Mesh::Groups& Mesh::groups(const std::string& name) const {
   const auto found = groups_.find(name);
   if (found != groups_.end()) return found->second;
-  std::vector<std::string> known;
-  for (const auto& [other, size] : axes_) known.push_back(other);
   throw_error(ErrorCode::not_found, "Mesh {}: there is no axis {}{}", text_of(axes_), printable(name),
-              suggestion(name, known));
+              suggestion(name, axes_));
 }
 
 }  // namespace giro

@@ -189,8 +189,7 @@ class ZeroDataParallel final : public DataParallel {
 std::shared_ptr<const Partitioner> make_data_parallel(World& world, const Communicator& ranks, const Communicator& host,
                                                       const DataParallelOptions& options) {
   if (options.bucket_bytes < 1) {
-    throw_error(ErrorCode::invalid_argument, "data_parallel: bucket_bytes is {}, expected at least 1",
-                options.bucket_bytes);
+    throw_invalid("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes);
   }
   auto partitioner = std::make_shared<DataParallel>(world, ranks, host, options);
   partitioner->expect_same("the partitioner", fmt::format("data_parallel, bucket_bytes {}", options.bucket_bytes));

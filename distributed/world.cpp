@@ -141,8 +141,8 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
   if (!missing.empty()) {
     if (launch.size == 1) return nullptr;
     throw_error(ErrorCode::unsupported,
-                "World: {} has started {} processes, which connect through NCCL with one GPU each, but {}. "
-                "Processes on CPUs need MPI{}: mpirun -n {} PROGRAM",
+                "World: {} has started {} processes, which connect through NCCL with one GPU each, but {}. Processes "
+                "on CPUs need MPI{}: mpirun -n {} PROGRAM",
                 launch.launcher, launch.size, missing, mpi::is_available() ? "" : ", which giro was built without",
                 launch.size);
   }
@@ -156,9 +156,7 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
 }
 
 std::chrono::milliseconds timeout_of(const WorldOptions& options) {
-  if (!(options.timeout > 0)) {
-    throw_error(ErrorCode::invalid_argument, "World: the timeout must be positive, found {} s", options.timeout);
-  }
+  if (!(options.timeout > 0)) throw_invalid("World: the timeout must be positive, found {} s", options.timeout);
   constexpr double kForEver = 1e9;  // seconds; still fits 64 bits in nanoseconds
   return std::chrono::ceil<std::chrono::milliseconds>(
       std::chrono::duration<double>(std::min(options.timeout, kForEver)));
@@ -178,7 +176,7 @@ std::string detail::failure() {
 
 struct World::Impl {
   explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) {
-    if (exists.exchange(true)) throw Error(ErrorCode::invalid_argument, "World: one already exists");
+    if (exists.exchange(true)) throw_invalid("World: one already exists");
     try {
       start();
     } catch (...) {
@@ -204,8 +202,8 @@ struct World::Impl {
       host = Communicator(job->host);
       if (launch.method != detail::Launch::Method::manual && launch.size != 0 && launch.size != host.size()) {
         throw_error(ErrorCode::communication,
-                    "World: {} has started {} processes, but the MPI that giro was built with sees {}: "
-                    "they belong to different installations",
+                    "World: {} has started {} processes, but the MPI that giro was built with sees {}: they belong to "
+                    "different installations",
                     launch.launcher, launch.size, host.size());
       }
       check_programs(host);

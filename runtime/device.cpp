@@ -33,7 +33,7 @@ Device parse_device(const std::string& name, const Discovery& discovery) {
     const auto [rest, failure] = std::from_chars(name.data() + 5, end, index);
     known = failure == std::errc() && rest == end && index >= 0;
   }
-  if (!known) throw_error(ErrorCode::invalid_argument, "unknown device '{}': expected auto, cpu, cuda or cuda:N", name);
+  if (!known) throw_invalid("unknown device '{}': expected auto, cpu, cuda or cuda:N", name);
   const Device device = Device::cuda(index);
   const bool present = std::any_of(discovery.devices.begin(), discovery.devices.end(),
                                    [&](const DeviceInfo& info) { return info.device == device; });

@@ -135,12 +135,10 @@ void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<vo
 }
 
 Graph Graph::sequence(const std::vector<const Graph*>& parts) {
-  if (parts.empty()) {
-    throw Error(ErrorCode::invalid_argument, "a sequence of graphs needs at least one part, found none");
-  }
+  if (parts.empty()) throw_invalid("a sequence of graphs needs at least one part, found none");
   std::vector<std::shared_ptr<detail::GraphImpl>> impls;
   for (const Graph* part : parts) {
-    if (part == nullptr) throw Error(ErrorCode::invalid_argument, "a sequence of graphs: a part is null");
+    if (part == nullptr) throw_invalid("a sequence of graphs: a part is null");
     if (part->device() != parts.front()->device()) {
       throw_error(ErrorCode::device_mismatch, "a sequence of graphs: the first part was recorded on {}, part {} on {}",
                   to_string(parts.front()->device()), impls.size(), to_string(part->device()));
@@ -169,12 +167,9 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
 }
 
 Graph::Graph(std::shared_ptr<detail::GraphImpl> impl) : impl_(std::move(impl)) {}
-Graph::Graph(Graph&&) noexcept = default;
-Graph& Graph::operator=(Graph&&) noexcept = default;
-Graph::~Graph() = default;
 
 detail::GraphImpl& Graph::impl() const {
-  if (impl_ == nullptr) throw Error(ErrorCode::invalid_argument, "this graph was moved from");
+  if (impl_ == nullptr) throw_invalid("this graph was moved from");
   return *impl_;
 }
 
@@ -189,7 +184,7 @@ void Graph::check_replay(const Stream& stream) const {
 
 void Graph::replay(const Stream& stream, std::int64_t times) const {
   detail::GraphImpl& graph = impl();
-  if (times < 0) throw_error(ErrorCode::invalid_argument, "replay: {} times, expected at least 0", times);
+  if (times < 0) throw_invalid("replay: {} times, expected at least 0", times);
   check_replay(stream);
   if (stream.is_recording()) detail::Recording::current()->flush();
   const Span span("launch", "replay", "times", times);

@@ -46,9 +46,8 @@ class Graph {
   // parts need, so the parts may be destroyed. Errors: device_mismatch, invalid_argument for no parts.
   static Graph sequence(const std::vector<const Graph*>& parts);
 
-  Graph(Graph&&) noexcept;
-  Graph& operator=(Graph&&) noexcept;
-  ~Graph();
+  Graph(Graph&&) noexcept = default;
+  Graph& operator=(Graph&&) noexcept = default;
 
   // Queues the recorded work on a stream of the same device, `times` in a row. On a GPU this takes few launches: graphs
   // of 2, 4, 8, ... 128 repetitions are created on first use. Errors: device_mismatch, device, invalid_argument for a

@@ -75,7 +75,7 @@ std::vector<std::optional<double>> Graph::op_times(const Stream& stream, const s
 }
 
 double Graph::replay_time(const Stream& stream, std::int64_t times) const {
-  if (times < 1) throw_error(ErrorCode::invalid_argument, "replay_time: {} times, expected at least 1", times);
+  if (times < 1) throw_invalid("replay_time: {} times, expected at least 1", times);
   prepare(times);
   return stream.impl().time([&] { replay(stream, times); }) / static_cast<double>(times);
 }

@@ -30,8 +30,7 @@ HostArray::HostArray(DType dtype, const Shape& shape, std::shared_ptr<const Arri
 
 HostArray HostArray::copy_of(const Tensor& tensor, const Stream& stream) {
   if (stream.is_recording()) {
-    throw_error(ErrorCode::invalid_argument, "{} cannot be copied to the host while its step is being recorded",
-                to_string(tensor));
+    throw_invalid("{} cannot be copied to the host while its step is being recorded", to_string(tensor));
   }
   const auto memory =
       std::make_shared<const Buffer>(Buffer::allocate(stream.device(), tensor.bytes(), MemoryKind::pinned));

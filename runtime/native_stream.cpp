@@ -34,7 +34,7 @@ void submit(const Stream& stream, std::function<void()> function) {
                 "submit: the stream is on {}, expected one on the CPU; on a GPU, launch kernels on cuda_stream(stream)",
                 to_string(stream.device()));
   }
-  if (!function) throw Error(ErrorCode::invalid_argument, "submit: the function is empty");
+  if (!function) throw_invalid("submit: the function is empty");
   stream.impl().check_usable("submit");
   detail::record_opaque_op("submit");
   cpu::submit(stream, std::move(function));

@@ -118,8 +118,7 @@ void Program::set_name(std::string name) { name_ = std::move(name); }
 
 void Program::set_times(const std::vector<std::optional<double>>& seconds, const Times& times) {
   if (seconds.size() != nodes_.size()) {
-    throw_error(ErrorCode::invalid_argument, "set_times: {} times, expected one for each of {} nodes", seconds.size(),
-                nodes_.size());
+    throw_invalid("set_times: {} times, expected one for each of {} nodes", seconds.size(), nodes_.size());
   }
   for (std::size_t i = 0; i < seconds.size(); ++i) nodes_[i].seconds = seconds[i];
   times_ = times;

@@ -16,18 +16,15 @@ namespace giro {
 Shape::Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
-  if (rank_ > kMaxRank) {
-    throw_error(ErrorCode::invalid_argument, "a shape has at most {} axes, found {}", kMaxRank, rank_);
-  }
+  if (rank_ > kMaxRank) throw_invalid("a shape has at most {} axes, found {}", kMaxRank, rank_);
   bool empty = false;
   for (std::size_t axis = 0; axis < rank_; ++axis) {
     const std::int64_t size = sizes[axis];
-    if (size < 0) throw_error(ErrorCode::invalid_argument, "axis {} of a shape has the negative size {}", axis, size);
+    if (size < 0) throw_invalid("axis {} of a shape has the negative size {}", axis, size);
     sizes_[axis] = size;
     empty = empty || size == 0;
     if (size > 0 && count_ > std::numeric_limits<std::int64_t>::max() / size) {
-      throw_error(ErrorCode::invalid_argument, "the element count of shape ({}) overflows 63 bits",
-                  fmt::join(sizes, ", "));
+      throw_invalid("the element count of shape ({}) overflows 63 bits", fmt::join(sizes, ", "));
     }
     if (size > 0) count_ *= size;
   }
@@ -36,14 +33,12 @@ Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
 
 std::int64_t Shape::operator[](int axis) const {
   const int rank = static_cast<int>(rank_);
-  if (axis < -rank || axis >= rank) {
-    throw_error(ErrorCode::invalid_argument, "axis {} is out of range for shape {}", axis, to_string(*this));
-  }
+  if (axis < -rank || axis >= rank) throw_invalid("axis {} is out of range for shape {}", axis, to_string(*this));
   return sizes_[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
 }
 
 Shape Shape::drop_front() const {
-  if (rank_ == 0) throw Error(ErrorCode::invalid_argument, "a scalar has no first axis to drop");
+  if (rank_ == 0) throw_invalid("a scalar has no first axis to drop");
   return Shape(std::span(sizes_.data() + 1, rank_ - 1));
 }
 

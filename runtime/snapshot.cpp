@@ -49,8 +49,7 @@ struct Snapshot::Saved {
   // The collections of the state that correspond to `parts`.
   std::vector<const Collection*> matching(const char* call, const State& state) const {
     if (state.stream().is_recording()) {
-      throw_error(ErrorCode::invalid_argument,
-                  "{}: the state's stream is recording, and the recorded work has not run yet", call);
+      throw_invalid("{}: the state's stream is recording, and the recorded work has not run yet", call);
     }
     if (state.device() != device) {
       throw_error(ErrorCode::device_mismatch, "{}: the state is on {}, but the snapshot is of one on {}", call,
@@ -59,6 +58,16 @@ struct Snapshot::Saved {
     std::vector<const Collection*> collections = collections_of(state, which);
     structure.expect_same(call, Structure(collections));
     return collections;
+  }
+
+  // Queues copy(part, the state's bytes) for each part, and then records `done`.
+  template <class Copy>
+  void transfer(const char* call, const State& state, Event& done, Copy&& copy) {
+    const std::vector<const Collection*> collections = matching(call, state);
+    state.stream().wait(copied);
+    state.stream().wait(read);  // there is one event for all reads
+    for (std::size_t i = 0; i < collections.size(); ++i) copy(parts[i], collections[i]->bytes().raw());
+    done.record(state.stream());
   }
 
   const Collections which;
@@ -75,37 +84,24 @@ Snapshot::Snapshot(const State& state, MemoryKind kind, Collections collections)
     : saved_(std::make_shared<Saved>(state, kind, collections)) {
   update(state);
 }
-Snapshot::Snapshot(Snapshot&&) noexcept = default;
-Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
-Snapshot::~Snapshot() = default;
 
 Snapshot::Saved& Snapshot::saved() const {
-  if (saved_ == nullptr) throw Error(ErrorCode::invalid_argument, "this snapshot was moved from");
+  if (saved_ == nullptr) throw_invalid("this snapshot was moved from");
   return *saved_;
 }
 
 void Snapshot::update(const State& state) {
   Saved& saved = this->saved();
-  const std::vector<const Collection*> collections = saved.matching("a snapshot", state);
-  const Stream& stream = state.stream();
-  stream.wait(saved.copied);
-  stream.wait(saved.read);
-  for (std::size_t i = 0; i < collections.size(); ++i) {
-    stream.copy(saved.parts[i].data, collections[i]->bytes().raw(), saved.parts[i].bytes);
-  }
-  saved.copied.record(stream);
+  saved.transfer("a snapshot", state, saved.copied, [&](const Saved::Part& part, void* of_state) {
+    state.stream().copy(part.data, of_state, part.bytes);
+  });
 }
 
 void Snapshot::write_back(const State& state) const {
   Saved& saved = this->saved();
-  const std::vector<const Collection*> collections = saved.matching("write_back", state);
-  const Stream& stream = state.stream();
-  stream.wait(saved.copied);
-  stream.wait(saved.read);  // there is one event for all reads
-  for (std::size_t i = 0; i < collections.size(); ++i) {
-    stream.copy(collections[i]->bytes().raw(), saved.parts[i].data, saved.parts[i].bytes);
-  }
-  saved.read.record(stream);
+  saved.transfer("write_back", state, saved.read, [&](const Saved::Part& part, void* of_state) {
+    state.stream().copy(of_state, part.data, part.bytes);
+  });
 }
 
 bool Snapshot::fits(const State& state) const {

@@ -20,9 +20,8 @@ class Snapshot {
   // device.
   explicit Snapshot(const State& state, MemoryKind kind = MemoryKind::device,
                     Collections collections = Collections::saved);
-  Snapshot(Snapshot&&) noexcept;
-  Snapshot& operator=(Snapshot&&) noexcept;
-  ~Snapshot();
+  Snapshot(Snapshot&&) noexcept = default;
+  Snapshot& operator=(Snapshot&&) noexcept = default;
 
   // Queues the copy again, into the same memory, after all reads of it on a device. The caller must order reads by the
   // host. `state` may be another state of the same structure, else Error(not_found, shape_mismatch or dtype_mismatch)

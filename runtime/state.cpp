@@ -25,8 +25,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit = Collection:
 
 void check_part(const std::string& name, const CollectionOptions& options) {
   if (options.parts >= 1 && options.part.value_or(0) >= 0 && options.part.value_or(0) < options.parts) return;
-  throw_error(ErrorCode::invalid_argument, "collection '{}': there is no part {} of {}", name, options.part.value_or(0),
-              options.parts);
+  throw_invalid("collection '{}': there is no part {} of {}", name, options.part.value_or(0), options.parts);
 }
 
 // All existing states, so that a state inside another's object can be found.
@@ -58,10 +57,10 @@ Tensor Collection::flat() const {
 Tensor Collection::flat(const Shard& shard) const {
   const Tensor all = flat();
   if (is_sharded() || shard.count != options_.parts || shard.index < 0 || shard.index >= shard.count) {
-    throw_error(ErrorCode::invalid_argument,
-                "collection '{}' consists of {} parts{}, found shard {} of {}; to lay one out like another, add it "
-                "with the other's specs() and options()",
-                name_, options_.parts, is_sharded() ? ", one of which is here" : "", shard.index, shard.count);
+    throw_invalid(
+        "collection '{}' consists of {} parts{}, found shard {} of {}; to lay one out like another, add it with the "
+        "other's specs() and options()",
+        name_, options_.parts, is_sharded() ? ", one of which is here" : "", shard.index, shard.count);
   }
   const std::int64_t each = all.count() / shard.count;
   return all.rows(shard.index * each, (shard.index + 1) * each);
@@ -115,11 +114,10 @@ void State::settle() noexcept {
 }
 
 void State::expect_whole() const {
-  if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
+  if (moved_from()) throw_invalid("this state was moved from");
   for (const Part& part : parts_) {
     if (!part.identity.expired()) continue;
-    throw_error(
-        ErrorCode::invalid_argument,
+    throw_invalid(
         "the state that was attached as '{}' was destroyed or replaced; expected attach() of the one in its place",
         part.name);
   }
@@ -137,9 +135,8 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
                              const CollectionOptions& options) {
   expect_whole();
   check_part(name, options);
-  const auto same_name = [&](const auto& other) { return other->name() == name; };
-  if (name.empty() || std::any_of(collections_.begin(), collections_.end(), same_name)) {
-    throw_error(ErrorCode::invalid_argument, "a collection needs a name of its own, found '{}'", name);
+  if (name.empty() || contains_collection(name)) {
+    throw_invalid("a collection needs a name of its own, found '{}'", name);
   }
   auto collection = std::make_shared<Collection>();
   std::size_t total = 0;
@@ -160,9 +157,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   std::size_t offset = 0;
   for (const LeafSpec& leaf : specs) {
     std::string path = collection->path_of(leaf);
-    if (contains(path) || !paths.insert(path).second) {
-      throw_error(ErrorCode::invalid_argument, "the path '{}' is already in the tree", path);
-    }
+    if (contains(path) || !paths.insert(path).second) throw_invalid("the path '{}' is already in the tree", path);
     const std::size_t bytes = static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype);
     const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
     char* const data = static_cast<char*>(collection->buffer_->data()) + (from - begin);
@@ -181,7 +176,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
 }
 
 void State::attach(const std::string& name, const State& part) {
-  if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
+  if (moved_from()) throw_invalid("this state was moved from");
   part.expect_whole();
   std::vector<std::shared_ptr<Collection>> collections;
   for (const auto& own : part.collections_) {
@@ -198,12 +193,11 @@ void State::attach(const std::string& name, const State& part) {
   const bool takes_place = std::equal(before.begin(), before.end(), collections.begin(), collections.end(), is_same) ||
                            std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.name == name; });
   if (name.empty() || &part == this || (!before.empty() && !takes_place)) {
-    throw_error(ErrorCode::invalid_argument, "attach: a part of the tree needs a name of its own, found '{}'", name);
+    throw_invalid("attach: a part of the tree needs a name of its own, found '{}'", name);
   }
   if (part.context() != context()) {
-    throw_error(ErrorCode::invalid_argument,
-                "attach '{}': the state has a context of its own, expected one created with this state's context()",
-                name);
+    throw_invalid("attach '{}': the state has a context of its own, expected one created with this state's context()",
+                  name);
   }
   // Recordings treat leaves in other memory as another state.
   if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
@@ -223,22 +217,20 @@ void State::expect_one_tree(const void* object, std::size_t bytes) const {
     const auto part = std::find_if(parts_.begin(), parts_.end(),
                                    [&](const Part& known) { return known.identity.lock() == other->identity_; });
     const auto is_part = [&](const auto& collection) { return is_below(collection->name(), part->name); };
-    if (part != parts_.end() &&
-        std::count_if(collections_.begin(), collections_.end(), is_part) == std::ssize(other->collections_)) {
+    if (part != parts_.end() && std::ranges::count_if(collections_, is_part) == std::ssize(other->collections_)) {
       continue;
     }
-    throw_error(ErrorCode::invalid_argument,
-                "this state holds another, with {} collections, that is not part of its tree: nothing "
-                "would save it; expected attach(name, it), or a pointer to what need not be saved",
-                other->collections_.size());
+    throw_invalid(
+        "this state holds another, with {} collections, that is not part of its tree: nothing would save it; expected "
+        "attach(name, it), or a pointer to what need not be saved",
+        other->collections_.size());
   }
 }
 
 bool State::contains(const std::string& path) const {
   expect_whole();
   return std::any_of(collections_.begin(), collections_.end(), [&](const auto& collection) {
-    return std::any_of(collection->leaves().begin(), collection->leaves().end(),
-                       [&](const Leaf& leaf) { return leaf.path == path; });
+    return std::ranges::any_of(collection->leaves(), [&](const Leaf& leaf) { return leaf.path == path; });
   });
 }
 
@@ -266,8 +258,7 @@ const Collection& State::collection(const std::string& name) const {
 
 bool State::contains_collection(const std::string& name) const {
   expect_whole();
-  return std::any_of(collections_.begin(), collections_.end(),
-                     [&](const auto& collection) { return collection->name() == name; });
+  return std::ranges::any_of(collections_, [&](const auto& collection) { return collection->name() == name; });
 }
 
 const std::vector<std::shared_ptr<Collection>>& State::collections() const {

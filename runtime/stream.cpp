@@ -9,6 +9,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/copy.h"
 #include "runtime/program/op.h"
 #include "runtime/program/op_scope.h"
@@ -88,13 +89,12 @@ void Stream::wait(const Event& event) const {
   impl_->check_usable("wait");
   if (!marked.marked) return;
   if (marked.recorded_in != 0) {
-    throw Error(ErrorCode::invalid_argument,
-                "wait: the event was recorded within a recording, where nothing has run: only streams that take part "
-                "in it can wait for it");
+    throw_invalid(
+        "wait: the event was recorded within a recording, where nothing has run: only streams that take part in it can "
+        "wait for it");
   }
   if (recording != nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                "wait: a recording cannot wait for work from outside it: wait before it begins");
+    throw_invalid("wait: a recording cannot wait for work from outside it: wait before it begins");
   }
   impl_->wait(marked);
   impl_->peers.add(marked.peers);
@@ -103,8 +103,8 @@ void Stream::wait(const Event& event) const {
 void Stream::synchronize() const {
   impl_->check_usable("synchronize");
   if (impl_->is_recording()) {
-    throw Error(ErrorCode::invalid_argument,
-                "synchronize: a stream cannot be waited for while it is recording: the recorded work has not run yet");
+    throw_invalid(
+        "synchronize: a stream cannot be waited for while it is recording: the recorded work has not run yet");
   }
   impl_->peers.wait([&] { detail::with_progress_in_errors(*impl_, [&] { impl_->synchronize(); }); });
   impl_->faults.expect_none();
@@ -113,9 +113,6 @@ void Stream::synchronize() const {
 bool Stream::is_recording() const { return impl_->is_recording(); }
 
 Event::Event(const Stream& stream) : impl_(stream.impl().create_event()) {}
-Event::Event(Event&&) noexcept = default;
-Event& Event::operator=(Event&&) noexcept = default;
-Event::~Event() = default;
 
 void Event::record(const Stream& stream) {
   stream.impl().check_usable("record an event");

@@ -60,9 +60,8 @@ class Stream {
 class Event {
  public:
   explicit Event(const Stream& stream);
-  Event(Event&&) noexcept;
-  Event& operator=(Event&&) noexcept;
-  ~Event();
+  Event(Event&&) noexcept = default;
+  Event& operator=(Event&&) noexcept = default;
 
   // Marks the work queued on `stream` so far, replacing any earlier mark.
   void record(const Stream& stream);

@@ -19,10 +19,10 @@ std::shared_ptr<const Buffer> Tensor::buffer() const {
   std::shared_ptr<const Buffer> buffer = buffer_.lock();
   const std::weak_ptr<const Buffer> none;
   if (!buffer && (buffer_.owner_before(none) || none.owner_before(buffer_))) {
-    throw_error(ErrorCode::invalid_argument,
-                "{} uses memory that was released with the last nn::Var that held it; expected a Var that "
-                "is kept, as by nn::stop_gradient",
-                to_string(*this));
+    throw_invalid(
+        "{} uses memory that was released with the last nn::Var that held it; expected a Var that is kept, as by "
+        "nn::stop_gradient",
+        to_string(*this));
   }
   return buffer;
 }
@@ -39,7 +39,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   if (begin < 0 || begin > end || end > shape_[0]) {
-    throw_error(ErrorCode::invalid_argument, "rows [{}, {}) are out of range for {}", begin, end, to_string(*this));
+    throw_invalid("rows [{}, {}) are out of range for {}", begin, end, to_string(*this));
   }
   const Shape row = shape_.drop_front();
   Tensor result = *this;
@@ -55,10 +55,10 @@ void Tensor::check_dtype(DType wanted) const {
 // The host cannot reach a GPU's memory anyway, and custom kernels take its address while recording.
 void Tensor::check_computed() const {
   if (device_.is_cuda() || detail::Recording::current() == nullptr || detail::OpScope::is_open()) return;
-  throw_error(ErrorCode::invalid_argument,
-              "data: {} is being recorded and holds no values yet; compute on it with ops, or in a function "
-              "given to nn::call or submit, which runs at each replay",
-              to_string(*this));
+  throw_invalid(
+      "data: {} is being recorded and holds no values yet; compute on it with ops, or in a function given to nn::call "
+      "or submit, which runs at each replay",
+      to_string(*this));
 }
 
 std::string to_string(const Tensor& tensor) {
@@ -79,9 +79,8 @@ void check_accessible(const char* what, const Tensor& tensor, const Stream& stre
 void check_not_recording(const char* call, const Tensor& tensor, const Stream& stream) {
   stream.impl().check_usable(call);
   if (!stream.is_recording()) return;
-  throw_error(ErrorCode::invalid_argument,
-              "{}: {} cannot be reached by the host while its stream is recording: the recorded work has not run yet",
-              call, to_string(tensor));
+  throw_invalid("{}: {} cannot be reached by the host while its stream is recording: the recorded work has not run yet",
+                call, to_string(tensor));
 }
 
 }  // namespace

@@ -5,23 +5,19 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <vector>
 
 #include "runtime/internal/profiling.h"
+#include "runtime/internal/text.h"
 #include "runtime/internal/trace_recorder.h"
 
 namespace giro {
 namespace {
 
 using detail::TraceRecord, detail::TraceRecorder;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPieceBytes = 1 << 20;
-
-// A name may hold any bytes.
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 // Microseconds with nanosecond digits, so that nested spans stay nested.
 std::string microseconds(std::int64_t nanoseconds) {
@@ -49,11 +45,11 @@ void write_json(const TraceRecord& record, FileSystem::Writer& out) {
     text += fmt::format(
         ",\n"
         R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-        process, track + 1, quoted(record.tracks[track]));
+        process, track + 1, json_string(record.tracks[track]));
   }
   std::vector<std::string> names;  // as written in the file
   for (const auto& [category, name] : record.names) {
-    names.push_back(fmt::format(R"("name":{},"cat":{})", quoted(name), quoted(category)));
+    names.push_back(fmt::format(R"("name":{},"cat":{})", json_string(name), json_string(category)));
   }
   for (const TraceRecord::Event* event : in_order(record)) {
     fmt::format_to(std::back_inserter(text),
@@ -61,7 +57,7 @@ void write_json(const TraceRecord& record, FileSystem::Writer& out) {
                    R"({{"ph":"X",{},"pid":{},"tid":{},"ts":{},"dur":{})",
                    names[event->name - 1], process, event->track + 1, microseconds(event->begin - record.begin),
                    microseconds(event->end - event->begin));
-    if (event->key != nullptr) text += fmt::format(R"(,"args":{{{}:{}}})", quoted(event->key), event->value);
+    if (event->key != nullptr) text += fmt::format(R"(,"args":{{{}:{}}})", json_string(event->key), event->value);
     text += '}';
     if (text.size() < kPieceBytes) continue;
     out.write(text.data(), text.size());

@@ -81,11 +81,8 @@ EvalLoop::EvalLoop(EvalLoopOptions options) {
     }
     labels.push_back(label);
   }
-  impl_ = std::make_unique<Impl>(std::move(options));
+  impl_ = std::make_shared<Impl>(std::move(options));
 }
-EvalLoop::EvalLoop(EvalLoop&&) noexcept = default;
-EvalLoop& EvalLoop::operator=(EvalLoop&&) noexcept = default;
-EvalLoop::~EvalLoop() = default;
 
 Summary EvalLoop::operator()(Summary summary) {
   if (!impl_) throw_invalid("eval loop: it was moved from");

@@ -65,16 +65,15 @@ class EvalLoop {
   // Errors: invalid_argument for n_steps < 1 or more than the data's batches, empty data, endless data without n_steps,
   // no metric, two metrics with one label, or the group "train".
   explicit EvalLoop(EvalLoopOptions options);
-  EvalLoop(EvalLoop&&) noexcept;
-  EvalLoop& operator=(EvalLoop&&) noexcept;
-  ~EvalLoop();
+  EvalLoop(EvalLoop&&) noexcept = default;
+  EvalLoop& operator=(EvalLoop&&) noexcept = default;
 
   // Errors: LoopError; invalid_argument for a checkpoint without a state, or data that end before n_steps.
   Summary operator()(Summary checkpoint);
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace giro::flip

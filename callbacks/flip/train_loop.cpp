@@ -138,9 +138,6 @@ struct TrainLoop::Impl {
 };
 
 TrainLoop::TrainLoop(TrainLoopOptions options) : impl_(new Impl(std::move(options))) {}
-TrainLoop::TrainLoop(TrainLoop&&) noexcept = default;
-TrainLoop& TrainLoop::operator=(TrainLoop&&) noexcept = default;
-TrainLoop::~TrainLoop() = default;
 
 const std::shared_ptr<TrainLoop::Impl>& TrainLoop::impl() const {
   if (!impl_) throw_invalid("train loop: it was moved from");

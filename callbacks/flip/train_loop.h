@@ -64,9 +64,8 @@ class TrainLoop {
   // no loss or no data; those of TrainState::create and of init; communication if the ranks have not read the same
   // checkpoint.
   explicit TrainLoop(TrainLoopOptions options);
-  TrainLoop(TrainLoop&&) noexcept;
-  TrainLoop& operator=(TrainLoop&&) noexcept;
-  ~TrainLoop();
+  TrainLoop(TrainLoop&&) noexcept = default;
+  TrainLoop& operator=(TrainLoop&&) noexcept = default;
 
   // The checkpoints from here on, until TrainLoopOptions::n_steps or until `n_steps` steps in total. Errors: LoopError,
   // as giro::loop, which ends the stream; invalid_argument if the stream has already ended for a reason other than a

@@ -87,38 +87,32 @@ void LineWriter::begin(const Elapsed& elapsed) {
   if (!options_.append && (writer_ || reopen())) return;
   reset();
   records_ = 0;
-  open([&](const std::string& line) {
-    const std::int64_t step = read(line);
-    if (step < 0) return true;
-    const bool stays = !options_.append || (step < elapsed.steps && records_ < resumed_.value_or(records_ + 1));
-    if (stays) ++records_;
-    return stays;
-  });
-  resumed_.reset();
-}
-
-void LineWriter::open(const std::function<bool(const std::string& line)>& stays) {
   write_lines();
-  FileSystem& files = *options_.files;
   if (!options_.append && !has_begun_) {
-    writer_ = files.create(path_);
+    writer_ = options_.files->create(path_);
     has_begun_ = true;
     bytes_ = 0;
-    return;
+  } else {
+    try {
+      replace([&](const std::vector<std::string>& lines) {
+        std::string content;
+        for (const std::string& line : lines) {
+          if (const std::int64_t step = read(line); step >= 0) {
+            const bool is_later = step >= elapsed.steps || records_ >= resumed_.value_or(records_ + 1);
+            if (options_.append && is_later) continue;
+            ++records_;
+          }
+          content.append(line).append(1, '\n');
+        }
+        return content;
+      });
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::not_found) throw;
+      writer_ = options_.files->append(path_);
+      bytes_ = 0;
+    }
   }
-  try {
-    replace([&](const std::vector<std::string>& lines) {
-      std::string content;
-      for (const std::string& line : lines) {
-        if (stays(line)) content.append(line).append(1, '\n');
-      }
-      return content;
-    });
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-    writer_ = files.append(path_);
-    bytes_ = 0;
-  }
+  resumed_.reset();
 }
 
 void LineWriter::replace(const std::function<std::string(const std::vector<std::string>& lines)>& content) {

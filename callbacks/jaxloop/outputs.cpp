@@ -10,9 +10,7 @@ namespace giro::jaxloop {
 const std::vector<double>& LoopOutputs::operator[](const std::string& name) const {
   const auto found = scalars.find(name);
   if (found != scalars.end()) return found->second;
-  std::vector<std::string> known;
-  for (const auto& [other, values] : scalars) known.push_back(other);
-  throw_error(ErrorCode::not_found, "no number '{}' in the outputs{}", name, suggestion(name, known));
+  throw_error(ErrorCode::not_found, "no number '{}' in the outputs{}", name, suggestion(name, scalars));
 }
 
 double LoopOutputs::mean(const std::string& name) const {

@@ -25,9 +25,8 @@ class Environment {
   std::string text(const char* name) const {
     const char* const value = variable_(name);
     if (value != nullptr && *value != '\0') return value;
-    throw_error(ErrorCode::invalid_argument,
-                "World: the environment variable {} is {}; processes started by {} need it to find each other", name,
-                value == nullptr ? "missing" : "empty", launcher_);
+    throw_invalid("World: the environment variable {} is {}; processes started by {} need it to find each other", name,
+                  value == nullptr ? "missing" : "empty", launcher_);
   }
   template <class Number>
   Number number(const char* name, Number least, Number most) const {
@@ -35,9 +34,8 @@ class Environment {
     Number number{};
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error == std::errc() && end == value.data() + value.size() && number >= least && number <= most) return number;
-    throw_error(ErrorCode::invalid_argument,
-                "World: the environment variable {} is {}, expected a number from {} to {}", name, printable(value),
-                least, most);
+    throw_invalid("World: the environment variable {} is {}, expected a number from {} to {}", name, printable(value),
+                  least, most);
   }
 
  private:

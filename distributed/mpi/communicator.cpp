@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <giro/runtime/native_stream.h>
 
 #include "distributed/internal/job.h"
+#include "runtime/internal/elements.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::mpi {
@@ -42,21 +44,17 @@ void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
   }
 }
 
-template <class T, Reduction kReduction>
-MPI_Op custom_op() {
-  static const MPI_Op op = [] {
-    MPI_Op made = MPI_OP_NULL;
-    MPI_Op_create(reduce<T, kReduction>, /*commute=*/1, &made);
-    return made;
-  }();
-  return op;
-}
-
 template <class T>
 MPI_Op custom_op(Reduction reduction) {
-  if (reduction == Reduction::max) return custom_op<T, Reduction::max>();
-  if (reduction == Reduction::min) return custom_op<T, Reduction::min>();
-  return custom_op<T, Reduction::sum>();
+  static const auto ops = [] {
+    std::map<Reduction, MPI_Op> made;
+    MPI_Op_create(reduce<T, Reduction::sum>, /*commute=*/1, &made[Reduction::sum]);
+    MPI_Op_create(reduce<T, Reduction::max>, /*commute=*/1, &made[Reduction::max]);
+    MPI_Op_create(reduce<T, Reduction::min>, /*commute=*/1, &made[Reduction::min]);
+    made[Reduction::mean] = made[Reduction::sum];
+    return made;
+  }();
+  return ops.at(reduction);
 }
 
 // MPI's type for the elements of a dtype, and its operation for a reduction of them; `sum` also serves `mean`. The
@@ -75,30 +73,16 @@ MPI_Op op_of(DType dtype, Reduction reduction) {
   return MPI_SUM;
 }
 
-template <class T>
-void divide(void* data, std::int64_t count, int by) {
-  // f16 and bf16 are divided in float, which represents every group size.
-  using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  auto* const elements = static_cast<T*>(data);
-  for (std::int64_t i = 0; i < count; ++i) {
-    elements[i] = T(static_cast<Computed>(elements[i]) / static_cast<Computed>(by));
-  }
-}
-
 // Turns a sum into a mean.
-void divide(void* data, std::int64_t count, DType dtype, int by) {
-  switch (dtype) {
-    case DType::f32:
-      return divide<float>(data, count, by);
-    case DType::f64:
-      return divide<double>(data, count, by);
-    case DType::bf16:
-      return divide<BFloat16>(data, count, by);
-    case DType::f16:
-      return divide<Float16>(data, count, by);
-    default:
-      throw Error(ErrorCode::dtype_mismatch, "a mean requires floating-point elements");
-  }
+void divide(const Tensor& sum, int by) {
+  detail::with_elements(sum, [&](auto* elements) {
+    // f16 and bf16 are divided in float, which represents every group size.
+    using T = std::remove_pointer_t<decltype(elements)>;
+    using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    for (std::int64_t i = 0; i < sum.count(); ++i) {
+      elements[i] = T(static_cast<Computed>(elements[i]) / static_cast<Computed>(by));
+    }
+  });
 }
 
 using Clock = std::chrono::steady_clock;
@@ -124,7 +108,7 @@ void Session::fail(const std::string& why) {
 }
 
 void Session::check_usable(const Call& call) const {
-  if (ended) throw_error(ErrorCode::invalid_argument, "{}: the World of this communicator has ended", call.name);
+  if (ended) throw_invalid("{}: the World of this communicator has ended", call.name);
   if (failed) {
     throw_error(ErrorCode::communication,
                 "{} on rank {} of {}: an earlier collective has failed, and the ranks no longer agree", call.name,
@@ -212,7 +196,7 @@ void MpiCommunicator::run_now(const detail::Collective& call) {
                                                 op_of(call.dtype, call.reduction), comm_, request);
                   });
   }
-  if (call.reduction == Reduction::mean) divide(call.out, call.count, call.dtype, size);
+  if (call.reduction == Reduction::mean) divide({call.out, call.dtype, {call.count}, Device::cpu()}, size);
 }
 
 void MpiCommunicator::gather(const detail::Collective& call) {

@@ -60,8 +60,8 @@ Initialized initialize(std::chrono::milliseconds timeout) {
   if (made.wait_for(timeout) != std::future_status::ready) {
     thread.detach();
     throw_error(ErrorCode::communication,
-                "World: MPI_Init_thread has waited {:.1f} s for the other ranks; "
-                "one has exited before creating its World, or hangs",
+                "World: MPI_Init_thread has waited {:.1f} s for the other ranks; one has exited before creating its "
+                "World, or hangs",
                 std::chrono::duration<double>(timeout).count());
   }
   thread.join();
@@ -80,9 +80,7 @@ bool is_initialized() noexcept {
 std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout) {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized) {
-    throw Error(ErrorCode::invalid_argument, "World: MPI has been finalized, and can be started only once per program");
-  }
+  if (finalized) throw_invalid("World: MPI has been finalized, and can be started only once per program");
   const bool is_own = !is_initialized();
   if (is_own) {
     const auto [status, provided] = initialize(timeout);

@@ -117,11 +117,10 @@ class Dataset::Iterator {
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
 
-  Iterator();
+  Iterator() = default;
   explicit Iterator(std::shared_ptr<const Plan> plan);
-  Iterator(Iterator&&) noexcept;
-  Iterator& operator=(Iterator&&) noexcept;
-  ~Iterator();
+  Iterator(Iterator&&) noexcept = default;
+  Iterator& operator=(Iterator&&) noexcept = default;
 
   // Valid until the next batch has been made; a copy stays valid.
   const Batch& operator*() const;

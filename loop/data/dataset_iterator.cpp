@@ -83,11 +83,7 @@ struct Dataset::Iterator::Source {
   std::optional<detail::Prefetcher> prefetcher;  // declared last: its thread calls make
 };
 
-Dataset::Iterator::Iterator() = default;
 Dataset::Iterator::Iterator(std::shared_ptr<const Plan> plan) : source_(std::make_shared<Source>(std::move(plan))) {}
-Dataset::Iterator::Iterator(Iterator&&) noexcept = default;
-Dataset::Iterator& Dataset::Iterator::operator=(Iterator&&) noexcept = default;
-Dataset::Iterator::~Iterator() = default;
 
 const Batch& Dataset::Iterator::operator*() const { return *source_->current; }
 

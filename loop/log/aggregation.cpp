@@ -64,11 +64,8 @@ void keep_counting(std::vector<std::vector<double>>& columns, const std::vector<
 
 Aggregation::Aggregation(const std::string& name) {
   const auto found = kByName.find(name);
-  if (found == kByName.end()) {
-    std::vector<std::string> known;
-    for (const auto& [other, reduce] : kByName) known.push_back(other);
-    throw_error(ErrorCode::not_found, "no aggregation '{}'{}", name, suggestion(name, known));
-  }
+  if (found == kByName.end())
+    throw_error(ErrorCode::not_found, "no aggregation '{}'{}", name, suggestion(name, kByName));
   reduce_ = [reduce = found->second](const std::string&, const Records& records) { return reduce(records); };
 }
 

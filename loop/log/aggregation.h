@@ -10,7 +10,6 @@
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/log/outputs.h>
-#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 
@@ -54,9 +53,5 @@ class Aggregation {
 Logs aggregate(const History& history, const Aggregation& aggregation);
 // Also adds the last array of each output, since arrays cannot be aggregated.
 Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation);
-// Ignores the Elapsed. For callers that still pass it.
-inline Logs aggregate(const History& history, const Elapsed&, const Aggregation& aggregation) {
-  return aggregate(history, aggregation);
-}
 
 }  // namespace giro

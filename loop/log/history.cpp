@@ -25,13 +25,9 @@ bool History::Records::Layout::has(std::size_t column) const {
   return std::binary_search(columns.begin(), columns.end(), static_cast<std::uint32_t>(column));
 }
 
-History::History() noexcept = default;
 History::History(const History& other)
     : records_(other.records_ ? std::make_shared<Records>(*other.records_) : nullptr) {}
-History::History(History&&) noexcept = default;
 History& History::operator=(const History& other) { return *this = History(other); }
-History& History::operator=(History&&) noexcept = default;
-History::~History() = default;
 
 const History::Records& History::records() const {
   static const Records none;

@@ -28,12 +28,11 @@ class History {
   };
   class Iterator;
 
-  History() noexcept;
+  History() = default;
   History(const History& other);
-  History(History&&) noexcept;
+  History(History&&) noexcept = default;
   History& operator=(const History& other);
-  History& operator=(History&&) noexcept;
-  ~History();
+  History& operator=(History&&) noexcept = default;
 
   // Appends a record. Waits for values that have not arrived. Errors: shape_mismatch naming an entry that is neither a
   // scalar nor an output, invalid_argument for entries of a collection "elapsed", device. After an error the history is

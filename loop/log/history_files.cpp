@@ -9,11 +9,12 @@
 #include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"
 #include "runtime/files/internal/npy.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
 
-using detail::append_csv, detail::append_json, detail::csv_cell, detail::csv_column, detail::json_string;
+using detail::append_csv, detail::append_json, detail::csv_cell, detail::csv_column;
 
 // Buffers text and writes it to a file.
 class Lines {

@@ -18,10 +18,6 @@ std::int64_t slot_bytes(std::size_t bytes) {
   return (size + SlotRing::kAlignment - 1) / SlotRing::kAlignment * SlotRing::kAlignment;
 }
 
-}  // namespace
-
-namespace {
-
 // An array of a row.
 class RowArray final : public HostArray::Arriving {
  public:
@@ -37,7 +33,6 @@ class RowArray final : public HostArray::Arriving {
 }  // namespace
 
 LogRow::LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number) : ring_(std::move(ring)), number_(number) {}
-LogRow::~LogRow() = default;
 
 bool LogRow::ready() const { return !ring_ || ring_->ready(number_); }
 

@@ -21,7 +21,6 @@ class LogRing;
 // The logs of one call of a step: a row of a ring. Keeps its values once it is read.
 class LogRow {
  public:
-  ~LogRow();
   // Whether the device has written it.
   bool ready() const;
   // Each waits for the device if needed. Errors: device.

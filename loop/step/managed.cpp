@@ -3,7 +3,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include <giro/kernels/nn/functional.h>
 
@@ -32,12 +31,8 @@ Strategy strategy(const std::string& name) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const auto found = all.strategies.find(name);
-  if (found == all.strategies.end()) {
-    std::vector<std::string> known;
-    for (const auto& [other, strategy] : all.strategies) known.push_back(other);
-    throw_error(ErrorCode::not_found, "no strategy '{}'{}", name, suggestion(name, known));
-  }
-  return found->second;
+  if (found != all.strategies.end()) return found->second;
+  throw_error(ErrorCode::not_found, "no strategy '{}'{}", name, suggestion(name, all.strategies));
 }
 
 void register_strategy(const std::string& name, Strategy strategy) {

@@ -50,25 +50,19 @@ struct StateOf : std::type_identity<TrainState> {};
 template <class First, class... Rest>
 struct StateOf<First, Rest...> : std::conditional_t<is_state<First>, std::type_identity<First>, StateOf<Rest...>> {};
 
-// The first type that is not one of giro's.
-template <class... Args>
-struct StaticsOf : std::type_identity<giro::detail::NoStatics> {};
-template <class First, class... Rest>
-struct StaticsOf<First, Rest...>
-    : std::conditional_t<giro::detail::is_statics<First> && !is_params<First> && !is_state<First>,
-                         std::type_identity<First>, StaticsOf<Rest...>> {};
+// What Step takes a parameter's type for: params and states are no statics.
+template <class T>
+using AsInput = std::conditional_t<is_params<T> || is_state<T>, Batch, T>;
 
 // A step that calls f(params or state, batch, ...). With `train` it also updates the state.
 template <class F, class... Args>
 auto make_step(F f, const Strategy& strategy, bool train, std::source_location where, std::tuple<Args...>*) {
   using S = typename StateOf<std::remove_cvref_t<Args>...>::type;
-  using Statics = typename StaticsOf<std::remove_cvref_t<Args>...>::type;
+  using Statics = typename giro::detail::StaticsOf<AsInput<std::remove_cvref_t<Args>>...>::type;
   static_assert((false || ... || (is_params<std::remove_cvref_t<Args>> || is_state<std::remove_cvref_t<Args>>)),
                 "giro: a managed step must take const nn::Params& or the TrainState&");
   static_assert(
-      (0 + ... +
-       static_cast<int>(giro::detail::is_statics<std::remove_cvref_t<Args>> && !is_params<std::remove_cvref_t<Args>> &&
-                        !is_state<std::remove_cvref_t<Args>>)) <= 1,
+      (0 + ... + static_cast<int>(giro::detail::is_statics<AsInput<std::remove_cvref_t<Args>>>)) <= 1,
       "giro: a managed step can take only params, state, const Batch&, const Broadcasts& and one type of statics");
   constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Args>, Broadcasts>);
   constexpr bool writes = (false || ... ||

@@ -99,9 +99,8 @@ const std::vector<std::string>& Nvrtc::options() {
   return options;
 }
 
-template <class Get>
-std::string Nvrtc::compiled(const std::string& source, const std::string& architecture, Get&& get) const {
-  const auto check = [&](nvrtcResult result, const char* call) {
+std::string Nvrtc::compiled(const std::string& source, int architecture, bool as_ptx) const {
+  const auto check = [&](nvrtcResult result, const std::string& call) {
     if (result == NVRTC_SUCCESS) return;
     const ErrorCode code = result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::device;
     throw_error(code, "NVRTC {}: {}: {}", version_, call, functions_->error_string(result));
@@ -114,22 +113,24 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
     }
   } program{*functions_};
   check(functions_->create(&program.handle, source.c_str(), "giro.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
-  const std::string target = "--gpu-architecture=" + architecture;
+  const std::string target = fmt::format("--gpu-architecture={}_{}", as_ptx ? "compute" : "sm", architecture);
   std::vector<const char*> arguments{target.c_str()};
   for (const std::string& option : options()) arguments.push_back(option.c_str());
   const nvrtcResult result = functions_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
-  const auto log = [&] {
+  const auto text = [&](auto get_size, auto get, const std::string& call) {
     std::size_t size = 0;
-    check(functions_->log_size(program.handle, &size), "nvrtcGetProgramLogSize");
-    std::string log(size, '\0');
-    check(functions_->log(program.handle, log.data()), "nvrtcGetProgramLog");
-    return std::string(log.c_str());
+    check(get_size(program.handle, &size), call + "Size");
+    std::string content(size, '\0');
+    check(get(program.handle, content.data()), call);
+    return content;
   };
   if (result == NVRTC_ERROR_COMPILATION) {
-    throw_error(ErrorCode::invalid_argument, "NVRTC {} failed to compile a kernel: {}", version_, log());
+    const std::string log = text(functions_->log_size, functions_->log, "nvrtcGetProgramLog");
+    throw_invalid("NVRTC {} failed to compile a kernel: {}", version_, log.c_str());
   }
   check(result, "nvrtcCompileProgram");
-  return get(program.handle, check);
+  return as_ptx ? text(functions_->ptx_size, functions_->ptx, "nvrtcGetPTX")
+                : text(functions_->cubin_size, functions_->cubin, "nvrtcGetCUBIN");
 }
 
 std::string Nvrtc::compile(const std::string& source, int architecture) const {
@@ -141,23 +142,11 @@ std::string Nvrtc::compile(const std::string& source, int architecture) const {
     throw_error(ErrorCode::unsupported, "NVRTC {} does not support GPUs of compute capability {}.{}, only {}; {}",
                 version_, architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage);
   }
-  return compiled(source, fmt::format("sm_{}", architecture), [&](nvrtcProgram program, auto&& check) {
-    std::size_t size = 0;
-    check(functions_->cubin_size(program, &size), "nvrtcGetCUBINSize");
-    std::string cubin(size, '\0');
-    check(functions_->cubin(program, cubin.data()), "nvrtcGetCUBIN");
-    return cubin;
-  });
+  return compiled(source, architecture, /*as_ptx=*/false);
 }
 
 std::string Nvrtc::ptx(const std::string& source, int architecture) const {
-  return compiled(source, fmt::format("compute_{}", architecture), [&](nvrtcProgram program, auto&& check) {
-    std::size_t size = 0;
-    check(functions_->ptx_size(program, &size), "nvrtcGetPTXSize");
-    std::string ptx(size, '\0');
-    check(functions_->ptx(program, ptx.data()), "nvrtcGetPTX");
-    return ptx;
-  });
+  return compiled(source, architecture, /*as_ptx=*/true);
 }
 
 }  // namespace giro::cuda

@@ -25,8 +25,7 @@ class Nvrtc {
  private:
   struct Functions;
   Nvrtc();
-  template <class Get>
-  std::string compiled(const std::string& source, const std::string& architecture, Get&& get) const;
+  std::string compiled(const std::string& source, int architecture, bool as_ptx) const;
 
   const Functions* functions_;
   std::string version_;

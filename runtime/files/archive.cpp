@@ -55,6 +55,17 @@ struct Archive::Tree {
   [[noreturn]] void reject(const std::string& expected) {
     throw_error(ErrorCode::corrupt_data, "'{}' is {}, expected {}", path(), node().dump().substr(0, 60), expected);
   }
+  // Writes the current value, or reads it if it is of the `expected` type.
+  template <class T>
+  void exchange(T& value, bool is_expected, const char* expected) {
+    if (!reading) {
+      node() = value;
+    } else if (is_expected) {
+      value = node().get<T>();
+    } else {
+      reject(expected);
+    }
+  }
   void report_unread(const Json& at, const std::string& path, std::vector<std::string>& lines) const {
     if (!at.is_structured()) return;
     for (const auto& [name, value] : at.items()) {
@@ -72,9 +83,6 @@ Archive::Archive(std::map<std::string, std::size_t> kept_lines) : tree_(std::mak
   tree_->kept_lines = std::move(kept_lines);
 }
 Archive::Archive() : Archive(std::map<std::string, std::size_t>()) {}
-Archive::Archive(Archive&&) noexcept = default;
-Archive& Archive::operator=(Archive&&) noexcept = default;
-Archive::~Archive() = default;
 
 Archive Archive::read(std::string_view text, std::vector<Leaf> arrays, std::shared_ptr<const void> owner,
                       std::map<std::string, Lines> lines) {
@@ -109,7 +117,7 @@ bool Archive::enter(std::string_view name) {
   Tree& tree = *tree_;
   if (!tree.reading) {
     const auto [at, added] = tree.node().emplace(name, nullptr);
-    if (!added) throw_error(ErrorCode::invalid_argument, "persist: '{}' is written twice", tree.path(name));
+    if (!added) throw_invalid("persist: '{}' is written twice", tree.path(name));
     tree.levels.push_back({&*at, std::string(name)});
     return true;
   }
@@ -131,35 +139,17 @@ void Archive::enter(std::size_t index) {
 
 void Archive::leave() noexcept { tree_->levels.pop_back(); }
 
-void Archive::item(bool& value) {
-  if (!tree_->reading) {
-    tree_->node() = value;
-  } else if (tree_->node().is_boolean()) {
-    value = tree_->node().get<bool>();
-  } else {
-    tree_->reject("true or false");
-  }
-}
+void Archive::item(bool& value) { tree_->exchange(value, tree_->node().is_boolean(), "true or false"); }
 
 void Archive::item(std::int64_t& value) {
-  if (!tree_->reading) {
-    tree_->node() = value;
-    return;
-  }
   const Json& node = tree_->node();
   const bool fits = node.is_number_unsigned() ? node.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
                                               : node.is_number_integer();
-  if (!fits) tree_->reject("a 64-bit integer");
-  value = node.get<std::int64_t>();
+  tree_->exchange(value, fits, "a 64-bit integer");
 }
 
 void Archive::item(std::uint64_t& value) {
-  if (!tree_->reading) {
-    tree_->node() = value;
-    return;
-  }
-  if (!tree_->node().is_number_unsigned()) tree_->reject("an integer of at least 0");
-  value = tree_->node().get<std::uint64_t>();
+  tree_->exchange(value, tree_->node().is_number_unsigned(), "an integer of at least 0");
 }
 
 void Archive::item(double& value) {
@@ -182,15 +172,7 @@ void Archive::item(double& value) {
   tree_->reject("a number");
 }
 
-void Archive::item(std::string& value) {
-  if (!tree_->reading) {
-    tree_->node() = value;
-  } else if (tree_->node().is_string()) {
-    value = tree_->node().get<std::string>();
-  } else {
-    tree_->reject("a string");
-  }
-}
+void Archive::item(std::string& value) { tree_->exchange(value, tree_->node().is_string(), "a string"); }
 
 void Archive::item_date(double& value) {
   item(value);

@@ -58,9 +58,8 @@ class Archive {
   // arrays' memory alive. Error(corrupt_data) if the text is not a JSON object, or nests deeper than kMaxDepth.
   static Archive read(std::string_view text, std::vector<Leaf> arrays = {}, std::shared_ptr<const void> owner = nullptr,
                       std::map<std::string, Lines> lines = {});
-  Archive(Archive&&) noexcept;
-  Archive& operator=(Archive&&) noexcept;
-  ~Archive();
+  Archive(Archive&&) noexcept = default;
+  Archive& operator=(Archive&&) noexcept = default;
 
   static constexpr std::size_t kMaxDepth = 64;
 

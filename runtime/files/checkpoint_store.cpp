@@ -28,21 +28,20 @@ using Item = StoredCheckpoints::Item;
 
 void check_mode(const std::string& dir, const std::string& mode) {
   if (mode == "min" || mode == "max") return;
-  throw_error(ErrorCode::invalid_argument, "checkpoint store '{}': mode is '{}', expected 'min' or 'max'", dir, mode);
+  throw_invalid("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", dir, mode);
 }
 
 void check_keep(const std::string& dir, const CheckpointStoreOptions& options) {
   check_mode(dir, options.mode);
   if (options.keep >= 1 && options.keep_every_n_steps >= 0) return;
-  throw_error(ErrorCode::invalid_argument,
-              "checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
-              options.keep, options.keep_every_n_steps);
+  throw_invalid("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
+                options.keep, options.keep_every_n_steps);
 }
 
 void check_group(const std::string& dir, const SaveGroup& group) {
   const auto& [index, count] = group.shard;
   if (count >= 1 && index >= 0 && index < count) return;
-  throw_error(ErrorCode::invalid_argument, "checkpoint store '{}': there is no shard {} of {}", dir, index, count);
+  throw_invalid("checkpoint store '{}': there is no shard {} of {}", dir, index, count);
 }
 
 // Without a group nothing would save the other pieces.
@@ -50,10 +49,10 @@ void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const
   if (shard.count > 1) return;
   for (const Leaf& leaf : leaves) {
     if (!leaf.piece) continue;
-    throw_error(ErrorCode::invalid_argument,
-                "checkpoint '{}': of leaf '{}', this process holds {} elements of {}; expected a save "
-                "group of all processes that hold some",
-                dir, leaf.path, leaf.value.count(), to_string(leaf.piece->whole));
+    throw_invalid(
+        "checkpoint '{}': of leaf '{}', this process holds {} elements of {}; expected a save group of all processes "
+        "that hold some",
+        dir, leaf.path, leaf.value.count(), to_string(leaf.piece->whole));
   }
 }
 
@@ -95,6 +94,15 @@ struct CheckpointStore::Impl {
     if (lock || !is_writer()) return;
     detail::create_durable_directory(files, dir);
     lock = detail::lock_for_writing(files, path_of(detail::kLockName), dir);
+  }
+
+  // Before the directory is changed, but by no save. False for shards other than 0, which do not change it.
+  bool prepare() {
+    wait();
+    if (!is_writer()) return false;
+    acquire();
+    recover_unfinished_saves();
+    return true;
   }
 
   std::string writer() const { return detail::lock_holder(files, path_of(detail::kLockName)); }
@@ -237,17 +245,14 @@ struct CheckpointStore::Impl {
 };
 
 CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
-  if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");
+  if (dir.empty()) throw_invalid("checkpoint store: the directory's name is empty");
   check_keep(dir, options);
   check_group(dir, options.group);
   impl_ = std::make_shared<Impl>(std::move(dir), std::move(options));
 }
-CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
-CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = default;
-CheckpointStore::~CheckpointStore() = default;
 
 CheckpointStore::Impl& CheckpointStore::impl() const {
-  if (!impl_) throw Error(ErrorCode::invalid_argument, "checkpoint store: it was moved from");
+  if (!impl_) throw_invalid("checkpoint store: it was moved from");
   return *impl_;
 }
 const std::string& CheckpointStore::dir() const { return impl().dir; }
@@ -304,15 +309,9 @@ void CheckpointStore::wait() { impl().wait(); }
 
 void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   if (bytes_per_checkpoint < 0) {
-    throw_error(ErrorCode::invalid_argument,
-                "checkpoint store '{}': {} bytes per checkpoint, expected at "
-                "least 0",
-                dir(), bytes_per_checkpoint);
+    throw_invalid("checkpoint store '{}': {} bytes per checkpoint, expected at least 0", dir(), bytes_per_checkpoint);
   }
-  impl().wait();
-  if (!impl().is_writer()) return;
-  impl().acquire();
-  impl().recover_unfinished_saves();
+  if (!impl().prepare()) return;
   FileSystem& files = impl().files;
   const auto stored = static_cast<std::int64_t>(all().size());
   const std::int64_t more = std::max<std::int64_t>(impl().options.keep - stored, 0) + 1;
@@ -362,11 +361,8 @@ void CheckpointStore::save_async(std::shared_ptr<const Snapshot> snapshot, const
 }
 
 std::vector<std::string> CheckpointStore::set_aside(std::int64_t steps) {
-  impl().wait();
   std::vector<std::string> aside;
-  if (!impl().is_writer()) return aside;
-  impl().acquire();
-  impl().recover_unfinished_saves();
+  if (!impl().prepare()) return aside;
   for (const detail::StoreEntry& entry : detail::store_entries(files(), dir())) {
     if (entry.steps <= steps || entry.kind > StoreEntryKind::checkpoint) continue;
     std::string& name = aside.emplace_back();
@@ -380,10 +376,7 @@ std::vector<std::string> CheckpointStore::set_aside(std::int64_t steps) {
 }
 
 void CheckpointStore::prune() {
-  impl().wait();
-  if (!impl().is_writer()) return;
-  impl().acquire();
-  impl().recover_unfinished_saves();
+  if (!impl().prepare()) return;
   if (const auto newest = latest()) impl().prune(newest->record.steps);
 }
 

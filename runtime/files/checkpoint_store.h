@@ -94,15 +94,15 @@ struct CheckpointStoreOptions {
 // by dead processes of this host. Those of other hosts stay, since their processes may be alive.
 //
 // Errors of all calls that write: invalid_argument while another process writes to the directory, naming it; io naming
-// the path. Not thread-safe. Using a moved-from store is an Error(invalid_argument).
+// the path. The destructor waits for a save in progress, and drops its error. Not thread-safe. Using a moved-from store
+// is an Error(invalid_argument).
 class CheckpointStore {
  public:
   // Touches nothing yet. Error(invalid_argument) for an empty `dir`, keep < 1, keep_every_n_steps < 0 or an unknown
   // mode.
   explicit CheckpointStore(std::string dir, CheckpointStoreOptions options = {});
-  CheckpointStore(CheckpointStore&&) noexcept;
-  CheckpointStore& operator=(CheckpointStore&&) noexcept;
-  ~CheckpointStore();  // waits for a save in progress, and drops its error
+  CheckpointStore(CheckpointStore&&) noexcept = default;
+  CheckpointStore& operator=(CheckpointStore&&) noexcept = default;
 
   const std::string& dir() const;
   // The process that writes to the directory or was the last to, e.g. "process 123 on host"; empty if there was none.

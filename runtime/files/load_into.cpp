@@ -93,8 +93,8 @@ std::map<std::string, Given> rename_all(const std::vector<Leaf>& leaves, const R
     const std::string path = renamed(leaf.path);
     const auto [place, is_new] = result.emplace(path, Given{&leaf});
     if (is_new) continue;
-    throw_error(ErrorCode::invalid_argument, "{}: {} and {} are both for the leaf {}", kCall,
-                printable(place->second.leaf->path), printable(leaf.path), printable(path));
+    throw_invalid("{}: {} and {} are both for the leaf {}", kCall, printable(place->second.leaf->path),
+                  printable(leaf.path), printable(path));
   }
   return result;
 }
@@ -138,8 +138,8 @@ class Copies {
         copy.from = on_host.back().tensor();
       }
       if (const auto found = detail::out_of_range(copy.from, copy.to.dtype())) {
-        throw_error(ErrorCode::invalid_argument, "{}: leaf '{}' holds {}, which {} cannot hold", kCall, copy.path,
-                    *found, name_of(copy.to.dtype()));
+        throw_invalid("{}: leaf '{}' holds {}, which {} cannot hold", kCall, copy.path, *found,
+                      name_of(copy.to.dtype()));
       }
       max_bytes = std::max(max_bytes, copy.to.bytes());
     }

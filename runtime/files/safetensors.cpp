@@ -234,6 +234,15 @@ std::size_t header_bytes(const detail::FileBytes& content, std::uint64_t file_by
   return static_cast<std::size_t>(size);
 }
 
+void check_names(const HeaderParser& header) {
+  std::vector<std::string_view> names;
+  names.reserve(header.entries.size());
+  for (const Entry& entry : header.entries) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) header.fail(fmt::format("tensor {} appears twice", printable(*twice)));
+}
+
 // Parses the whole header, from the file's first bytes; returns where the data begins.
 std::size_t parse_header(const detail::FileBytes& content, HeaderParser& header) {
   const std::size_t size = header_bytes(content, content.size, header);
@@ -243,16 +252,8 @@ std::size_t parse_header(const detail::FileBytes& content, HeaderParser& header)
   const char* const zero = std::find(begin, begin + size, '\0');
   if (zero != begin + size) header.fail_json(static_cast<std::size_t>(zero - begin) + 1);
   nlohmann::json::sax_parse(begin, begin + size, &header);
+  check_names(header);
   return kPrefix + size;
-}
-
-void check_names(const HeaderParser& header) {
-  std::vector<std::string_view> names;
-  names.reserve(header.entries.size());
-  for (const Entry& entry : header.entries) names.push_back(entry.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) header.fail(fmt::format("tensor {} appears twice", printable(*twice)));
 }
 
 // Sorts the entries by the position of their data, and checks that the data fits the shapes and fills the file.
@@ -326,7 +327,6 @@ detail::safetensors::Layout detail::safetensors::read_layout(const ReadBytes& re
   };
   const FileBytes prefix = first(static_cast<std::size_t>(std::min<std::uint64_t>(kPrefix, file_bytes)));
   const std::size_t data = parse_header(first(kPrefix + header_bytes(prefix, file_bytes, header)), header);
-  check_names(header);
   check_layout(header, file_bytes - data);
   Layout layout{{}, std::move(header.metadata)};
   for (Entry& entry : header.entries) {
@@ -339,7 +339,6 @@ Safetensors read_safetensors(FileSystem& files, const std::string& path) {
   detail::FileBytes file = detail::read_bytes(files, path);
   HeaderParser header(path);
   const std::size_t data = parse_header(file, header);
-  check_names(header);
   check_layout(header, file.size - data);
   align(file, data, header.entries);
 
@@ -359,7 +358,6 @@ std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, 
   const detail::FileBytes prefix = detail::read_bytes(files, path, nullptr, kPrefix);
   const std::size_t size = header_bytes(prefix, files.open(path)->size(), header);
   parse_header(detail::read_bytes(files, path, nullptr, kPrefix + size), header);
-  check_names(header);
   return std::move(header.metadata);
 }
 

@@ -43,8 +43,8 @@ void write_values(FileSystem::Writer& file, const Stored& stored) {
   for (std::int64_t begin = 0; begin < all.count(); begin += kElements) {
     const Tensor part = all.rows(begin, std::min(begin + kElements, all.count()));
     if (const auto found = detail::out_of_range(part, stored.dtype)) {
-      throw_error(ErrorCode::invalid_argument, "safetensors: tensor {} holds {}, which {} cannot hold",
-                  printable(stored.leaf->path), *found, name_of(stored.dtype));
+      throw_invalid("safetensors: tensor {} holds {}, which {} cannot hold", printable(stored.leaf->path), *found,
+                    name_of(stored.dtype));
     }
     const Tensor converted(bytes.data(), stored.dtype, part.shape(), Device::cpu());
     detail::convert(converted, part);
@@ -57,18 +57,17 @@ void write_values(FileSystem::Writer& file, const Stored& stored) {
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata, std::optional<DType> dtype) {
   if (tensors.size() + metadata.size() > kMaxEntries) {
-    throw_error(ErrorCode::invalid_argument, "safetensors: {} tensors and metadata entries are more than {}",
-                tensors.size() + metadata.size(), kMaxEntries);
+    throw_invalid("safetensors: {} tensors and metadata entries are more than {}", tensors.size() + metadata.size(),
+                  kMaxEntries);
   }
   if (dtype && !is_floating(*dtype)) {
-    throw_error(ErrorCode::invalid_argument, "safetensors: the dtype to store is {}, expected a floating-point one",
-                name_of(*dtype));
+    throw_invalid("safetensors: the dtype to store is {}, expected a floating-point one", name_of(*dtype));
   }
   std::vector<Stored> order;
   std::set<std::string_view> names{kMetadata};
   for (const Leaf& leaf : tensors) {
     if (!names.insert(leaf.path).second) {
-      throw_error(ErrorCode::invalid_argument, "safetensors: the name {} is already taken", printable(leaf.path));
+      throw_invalid("safetensors: the name {} is already taken", printable(leaf.path));
     }
     if (!leaf.value.device().is_cpu()) {
       throw_error(ErrorCode::device_mismatch, "safetensors: tensor {} is {}, expected it on the host",
@@ -96,16 +95,13 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
       offset += stored.bytes();
     }
   } catch (const nlohmann::json::exception&) {
-    throw Error(ErrorCode::invalid_argument, "safetensors: a name or metadata is not UTF-8");
+    throw_invalid("safetensors: a name or metadata is not UTF-8");
   }
   header += "}";
   const std::size_t end = (kPrefix + header.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
   header.resize(end - kPrefix, ' ');
   const std::uint64_t size = header.size();
-  if (size > kMaxHeader) {
-    throw_error(ErrorCode::invalid_argument, "safetensors: the header would have {} bytes, more than {}", size,
-                kMaxHeader);
-  }
+  if (size > kMaxHeader) throw_invalid("safetensors: the header would have {} bytes, more than {}", size, kMaxHeader);
 
   file.write(&size, kPrefix);
   file.write(header.data(), header.size());

@@ -18,10 +18,10 @@ void write(const std::string& path, std::vector<Leaf> leaves, const SaveOptions&
   const Renaming renamed("save", options.rename);
   for (Leaf& leaf : leaves) {
     if (leaf.piece) {
-      throw_error(ErrorCode::invalid_argument,
-                  "save '{}': of leaf '{}', this process holds {} elements of {}; use a checkpoint to save "
-                  "what several processes hold",
-                  path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole));
+      throw_invalid(
+          "save '{}': of leaf '{}', this process holds {} elements of {}; use a checkpoint to save what several "
+          "processes hold",
+          path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole));
     }
     leaf.path = renamed(leaf.path);
   }

@@ -10,10 +10,7 @@ struct Checksum::State {
   XXH3_state_t hash;
 };
 
-Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->hash); }
-Checksum::Checksum(Checksum&&) noexcept = default;
-Checksum& Checksum::operator=(Checksum&&) noexcept = default;
-Checksum::~Checksum() = default;
+Checksum::Checksum() : state_(std::make_shared<State>()) { XXH3_64bits_reset(&state_->hash); }
 
 void Checksum::add(const void* data, std::size_t bytes) { XXH3_64bits_update(&state_->hash, data, bytes); }
 std::string Checksum::digits() const { return fmt::format("{:016x}", XXH3_64bits_digest(&state_->hash)); }

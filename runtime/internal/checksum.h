@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,9 +10,8 @@ namespace giro::detail {
 class Checksum {
  public:
   Checksum();
-  Checksum(Checksum&&) noexcept;
-  Checksum& operator=(Checksum&&) noexcept;
-  ~Checksum();
+  Checksum(Checksum&&) noexcept = default;
+  Checksum& operator=(Checksum&&) noexcept = default;
 
   void add(const void* data, std::size_t bytes);
   // As 16 hexadecimal digits.
@@ -21,7 +19,7 @@ class Checksum {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace giro::detail

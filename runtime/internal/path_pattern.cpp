@@ -98,8 +98,8 @@ Renaming::Renaming(const char* call, const std::vector<std::pair<std::string, st
   for (const auto& [from, to] : pairs) {
     const Rule& rule = rules_.emplace_back(Rule{PathPattern(from), PathPattern(to)});
     if (rule.from.wildcards() == rule.to.wildcards()) continue;
-    throw_error(ErrorCode::invalid_argument, "{}: rename: '{}' has {} wildcards, '{}' has {}, expected the same number",
-                call, from, rule.from.wildcards(), to, rule.to.wildcards());
+    throw_invalid("{}: rename: '{}' has {} wildcards, '{}' has {}, expected the same number", call, from,
+                  rule.from.wildcards(), to, rule.to.wildcards());
   }
 }
 

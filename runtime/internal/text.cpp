@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -27,14 +28,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  const auto best = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
+  const auto best = std::ranges::min_element(
+      known, [&](const auto& a, const auto& b) { return edit_distance(word, a) < edit_distance(word, b); });
   return best == known.end() ? std::string() : *best;
 }
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
   return known.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest(word, known));
+}
+
+std::string json_string(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string printable(std::string_view text) { return fmt::format("{:?}", text.substr(0, 80)); }

@@ -9,6 +9,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/profiling.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -38,9 +39,7 @@ std::int64_t TraceRecorder::now() noexcept {
 
 void TraceRecorder::start(std::size_t max_bytes) {
   const std::lock_guard lock(mutex_);
-  if (record_) {
-    throw Error(ErrorCode::invalid_argument, "a trace is already running in this process, expected one at a time");
-  }
+  if (record_) throw_invalid("a trace is already running in this process, expected one at a time");
   record_ = std::make_shared<TraceRecord>();
   bytes_left_ = max_bytes;
   names_.clear();

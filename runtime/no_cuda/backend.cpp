@@ -21,6 +21,17 @@ auto call(Arguments&&... arguments) {
   return function(std::forward<Arguments>(arguments)...);
 }
 
+// Without the module these return `otherwise`, or do nothing.
+template <auto* kStandIn, class Result, class... Arguments>
+Result call_or(Result otherwise, Arguments&&... arguments) {
+  const auto function = in_cuda_module<kStandIn>();
+  return function != nullptr ? function(std::forward<Arguments>(arguments)...) : otherwise;
+}
+template <auto* kStandIn, class... Arguments>
+void call_if_there(Arguments&&... arguments) {
+  if (const auto function = in_cuda_module<kStandIn>()) function(std::forward<Arguments>(arguments)...);
+}
+
 }  // namespace
 
 std::vector<DeviceInfo> device_infos(std::string& reason) {
@@ -28,38 +39,21 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
   reason = detail::no_cuda_module_reason();
   return {};
 }
-std::string disk_cache_error() {
-  const auto function = in_cuda_module<disk_cache_error>();
-  return function != nullptr ? function() : "";
-}
+std::string disk_cache_error() { return call_or<disk_cache_error>(std::string()); }
 std::optional<std::size_t> free_memory(Device device) {
-  const auto function = in_cuda_module<free_memory>();
-  return function != nullptr ? function(device) : std::nullopt;
+  return call_or<free_memory>(std::optional<std::size_t>(), device);
 }
 void* allocate(Device device, std::size_t bytes, MemoryKind kind) { return call<allocate>(device, bytes, kind); }
-void deallocate(Device device, void* data, MemoryKind kind) noexcept {
-  if (const auto function = in_cuda_module<deallocate>()) function(device, data, kind);
-}
+void deallocate(Device device, void* data, MemoryKind kind) noexcept { call_if_there<deallocate>(device, data, kind); }
 std::shared_ptr<detail::StreamImpl> create_stream(Device device) { return call<create_stream>(device); }
 std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts) {
   return call<create_sequence>(parts);
 }
 CUstream_st* handle(const Stream& stream) { return call<handle>(stream); }
-void check_queued(const std::string& what, const Stream& stream) {
-  if (const auto function = in_cuda_module<check_queued>()) function(what, stream);
-}
-bool set_profiling(bool on) {
-  const auto function = in_cuda_module<set_profiling>();
-  return function != nullptr && function(on);
-}
-void push_range(const char* name) noexcept {
-  if (const auto function = in_cuda_module<push_range>()) function(name);
-}
-void pop_range() noexcept {
-  if (const auto function = in_cuda_module<pop_range>()) function();
-}
-void finish_launch_times() {
-  if (const auto function = in_cuda_module<finish_launch_times>()) function();
-}
+void check_queued(const std::string& what, const Stream& stream) { call_if_there<check_queued>(what, stream); }
+bool set_profiling(bool on) { return call_or<set_profiling>(false, on); }
+void push_range(const char* name) noexcept { call_if_there<push_range>(name); }
+void pop_range() noexcept { call_if_there<pop_range>(); }
+void finish_launch_times() { call_if_there<finish_launch_times>(); }
 
 }  // namespace giro::cuda

@@ -75,8 +75,7 @@ void MemoryIndex::add(std::size_t i, const detail::HeldOp& op) {
   for_each_part(op, [&](const Tensor& tensor, bool is_written) {
     Region* const region = at(tensor);
     if (region == nullptr) {
-      throw_error(ErrorCode::invalid_argument,
-                  "{}: a rule makes it touch memory that no op of the program touched before", op.node.op);
+      throw_invalid("{}: a rule makes it touch memory that no op of the program touched before", op.node.op);
     }
     insert(region->ops, i);
     if (is_written) insert(region->writers, i);

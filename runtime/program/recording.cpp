@@ -80,6 +80,13 @@ class BranchStreams {
   bool must_follow_ = true;  // the recording's stream has work that `side_stream_` has not waited for
 };
 
+void move(HeldOp& op, const MemoryMoves& moves) {
+  for (auto* tensors : {&op.node.reads, &op.node.writes}) {
+    for (Tensor& tensor : *tensors) tensor = moves(tensor);
+  }
+  op.call->move(moves);
+}
+
 struct Uses {
   std::size_t first, last;                   // ops
   std::size_t bytes = 0;                     // that any op touches, counted from the beginning
@@ -115,7 +122,7 @@ class Sharing {
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       taken_.clear();
       for (const Tensor& write : ops_[i].node.writes) take_memory(i, write);
-      if (is_moved_) move(ops_[i]);
+      if (is_moved_) move(ops_[i], moves_);
     }
   }
 
@@ -143,13 +150,6 @@ class Sharing {
       is_moved_ = true;
       return;
     }
-  }
-
-  void move(HeldOp& op) {
-    for (auto* tensors : {&op.node.reads, &op.node.writes}) {
-      for (Tensor& tensor : *tensors) tensor = moves_(tensor);
-    }
-    op.call->move(moves_);
   }
 
   std::vector<HeldOp>& ops_;
@@ -216,9 +216,7 @@ std::vector<WatchedState> UsedStates::watch(std::uint64_t recording, const State
 }
 
 Recording::Recording(StreamImpl& on, Rewrite rewrite) : stream(on), id(next_id()), rewrite_(rewrite) {
-  if (current_ != nullptr) {
-    throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another on the same thread");
-  }
+  if (current_ != nullptr) throw_invalid("a recording cannot start inside another on the same thread");
   stream.check_usable("a recording");
   arenas.push_back({&stream, recording_arena(stream)});
   trace = std::make_shared<Arena>(stream.device, Arena::Kind::trace);
@@ -242,9 +240,7 @@ void Recording::hold(HeldOp op) {
 }
 
 HeldOp Recording::take_single_op() {
-  if (held_.size() != 1) {
-    throw_error(ErrorCode::invalid_argument, "a rule has queued {} replacement ops, expected one", held_.size());
-  }
+  if (held_.size() != 1) throw_invalid("a rule has queued {} replacement ops, expected one", held_.size());
   HeldOp op = std::move(held_.back());
   held_.pop_back();
   return op;
@@ -307,14 +303,12 @@ std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp
                                                         std::vector<Branch>& branches) {
   if (!has_branches()) return nullptr;
   // Ops on another stream have their own order; an op that keeps its place waits for all ops aside before it.
-  if (std::any_of(ops.begin(), ops.end(),
-                  [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.is_barrier(); })) {
+  if (std::ranges::any_of(ops, [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.is_barrier(); })) {
     return nullptr;
   }
   Temporaries kept_longer = temporaries;
   std::vector<Branch> planned = plan_branches(ops, kept_longer);
-  if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.on_side_stream; }))
-    return nullptr;
+  if (std::ranges::none_of(planned, [](const Branch& branch) { return branch.on_side_stream; })) return nullptr;
   std::shared_ptr<StreamImpl> side_stream = stream.side_stream();
   if (side_stream) {
     temporaries = std::move(kept_longer);
@@ -347,10 +341,7 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   BranchStreams order(*this, side_stream.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HeldOp& op = ops[i];
-    for (auto* tensors : {&op.node.reads, &op.node.writes}) {
-      for (Tensor& tensor : *tensors) tensor = moves(tensor);
-    }
-    op.call->move(moves);
+    move(op, moves);
     if (branches[i].on_side_stream) op.stream = Stream(side_stream);
     order.begin(i, branches[i]);
     emit(*op.call, op.node, op.stream);
@@ -365,26 +356,25 @@ void Recording::queue(std::vector<HeldOp>& ops) {
 
 void Recording::expect_none(const char* call) {
   if (current_ == nullptr) return;
-  throw_error(ErrorCode::invalid_argument,
-              "{}: called in a step that is being recorded, where it would run once instead of in each "
-              "step; expected a call between steps, or in a callback of the loop",
-              call);
+  throw_invalid(
+      "{}: called in a step that is being recorded, where it would run once instead of in each step; expected a call "
+      "between steps, or in a callback of the loop",
+      call);
 }
 
 void StreamImpl::reject(const char* call) const {
   const Recording* recording = Recording::current();
   if (recording == nullptr || takes_part_in(*recording)) {
-    throw_error(ErrorCode::invalid_argument,
-                "{}: this stream on {} is being recorded by another thread, "
-                "or by this one, which has set its recording aside",
-                call, to_string(device));
+    throw_invalid(
+        "{}: this stream on {} is being recorded by another thread, or by this one, which has set its recording aside",
+        call, to_string(device));
   }
   const bool same = device == recording->stream.device;
-  throw_error(ErrorCode::invalid_argument,
-              "{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a "
-              "recorded step may touch only one device context",
-              call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
-              to_string(recording->stream.device));
+  throw_invalid(
+      "{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a recorded step may "
+      "touch only one device context",
+      call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
+      to_string(recording->stream.device));
 }
 
 }  // namespace giro::detail

@@ -29,9 +29,8 @@ int convert(const std::string& path, const std::string& out, DType dtype, const 
     throw_error(ErrorCode::not_found, "'{}': '{}' matches no tensor", contents.path, only[unused - is_used.begin()]);
   }
   save(out, chosen, {.dtype = dtype, .metadata = contents.metadata});
-  const auto converted = std::count_if(chosen.begin(), chosen.end(), [&](const Leaf& leaf) {
-    return is_floating(leaf.value.dtype()) && leaf.value.dtype() != dtype;
-  });
+  const auto converted = std::ranges::count_if(
+      chosen, [&](const Leaf& leaf) { return is_floating(leaf.value.dtype()) && leaf.value.dtype() != dtype; });
   fmt::print("{}: {} tensors from {}, {} of them converted to {}\n", out, chosen.size(), contents.path, converted,
              name_of(dtype));
   return kGood;

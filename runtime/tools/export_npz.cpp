@@ -36,9 +36,7 @@ constexpr std::uint16_t kSeeWide16 = 0xffff;   // see the extra field
 constexpr std::uint32_t kSeeWide32 = 0xffffffff;
 
 void check_name(const std::string& name) {
-  const auto reject = [&](const char* why) {
-    throw_error(ErrorCode::invalid_argument, "zip: the name {} {}", printable(name), why);
-  };
+  const auto reject = [&](const char* why) { throw_invalid("zip: the name {} {}", printable(name), why); };
   if (name.size() > std::numeric_limits<std::uint16_t>::max()) reject("is longer than 65535 bytes");
   if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) reject("contains a zero byte or a backslash");
   if (name.starts_with('/')) reject("begins with '/'");

@@ -75,8 +75,7 @@ void print_memory(const Archive& archive) {
 
 int show(const std::string& path) {
   Contents contents = load_contents(path);
-  std::sort(contents.tensors.begin(), contents.tensors.end(),
-            [](const Leaf& a, const Leaf& b) { return a.path < b.path; });
+  std::ranges::sort(contents.tensors, [](const Leaf& a, const Leaf& b) { return a.path < b.path; });
   std::size_t bytes = 0;
   for (const Leaf& leaf : contents.tensors) bytes += leaf.value.bytes();
   fmt::print("{}: {} tensors, {} bytes\n", contents.path, contents.tensors.size(), bytes);

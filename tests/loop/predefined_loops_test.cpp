@@ -207,7 +207,7 @@ TEST(TestLoop, ReturnsStateAndHistory) {
       test_loop(Counted{5}, Ints(3, 0), {.tasks = {{"test_step", count_up}}, .stop = at(2)});
   EXPECT_EQ(state.a, 7);
   EXPECT_EQ(elapsed.steps, 2);
-  EXPECT_EQ(aggregate(history, elapsed, "sum").entry_value("a"), 13);
+  EXPECT_EQ(aggregate(history, "sum").entry_value("a"), 13);
 }
 
 TEST(PredictLoop, CollectsOutputs) {

@@ -67,23 +67,17 @@ std::uint32_t big_endian(const unsigned char* bytes) {
 }
 
 DType element_type(unsigned char code, const std::string& path) {
-  switch (code) {
-    case 0x08:
-      return DType::u8;
-    case 0x0C:
-      return DType::i32;
-    case 0x0D:
-      return DType::f32;
-    case 0x0E:
-      return DType::f64;
-    case 0x09:
-    case 0x0B:
-      throw_error(ErrorCode::unsupported, "{}: holds {} elements, expected u8, i32, f32 or f64", path,
-                  code == 0x09 ? "i8" : "i16");
-    default:
-      throw_error(ErrorCode::corrupt_data,
-                  "{}: not an IDX file: element type {:#04x}, expected 0x08, 0x0c, 0x0d or 0x0e", path, code);
+  constexpr std::pair<unsigned char, DType> kKnown[] = {
+      {0x08, DType::u8}, {0x0C, DType::i32}, {0x0D, DType::f32}, {0x0E, DType::f64}};
+  for (const auto& [known, dtype] : kKnown) {
+    if (code == known) return dtype;
   }
+  if (code == 0x09 || code == 0x0B) {
+    throw_error(ErrorCode::unsupported, "{}: holds {} elements, expected u8, i32, f32 or f64", path,
+                code == 0x09 ? "i8" : "i16");
+  }
+  throw_error(ErrorCode::corrupt_data, "{}: not an IDX file: element type {:#04x}, expected 0x08, 0x0c, 0x0d or 0x0e",
+              path, code);
 }
 
 // Bytes of all elements, or nothing if the number overflows.

@@ -18,7 +18,6 @@ std::string csv_column(std::string_view collection, std::string_view name);
 // Quoted if RFC 4180 requires it.
 std::string csv_cell(const std::string& text);
 
-std::string json_string(const std::string& text);
 // JSON has no numbers for non-finite values: they are the strings "NaN", "Infinity" and "-Infinity".
 void append_json(std::string& text, double number);
 // The beginning of every JSONL line, {"elapsed":{...}. The caller closes the outer object.

@@ -74,8 +74,8 @@ std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std:
   std::unique_ptr<FileSystem::Lock> lock = files.lock(path, this_process());
   if (lock) return lock;
   const std::string holder = lock_holder(files, path);
-  throw_error(ErrorCode::invalid_argument, "'{}' is being written by {}{}", what,
-              holder.empty() ? "another writer" : holder, holder == this_process() ? ", this one" : "");
+  throw_invalid("'{}' is being written by {}{}", what, holder.empty() ? "another writer" : holder,
+                holder == this_process() ? ", this one" : "");
 }
 
 }  // namespace giro::detail

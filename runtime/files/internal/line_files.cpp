@@ -57,10 +57,9 @@ LineFiles::File& LineFiles::file_for(const std::string& path, const Archive::Lin
   const auto open = open_.find(path);
   if (open != open_.end() && open->second.lines == lines.first) return open->second;
   if (lines.first != 0) {
-    throw_error(ErrorCode::invalid_argument,
-                "the lines of '{}' begin at number {}, but {} are kept in '{}'; expected those of the "
-                "store's latest archive()",
-                path, lines.first, open == open_.end() ? 0 : open->second.lines, dir_);
+    throw_invalid(
+        "the lines of '{}' begin at number {}, but {} are kept in '{}'; expected those of the store's latest archive()",
+        path, lines.first, open == open_.end() ? 0 : open->second.lines, dir_);
   }
   std::int64_t number = 0;
   for (const std::string& name : files_.list(dir_)) {
@@ -92,9 +91,8 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
       const std::uint64_t bytes = files_.status(name).bytes;
       if (bytes != file.bytes) {
         throw_error(ErrorCode::io,
-                    "'{}' has {} bytes, expected the {} that were written; something else "
-                    "has changed it",
-                    name, bytes, file.bytes);
+                    "'{}' has {} bytes, expected the {} that were written; something else has changed it", name, bytes,
+                    file.bytes);
       }
       const auto writer = files_.append(name);
       writer->write(lines.text.data(), lines.text.size());

@@ -134,10 +134,10 @@ std::string manifest_text(Manifest manifest) {
                                                      has_shards ? Manifest::kVersion : Manifest::kVersionWithoutShards,
                                                      archive.text(), manifest.memory));
   if (text.size() > Manifest::kMaxBytes) {
-    throw_error(ErrorCode::invalid_argument,
-                "what the run remembers would make a manifest of {} bytes, more than {}; long values belong "
-                "in an archive's arrays or lines",
-                text.size(), Manifest::kMaxBytes);
+    throw_invalid(
+        "what the run remembers would make a manifest of {} bytes, more than {}; long values belong in an archive's "
+        "arrays or lines",
+        text.size(), Manifest::kMaxBytes);
   }
   return text;
 }

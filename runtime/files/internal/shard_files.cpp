@@ -25,20 +25,21 @@ struct StoredPiece {
   void persist(Archive& archive) { archive("path", path)("begin", begin)("shape", shape); }
 };
 
-[[noreturn]] void reject_shard(const std::string& path, const std::string& what) {
-  throw_error(ErrorCode::corrupt_data, "shard '{}': {}", path, what);
+template <class... Args>
+[[noreturn]] void reject_shard(const std::string& path, fmt::format_string<Args...> what, Args&&... args) {
+  throw_error(ErrorCode::corrupt_data, "shard '{}': {}", path, fmt::format(what, std::forward<Args>(args)...));
 }
 
 std::vector<StoredPiece> read_pieces(const safetensors::Layout& layout, const std::string& path) {
   const auto text = layout.metadata.find(kPieces);
-  if (text == layout.metadata.end()) reject_shard(path, fmt::format("it has no metadata '{}'", kPieces));
+  if (text == layout.metadata.end()) reject_shard(path, "it has no metadata '{}'", kPieces);
   std::vector<StoredPiece> pieces;
   try {
     Archive archive = Archive::read(text->second);
     archive(kPieces, pieces);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt_data) throw;
-    reject_shard(path, error.what());
+    reject_shard(path, "{}", error.what());
   }
   return pieces;
 }
@@ -47,7 +48,7 @@ Shape shape_of(const StoredPiece& piece, const std::string& path) {
   try {
     return Shape(piece.shape);
   } catch (const Error& error) {
-    reject_shard(path, fmt::format("{}: {}", printable(piece.path), error.what()));
+    reject_shard(path, "{}: {}", printable(piece.path), error.what());
   }
 }
 
@@ -73,8 +74,7 @@ PieceJoiner::Joined& PieceJoiner::begin(const safetensors::Layout::Stored& store
                                         const std::string& path) {
   const std::uint64_t left = (max_bytes_ - bytes_) / size_of(stored.dtype);
   if (static_cast<std::uint64_t>(whole.count()) > left) {
-    reject_shard(path, fmt::format("the files are too small for the leaf {} of shape {}", printable(stored.name),
-                                   to_string(whole)));
+    reject_shard(path, "the files are too small for the leaf {} of shape {}", printable(stored.name), to_string(whole));
   }
   bytes_ += static_cast<std::uint64_t>(whole.count()) * size_of(stored.dtype);
   Joined joined{stored.name, stored.dtype, whole, in_shards, 0, whole.count(), nullptr};
@@ -104,7 +104,7 @@ void PieceJoiner::read_held(Joined& joined, std::int64_t count, std::uint64_t at
 void PieceJoiner::add_whole_leaves(const safetensors::Layout& layout, const safetensors::ReadBytes& read,
                                    const std::string& path) {
   for (const safetensors::Layout::Stored& stored : layout.tensors) {
-    if (index_.contains(stored.name)) reject_shard(path, fmt::format("{} appears twice", printable(stored.name)));
+    if (index_.contains(stored.name)) reject_shard(path, "{} appears twice", printable(stored.name));
     Joined& joined = begin(stored, stored.shape, /*in_shards=*/false, path);
     read_held(joined, stored.shape.count(), stored.begin, read);
   }
@@ -116,26 +116,22 @@ void PieceJoiner::add_shard(const safetensors::Layout& layout, const safetensors
   for (const safetensors::Layout::Stored& stored : layout.tensors) tensors.emplace(stored.name, &stored);
   for (const StoredPiece& piece : read_pieces(layout, path)) {
     const auto found = tensors.extract(piece.path);
-    if (found.empty())
-      reject_shard(path, fmt::format("it has no tensor {}, or two pieces of it", printable(piece.path)));
+    if (found.empty()) reject_shard(path, "it has no tensor {}, or two pieces of it", printable(piece.path));
     const safetensors::Layout::Stored& stored = *found.mapped();
     const Shape whole = shape_of(piece, path);
     const auto known = index_.find(piece.path);
     Joined& joined = known == index_.end() ? begin(stored, whole, /*in_shards=*/true, path) : joined_[known->second];
-    if (!joined.in_shards)
-      reject_shard(path, fmt::format("{} appears both whole and in shards", printable(piece.path)));
+    if (!joined.in_shards) reject_shard(path, "{} appears both whole and in shards", printable(piece.path));
     if (joined.dtype != stored.dtype || joined.whole != whole || stored.shape.rank() != 1 ||
         piece.begin != joined.next || stored.shape.count() > whole.count() - piece.begin) {
-      reject_shard(
-          path,
-          fmt::format("the piece {} of {} that begins at element {} does not continue the {} elements of {} before it",
-                      to_string(Tensor(nullptr, stored.dtype, stored.shape, Device::cpu())), printable(piece.path),
-                      piece.begin, joined.next, to_string(joined.expected())));
+      reject_shard(path,
+                   "the piece {} of {} that begins at element {} does not continue the {} elements of {} before it",
+                   to_string(Tensor(nullptr, stored.dtype, stored.shape, Device::cpu())), printable(piece.path),
+                   piece.begin, joined.next, to_string(joined.expected()));
     }
     read_held(joined, stored.shape.count(), stored.begin, read);
   }
-  if (!tensors.empty())
-    reject_shard(path, fmt::format("it does not say what {} is a piece of", printable(tensors.begin()->first)));
+  if (!tensors.empty()) reject_shard(path, "it does not say what {} is a piece of", printable(tensors.begin()->first));
 }
 
 std::vector<Leaf> PieceJoiner::finish(const std::string& unit) {

@@ -43,8 +43,7 @@ std::vector<Manifest::File> read_receipt(FileSystem& files, const std::string& p
 void ShardGroup::begin(const std::string& id) {
   if (!*this) return;
   if (id.find('@') == std::string::npos) {
-    throw_error(ErrorCode::invalid_argument, "a save of {} shards has the id '{}', expected one from new_save_id",
-                group_.shard.count, id);
+    throw_invalid("a save of {} shards has the id '{}', expected one from new_save_id", group_.shard.count, id);
   }
   if (id == id_) return;
   id_ = id;

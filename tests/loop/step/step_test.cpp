@@ -830,7 +830,7 @@ TEST_P(StepTest, EvaluationIsTheMeanOverAllRows) {
   const auto evaluate = [&](const Dataset& dataset) {
     auto result = loop(std::move(state), dataset, {{every(1), step}});
     state = std::move(result.state);
-    return aggregate(result.history, result.elapsed, "mean");
+    return aggregate(result.history, "mean");
   };
   const Dataset rows = test::image_dataset(kRows, kSize);
   const Logs whole = evaluate(rows.batch(kRows));

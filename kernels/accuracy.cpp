@@ -13,9 +13,10 @@ namespace giro {
 
 namespace {
 
-void check(std::string_view op, const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
+void check(std::string_view op, const Tensor& out, const Shape& of_out, const Tensor& logits, const Tensor& labels,
+           const Stream& stream) {
   checks::on_device(op, {{"out", out}, {"logits", logits}, {"labels", labels}}, stream);
-  checks::has_dtype(op, {"out", out}, DType::f32);
+  checks::is_array(op, {"out", out}, DType::f32, of_out);
   checks::is_storage(op, {"logits", logits});
   checks::is_integer(op, {"labels", labels});
   checks::has_rank(op, {"logits", logits}, 2);
@@ -39,8 +40,7 @@ pointwise::Expression correct_rows(const Tensor& out, const Tensor& logits, cons
 }
 
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
-  check("accuracy", out, logits, labels, stream);
-  checks::has_shape("accuracy", {"out", out}, {});
+  check("accuracy", out, {}, logits, labels, stream);
   if (logits.count() == 0) {
     throw_error(ErrorCode::invalid_argument, "accuracy: logits is {}, which has no elements", to_string(logits));
   }
@@ -51,8 +51,7 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
 }
 
 void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
-  check("correct", out, logits, labels, stream);
-  checks::has_shape("correct", {"out", out}, labels.shape());
+  check("correct", out, labels.shape(), logits, labels, stream);
   if (logits.shape()[1] == 0) {
     throw_error(ErrorCode::invalid_argument, "correct: logits is {}, expected at least one class", to_string(logits));
   }

@@ -97,16 +97,6 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
   return {dz[0], size[0], size[1], w[3] * options.groups};
 }
 
-namespace {
-
-void check_bias(std::string_view op, const checks::Argument& b, const Tensor& w) {
-  if (!b.tensor) return;
-  checks::is_f32_or_as(op, b, {"w", w});
-  checks::has_shape(op, b, {w.shape()[0]});
-}
-
-}  // namespace
-
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
             MathMode math, const Stream& stream) {
   checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
@@ -114,7 +104,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   checks::same_dtype("conv2d", {"y", y}, {"w", w});
   checks::same_dtype("conv2d", {"x", x}, {"w", w});
   checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
-  check_bias("conv2d", {"b", b}, w);
+  checks::fits_if_given("conv2d", {"b", b}, {"w", w}, {w.shape()[0]});
   queue(ops::Conv2d{y, x, w, b, options, math}, stream);
 }
 
@@ -130,11 +120,8 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     checks::same_dtype(op, {"dx", dx}, {"x", x});
     checks::same_shape(op, {"dx", dx}, {"x", x});
   }
-  if (dw) {
-    checks::is_f32_or_as(op, {"dw", dw}, {"w", w});
-    checks::same_shape(op, {"dw", dw}, {"w", w});
-  }
-  check_bias(op, {"db", db}, w);
+  checks::fits_if_given(op, {"dw", dw}, {"w", w}, w.shape());
+  checks::fits_if_given(op, {"db", db}, {"w", w}, {w.shape()[0]});
   queue(ops::Conv2dBackward{dx, dw, db, dz, dw ? x : Tensor(), dx ? w : Tensor(), options, math}, stream);
 }
 

@@ -1,9 +1,5 @@
 #include <giro/kernels/dense.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "kernels/internal/checks.h"
 #include "kernels/internal/ops.h"
 
@@ -22,16 +18,7 @@ void check(std::string_view op, const Tensor& y, const Tensor& x, const Tensor& 
   }
   checks::has_shape(op, {"w", w}, {x.shape()[1], w.shape()[1]});
   checks::has_shape(op, {"y", y}, {x.shape()[0], w.shape()[1]});
-  if (b) {
-    checks::is_f32_or_as(op, {"b", b}, {"w", w});
-    checks::has_shape(op, {"b", b}, {w.shape()[1]});
-  }
-}
-
-void check_gradient(std::string_view op, const checks::Argument& out, const Tensor& dz, const Shape& shape) {
-  if (!out.tensor) return;
-  checks::is_f32_or_as(op, out, {"dz", dz});
-  checks::has_shape(op, out, shape);
+  checks::fits_if_given(op, {"b", b}, {"w", w}, {w.shape()[1]});
 }
 
 }  // namespace
@@ -53,9 +40,9 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
   checks::has_shape(op, {"w", w}, {x.shape()[1], w.shape()[1]});
   checks::has_shape(op, {"dz", dz}, {x.shape()[0], w.shape()[1]});
   if (dx) checks::same_dtype(op, {"dx", dx}, {"x", x});
-  check_gradient(op, {"dx", dx}, dz, x.shape());
-  check_gradient(op, {"dw", dw}, dz, w.shape());
-  check_gradient(op, {"db", db}, dz, {w.shape()[1]});
+  checks::fits_if_given(op, {"dx", dx}, {"dz", dz}, x.shape());
+  checks::fits_if_given(op, {"dw", dw}, {"dz", dz}, w.shape());
+  checks::fits_if_given(op, {"db", db}, {"dz", dz}, {w.shape()[1]});
   queue(ops::DenseBackward{dx, dw, db, dz, dw ? x : Tensor(), dx ? w : Tensor(), math}, stream);
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <giro/kernels/slots.h>
 #include <giro/runtime/host_device.h>

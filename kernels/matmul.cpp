@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,9 +85,8 @@ std::vector<ops::StridedBatch> ops::strided_batches(const Matmul& op) {
     inner *= count;
   }
   const auto matrices = [](const Tensor& tensor) {
-    std::int64_t count = 1;
-    for (std::size_t i = tensor.shape().rank(); i-- > 2;) count *= size_at(tensor.shape(), i);
-    return tensor.reshape({count, tensor.shape()[-2], tensor.shape()[-1]});
+    const Shape leading(std::span(tensor.shape().begin(), tensor.shape().end() - 2));
+    return tensor.reshape({leading.count(), tensor.shape()[-2], tensor.shape()[-1]});
   };
   const Tensor all_out = matrices(op.out), all_a = matrices(op.a), all_b = matrices(op.b);
   const std::int64_t a_inner = a_moves ? inner : 1, b_inner = b_moves ? inner : 1;

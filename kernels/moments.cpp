@@ -20,36 +20,27 @@ Term spread_of(const Term& mean, const Term& mean_of_squares) {
   return sqrt(maximum(mean_of_squares - square(mean), 0));
 }
 
-void is_number(std::string_view op, const checks::Argument& argument) {
-  checks::has_dtype(op, argument, DType::f64);
-  checks::has_shape(op, argument, {});
-}
-
 void check_sums(std::string_view op, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                 const Tensor& sums, const Stream& stream) {
-  checks::on_device(op, {{"mean", mean}, {"count", count}, {"sums", sums}}, stream);
-  is_number(op, {"mean", mean});
-  is_number(op, {"count", count});
-  if (deviation) {
-    checks::on_device(op, {{"deviation", deviation}}, stream);
-    is_number(op, {"deviation", deviation});
-  }
-  checks::has_dtype(op, {"sums", sums}, DType::f64);
-  checks::has_shape(op, {"sums", sums}, {3});
+  checks::on_device(op, {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"sums", sums}}, stream);
+  checks::is_array(op, {"mean", mean}, DType::f64, {});
+  checks::is_array(op, {"count", count}, DType::f64, {});
+  if (deviation) checks::is_array(op, {"deviation", deviation}, DType::f64, {});
+  checks::is_array(op, {"sums", sums}, DType::f64, {3});
 }
 
 }  // namespace
 
 void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
              const Stream& stream) {
-  checks::on_device("moments", {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"values", values}},
+  checks::on_device("moments",
+                    {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"values", values}, {"mask", mask}},
                     stream);
-  is_number("moments", {"mean", mean});
-  is_number("moments", {"deviation", deviation});
-  is_number("moments", {"count", count});
+  checks::is_array("moments", {"mean", mean}, DType::f64, {});
+  checks::is_array("moments", {"deviation", deviation}, DType::f64, {});
+  checks::is_array("moments", {"count", count}, DType::f64, {});
   checks::has_dtype("moments", {"values", values}, DType::f32);
   if (mask) {
-    checks::on_device("moments", {{"mask", mask}}, stream);
     checks::has_dtype("moments", {"mask", mask}, DType::boolean);
     const Shape &all = values.shape(), &first = mask.shape();
     if (first.rank() > all.rank() || !std::equal(first.begin(), first.end(), all.begin())) {

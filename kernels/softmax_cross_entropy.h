@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 

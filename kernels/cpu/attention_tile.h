@@ -68,7 +68,7 @@ struct Array {
     heads = of.count;
     width = of.array.shape()[3];
     row = of.array.shape()[2] * width;
-    data = static_cast<char*>(of.array.raw()) + of.first * width * static_cast<std::int64_t>(size_of(dtype));
+    data = static_cast<char*>(of.data());
     if (dtype == DType::f32) return;
     read = conversion(dtype, DType::f32);
     write = conversion(DType::f32, dtype);

@@ -1,8 +1,6 @@
 #include <giro/kernels/elementwise.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/narrow_dense.h"

@@ -41,10 +41,8 @@ class Chains {
         add(s, *function);
         continue;
       }
-      for (int k = 0; k < s.inputs; ++k) {
-        if (made_.contains(s.in[static_cast<std::size_t>(k)])) end();
-      }
-      for (int k = 0; k < s.inputs; ++k) --uses_[s.in[static_cast<std::size_t>(k)]];
+      if (std::ranges::any_of(s.operands(), [&](int value) { return made_.contains(value); })) end();
+      for (const int value : s.operands()) --uses_[value];
       done_.push_back(s);
     }
     end();
@@ -55,7 +53,7 @@ class Chains {
  private:
   void count(const std::vector<Step>& steps) {
     for (const Step& s : steps) {
-      for (int k = 0; k < s.inputs; ++k) ++uses_[s.in[static_cast<std::size_t>(k)]];
+      for (const int value : s.operands()) ++uses_[value];
     }
   }
 
@@ -71,7 +69,7 @@ class Chains {
     const std::size_t first = s.inputs == 3 ? 1 : 0;
     const int condition = s.inputs == 3 ? in_four_bytes(s.in[0]) : -1;
     const int a = s.in[first], b = function.inputs > 1 ? s.in[first + 1] : a;
-    for (int k = 0; k < s.inputs; ++k) --uses_[s.in[static_cast<std::size_t>(k)]];
+    for (const int value : s.operands()) --uses_[value];
     const bool operand_first = held_ != a && (held_ == b || number_of(a) >= 0);
     const int value = operand_first ? b : a, other = operand_first ? a : b;
     // The value stays in registers; the one it replaces is stored if it is still needed.
@@ -120,7 +118,7 @@ class Chains {
     in_four_bytes_[value] = result;
     uses_[result] = conditions_[value] + (others > 0 ? 1 : 0);
     if (others > 0) {
-      after_.push_back(converted(result, DType::i32, value, DType::boolean));
+      after_.push_back(Step::conversion(result, DType::i32, value, DType::boolean));
       made_.insert(value);
     }
     return result;
@@ -129,30 +127,17 @@ class Chains {
     const auto [at, is_new] = in_four_bytes_.try_emplace(value, -1);
     if (is_new) {
       at->second = new_value_({4, of_rows_, of_rows_});
-      done_.push_back(converted(value, DType::u8, at->second, DType::i32));
+      done_.push_back(Step::conversion(value, DType::u8, at->second, DType::i32));
       uses_[at->second] = conditions_[value];
     }
     --uses_[at->second];
     return at->second;
   }
-  static Step converted(int value, DType from, int out, DType to) {
-    Step s;
-    s.kind = Step::Kind::convert;
-    s.convert = conversion(from, to);
-    s.in[0] = value;
-    s.out = out;
-    s.size = size_of(to);
-    return s;
-  }
 
   void end() {
     if (held_ >= 0) {
       if (!is_stored_ && uses_[held_] > 0) push(kChainStore.code, held_);
-      Step chain;
-      chain.kind = Step::Kind::chain;
-      chain.inputs = 0;
-      chain.links = std::move(links_);
-      done_.push_back(std::move(chain));
+      done_.push_back({.kind = Step::Kind::chain, .inputs = 0, .links = std::move(links_)});
       done_.insert(done_.end(), after_.begin(), after_.end());
     }
     links_.clear();
@@ -163,9 +148,9 @@ class Chains {
 
   bool is_read(int value) const {
     const auto reads = [&](const Step& s) {
-      return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
-             std::any_of(s.links.begin(), s.links.end(),
-                         [&](const ChainStep& l) { return l.operand == value || l.condition == value; });
+      return s.takes(value) || std::ranges::any_of(s.links, [&](const ChainStep& l) {
+               return l.operand == value || l.condition == value;
+             });
     };
     return std::any_of(done_.begin(), done_.end(), reads) || uses_.at(value) > 0;
   }
@@ -218,10 +203,7 @@ bool is_used(const Plan& plan, int value) {
   const auto by_link = [&](const ChainStep& l) {
     return l.code != kChainStore.code && (l.operand == value || l.condition == value);
   };
-  const auto by_step = [&](const Step& s) {
-    return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
-           std::any_of(s.links.begin(), s.links.end(), by_link);
-  };
+  const auto by_step = [&](const Step& s) { return s.takes(value) || std::ranges::any_of(s.links, by_link); };
   return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
     return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
            std::any_of(pass.reductions.begin(), pass.reductions.end(),

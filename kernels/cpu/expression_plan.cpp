@@ -124,6 +124,14 @@ class Planner : Analysis {
     return s;
   }
 
+  // f of each operand.
+  template <class F>
+  std::array<int, 3> operands(std::size_t i, const F& f) {
+    std::array<int, 3> values{};
+    for (std::size_t k = 0; k < operand_count(at(i)); ++k) values[k] = f(at(i).operands[k]);
+    return values;
+  }
+
   // The value of each row. Its steps come before pass known_[i].
   int row_value(std::size_t i) {
     if (row_values_[i] >= 0) return row_values_[i];
@@ -140,10 +148,7 @@ class Planner : Analysis {
         value = new_value({size_of_value(i), true, true});  // set by its pass
         break;
       default: {
-        std::array<int, 3> in{};
-        for (std::size_t k = 0; k < operand_count(at(i)); ++k) {
-          in[k] = row_value(at(i).operands[k]);
-        }
+        const auto in = operands(i, [&](std::size_t k) { return row_value(k); });
         value = new_value({size_of_value(i), true, true});
         const auto before = static_cast<std::size_t>(known_[i]);
         (before == 0 ? p_.first_row_steps : p_.passes[before - 1].row_steps).push_back(step(i, in, value));
@@ -159,12 +164,10 @@ class Planner : Analysis {
     if (element_values_[i] >= 0) return element_values_[i];
     int value = -1;
     if (is_number_[i] || (of_rows_[i] && at(i).kind != Kind::read && at(i).kind != Kind::place)) {
-      Plan::Step s;
-      s.kind = Plan::Step::Kind::expand;
-      s.in[0] = is_number_[i] ? number_value(i) : row_value(i);
-      s.size = size_of_value(i);
-      s.out = value = new_value({s.size, false, false});
-      p_.passes[static_cast<std::size_t>(pass_)].steps.push_back(s);
+      const int single = is_number_[i] ? number_value(i) : row_value(i);
+      value = new_value({size_of_value(i), false, false});
+      p_.passes[static_cast<std::size_t>(pass_)].steps.push_back(
+          {.kind = Plan::Step::Kind::expand, .in = {single}, .out = value, .size = size_of_value(i)});
     } else {
       value = computed(i, [&](std::size_t k) { return element_value(k); });
     }
@@ -182,10 +185,7 @@ class Planner : Analysis {
   int computed(std::size_t i, const Operand& operand) {
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     if (at(i).kind == Kind::read || at(i).kind == Kind::place) return load(i, false, pass.reads);
-    std::array<int, 3> in{};
-    for (std::size_t k = 0; k < operand_count(at(i)); ++k) {
-      in[k] = operand(at(i).operands[k]);
-    }
+    const auto in = operands(i, operand);
     // A chain rereads a number for each of its blocks, so its slot must not be reused.
     const int value = new_value({size_of_value(i), false, is_number_[i]});
     pass.steps.push_back(step(i, in, value));
@@ -193,15 +193,10 @@ class Planner : Analysis {
     return value;
   }
 
-  int converted(int value, TileLoop loop, std::size_t size, std::vector<Plan::Step>& steps) {
-    Plan::Step s;
-    s.kind = Plan::Step::Kind::convert;
-    s.convert = loop;
-    s.in[0] = value;
-    s.size = size;
-    s.out = new_value({size, false, false});
-    steps.push_back(s);
-    return s.out;
+  int converted(int value, DType from, DType to, std::vector<Plan::Step>& steps) {
+    const int out = new_value({size_of(to), false, false});
+    steps.push_back(Plan::Step::conversion(value, from, out, to));
+    return out;
   }
 
   void add_reduction(std::size_t i) {
@@ -213,13 +208,11 @@ class Planner : Analysis {
     DType dtype = computed_in(at(code.operands[0]).dtype);
     r.operand = element_value(code.operands[0]);
     if ((code.combiner == Combiner::any || code.combiner == Combiner::all) && dtype != DType::boolean) {
-      r.operand = converted(r.operand, conversion(dtype, DType::boolean), 1, pass.steps);
+      r.operand = converted(r.operand, dtype, DType::boolean, pass.steps);
       dtype = DType::boolean;
     }
     r.fold = fold_of(code.combiner, dtype);
-    if (r.fold.takes != dtype) {
-      r.operand = converted(r.operand, conversion(dtype, r.fold.takes), size_of(r.fold.takes), pass.steps);
-    }
+    if (r.fold.takes != dtype) r.operand = converted(r.operand, dtype, r.fold.takes, pass.steps);
     r.number = p_.number_of_reductions++;
     r.out = row_value(i);
     if (const DType to = computed_in(code.dtype); to != r.fold.gives) {

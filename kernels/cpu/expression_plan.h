@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/cpu/chain.h"
@@ -50,9 +52,17 @@ struct Plan {
     bool is_number = false;  // columns: the result is the same for all columns
     pointwise::Loop loop = nullptr;
     TileLoop convert = nullptr;
-    TileLoop round = nullptr;      // applied afterwards
-    const char* source = nullptr;  // of an f32 function
-    std::vector<ChainStep> links;  // the steps of a chain; their tiles are values
+    TileLoop round = nullptr;           // applied afterwards
+    const char* source = nullptr;       // of an f32 function
+    std::vector<ChainStep> links = {};  // the steps of a chain; their tiles are values
+
+    std::span<const int> operands() const { return std::span(in).first(static_cast<std::size_t>(inputs)); }
+    bool takes(int value) const { return std::ranges::find(operands(), value) != operands().end(); }
+    // A conversion of a value to another dtype.
+    static Step conversion(int value, DType from, int out, DType to) {
+      return {
+          .kind = Kind::convert, .in = {value}, .out = out, .size = size_of(to), .convert = cpu::conversion(from, to)};
+    }
   };
 
   struct Reduction {

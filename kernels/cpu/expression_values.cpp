@@ -58,7 +58,7 @@ class Values {
         }
         if (s.kind == Plan::Step::Kind::chain) continue;
         ++now;
-        for (int i = 0; i < s.inputs; ++i) used(s.in[static_cast<std::size_t>(i)]);
+        for (const int value : s.operands()) used(value);
         made(s.out, s.kind != Plan::Step::Kind::expand);
       }
       ++now;

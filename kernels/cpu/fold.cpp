@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/pointwise/arithmetic.h"
 
 namespace giro::cpu {
 namespace {
@@ -15,21 +15,15 @@ using pointwise::Compiled;
 template <class T>
 struct Sum {
   using Element = T;
-  using Lane = T;  // integers are added as unsigned
+  using Lane = T;
   static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
   static constexpr Lane kIdentity = 0;
   GIRO_LOOP_INLINE static Lane of(T x) { return x; }
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return a + b;
-    } else {
-      return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-    }
-  }
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return pointwise::math::plus(a, b); }
   static constexpr Total identity() { return {}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
     into.number += from.number;
-    into.integer = Sum<std::int64_t>::combine(into.integer, from.integer);
+    into.integer = pointwise::math::plus(into.integer, from.integer);
   }
 };
 
@@ -41,17 +35,11 @@ struct Product {
   static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
   static constexpr Lane kIdentity = 1;
   GIRO_LOOP_INLINE static Lane of(T x) { return static_cast<Lane>(x); }
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return a * b;
-    } else {
-      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    }
-  }
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return pointwise::math::times(a, b); }
   static constexpr Total identity() { return {1, 1, 0}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
     into.number *= from.number;
-    into.integer = Product<std::int64_t>::combine(into.integer, from.integer);
+    into.integer = pointwise::math::times(into.integer, from.integer);
   }
 };
 
@@ -63,11 +51,10 @@ struct Extreme {
   static constexpr bool kIsOrdered = false;
   static constexpr Lane kNan = std::numeric_limits<Lane>::max();
   // An involution.
-  GIRO_LOOP_INLINE static Lane ordered(Lane bits) {
-    const Lane key = std::is_floating_point_v<T> && bits < 0 ? bits ^ std::numeric_limits<Lane>::max() : bits;
-    return key;
+  GIRO_LOOP_INLINE static constexpr Lane ordered(Lane bits) {
+    return std::is_floating_point_v<T> && bits < 0 ? bits ^ std::numeric_limits<Lane>::max() : bits;
   }
-  GIRO_LOOP_INLINE static Lane of(T x) {
+  GIRO_LOOP_INLINE static constexpr Lane of(T x) {
     if constexpr (std::is_floating_point_v<T>) {
       const Lane key = ordered(std::bit_cast<Lane>(x));
       return x != x ? kNan : kIsMin ? ~key : key;
@@ -83,16 +70,9 @@ struct Extreme {
       return kIsMin ? ~key : key;
     }
   }
-  static constexpr T kWorst = (kIsMin ? T(1) : T(-1)) * std::numeric_limits<T>::infinity();
-  static constexpr Lane worst() {
-    if constexpr (std::is_floating_point_v<T>) {
-      const Lane bits = std::bit_cast<Lane>(kWorst);
-      return kIsMin ? ~bits : bits ^ std::numeric_limits<Lane>::max();
-    } else {
-      return std::numeric_limits<Lane>::min();
-    }
-  }
-  static constexpr Lane kIdentity = worst();
+  static constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  static constexpr Lane kIdentity =
+      std::is_floating_point_v<T> ? of(kIsMin ? kInfinity : -kInfinity) : std::numeric_limits<Lane>::min();
   GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return a > b ? a : b; }
   static constexpr Total identity() { return {0, kIdentity, 0}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
@@ -201,10 +181,10 @@ void finish_extreme(const Total* totals, void* out, std::int64_t n) {
   }
 }
 
-template <class R, class T>
+template <class R>
 Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
-  return {dtype_of<T>,
-          dtype_of<T>,
+  return {dtype_of<typename R::Element>,
+          dtype_of<typename R::Element>,
           R::identity(),
           sizeof(typename R::Lane),
           R::kIsOrdered ? kLanes : 1,
@@ -266,13 +246,13 @@ template <class T>
 Fold fold_over(Combiner combiner) {
   switch (combiner) {
     case Combiner::sum:
-      return fold_with<Sum<T>, T>(&finish<T>);
+      return fold_with<Sum<T>>(&finish<T>);
     case Combiner::product:
-      return fold_with<Product<T>, T>(&finish<T>);
+      return fold_with<Product<T>>(&finish<T>);
     case Combiner::max:
-      return fold_with<Extreme<T, false>, T>(&finish_extreme<Extreme<T, false>>);
+      return fold_with<Extreme<T, false>>(&finish_extreme<Extreme<T, false>>);
     case Combiner::min:
-      return fold_with<Extreme<T, true>, T>(&finish_extreme<Extreme<T, true>>);
+      return fold_with<Extreme<T, true>>(&finish_extreme<Extreme<T, true>>);
     case Combiner::argmax:
       return ArgExtreme<T, false>::fold();
     case Combiner::argmin:

@@ -36,20 +36,20 @@ void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const
   }
 }
 
-// for_each_block, where f may throw.
+// for_each_block, where f may throw: an exception must not leave an OpenMP thread.
 template <class F>
 void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
-  std::exception_ptr first;
+  std::exception_ptr error;
   std::mutex mutex;
   for_each_block(n, block, work, [&](std::int64_t begin, std::int64_t end) {
     try {
       f(begin, end);
     } catch (...) {
       const std::lock_guard lock(mutex);
-      first = std::current_exception();
+      error = std::current_exception();
     }
   });
-  if (first != nullptr) std::rethrow_exception(first);
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 // Queues functor(i) for every i in [0, n).

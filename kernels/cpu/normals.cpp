@@ -12,6 +12,8 @@
 namespace giro::cpu {
 namespace {
 
+using pointwise::math::polynomial;
+
 constexpr std::int64_t kChunk = 512;
 // A bound on the error of a normal computed here, relative to its radius. If no rounding boundary of f32 is within it,
 // the result has the same bits as with the C library's functions.
@@ -21,16 +23,8 @@ constexpr double kError = 0x1p-46;
 GIRO_LOOP_INLINE double log_of(double x) {
   const auto [exponent, s] = pointwise::math::log_parts(x);
   const double z = s * s;
-  double p = 1.0 / 21;
-  p = p * z + 1.0 / 19;
-  p = p * z + 1.0 / 17;
-  p = p * z + 1.0 / 15;
-  p = p * z + 1.0 / 13;
-  p = p * z + 1.0 / 11;
-  p = p * z + 1.0 / 9;
-  p = p * z + 1.0 / 7;
-  p = p * z + 1.0 / 5;
-  p = p * z + 1.0 / 3;
+  const double p =
+      polynomial(z, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   return 2 * (p * z * s + s) + exponent * std::numbers::ln2;
 }
 
@@ -40,23 +34,11 @@ GIRO_LOOP_INLINE double cosine_of_turn(std::uint32_t turn) {
   const double t = static_cast<double>(static_cast<std::int32_t>(turn - (quarters << 30))) *
                    (std::numbers::pi / 2 * 0x1p-30),
                z = t * t;
-  double sine = -1.0 / 1307674368000;
-  sine = sine * z + 1.0 / 6227020800;
-  sine = sine * z - 1.0 / 39916800;
-  sine = sine * z + 1.0 / 362880;
-  sine = sine * z - 1.0 / 5040;
-  sine = sine * z + 1.0 / 120;
-  sine = sine * z - 1.0 / 6;
-  sine = sine * z * t + t;
-  double cosine = 1.0 / 20922789888000;
-  cosine = cosine * z - 1.0 / 87178291200;
-  cosine = cosine * z + 1.0 / 479001600;
-  cosine = cosine * z - 1.0 / 3628800;
-  cosine = cosine * z + 1.0 / 40320;
-  cosine = cosine * z - 1.0 / 720;
-  cosine = cosine * z + 1.0 / 24;
-  cosine = cosine * z - 0.5;
-  cosine = cosine * z + 1;
+  const double of_sine = polynomial(z, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880,
+                                    -1.0 / 5040, 1.0 / 120, -1.0 / 6);
+  const double sine = of_sine * z * t + t;
+  const double cosine = polynomial(z, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
+                                   1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1.0);
   const double size = (quarters & 1) != 0 ? sine : cosine;
   return ((quarters + 1) & 2) != 0 ? -size : size;
 }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -163,19 +162,11 @@ class Parts {
     }
     cpu::submit(stream, [what, kept = std::move(kept_), parts = std::move(parts_), queue = dnnl::stream(engine())] {
       const auto count = static_cast<std::int64_t>(parts.size());
-      std::vector<std::exception_ptr> errors(parts.size());  // an exception must not leave an OpenMP thread
-      for_each_block(count, 1, count > 1 ? kParallelFrom : 0, [&](std::int64_t i, std::int64_t) {
+      for_each_part(count, 1, count > 1 ? kParallelFrom : 0, [&](std::int64_t i, std::int64_t) {
         const Part& part = parts[static_cast<std::size_t>(i)];
         const ThreadLimit limit(1);
-        try {
-          checked(what, [&] { part.primitive.execute(queue, part.arguments); });
-        } catch (...) {
-          errors[static_cast<std::size_t>(i)] = std::current_exception();
-        }
+        checked(what, [&] { part.primitive.execute(queue, part.arguments); });
       });
-      for (const std::exception_ptr& error : errors) {
-        if (error) std::rethrow_exception(error);
-      }
     });
   }
 

@@ -36,7 +36,7 @@ bool has_bf16() {
 
 }  // namespace
 
-std::string unsupported_reason(Precision precision) {
+std::string unsupported_reason(Precision precision, Device) {
   switch (precision) {
     case Precision::f32:
       return "";

@@ -1,7 +1,6 @@
 #include "kernels/cpu/tile_loops.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -9,16 +8,14 @@
 #include <giro/runtime/float16.h>
 
 #include "kernels/functors/dtype_dispatch.h"
-#include "kernels/pointwise/instruction_sets.h"
-#include "kernels/pointwise/scalar_function.h"
+#include "kernels/pointwise/math.h"
 
 namespace giro::cpu {
 namespace {
 
 using pointwise::Compiled;
-
-GIRO_LOOP_INLINE std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
-GIRO_LOOP_INLINE float as_float(std::uint32_t u) { return std::bit_cast<float>(u); }
+using pointwise::math::as_float;
+using pointwise::math::bits;
 
 GIRO_LOOP_INLINE float widened(BFloat16 x) { return as_float(static_cast<std::uint32_t>(x.bits) << 16); }
 GIRO_LOOP_INLINE float widened(Float16 x) {
@@ -124,6 +121,12 @@ void repeat_elements(const std::byte* in, std::int64_t in_stride, std::byte* out
   }
 }
 
+// Calls f with an integer of `size` bytes.
+template <class F>
+void with_element(std::size_t size, const F& f) {
+  size == 8 ? f(std::uint64_t{}) : size == 4 ? f(std::uint32_t{}) : size == 2 ? f(std::uint16_t{}) : f(std::uint8_t{});
+}
+
 }  // namespace
 
 TileLoop conversion(DType from, DType to) {
@@ -145,29 +148,15 @@ TileLoop rounding(DType to) {
 
 void repeat(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n,
             std::int64_t each) {
-  if (size == 8) {
-    repeat_elements<std::uint64_t>(in, in_stride, out, n, each);
-  } else if (size == 4) {
-    repeat_elements<std::uint32_t>(in, in_stride, out, n, each);
-  } else if (size == 2) {
-    repeat_elements<std::uint16_t>(in, in_stride, out, n, each);
-  } else {
-    repeat_elements<std::uint8_t>(in, in_stride, out, n, each);
-  }
+  with_element(size, [&]<class T>(T) { repeat_elements<T>(in, in_stride, out, n, each); });
 }
 
 void copy_strided(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out,
                   std::int64_t out_stride, std::int64_t n) {
   if (in_stride == 1 && out_stride == 1) {
     std::memcpy(out, in, static_cast<std::size_t>(n) * size);
-  } else if (size == 8) {
-    copy_elements<std::uint64_t>(in, in_stride, out, out_stride, n);
-  } else if (size == 4) {
-    copy_elements<std::uint32_t>(in, in_stride, out, out_stride, n);
-  } else if (size == 2) {
-    copy_elements<std::uint16_t>(in, in_stride, out, out_stride, n);
   } else {
-    copy_elements<std::uint8_t>(in, in_stride, out, out_stride, n);
+    with_element(size, [&]<class T>(T) { copy_elements<T>(in, in_stride, out, out_stride, n); });
   }
 }
 

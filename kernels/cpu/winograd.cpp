@@ -37,6 +37,14 @@ const Transforms& transforms() {
 struct Tiles {
   std::int64_t images, in_height, in_width, out_height, out_width, pad_top, pad_left;
 
+  Tiles(const Shape& in, const Shape& out, std::int64_t pad_top, std::int64_t pad_left)
+      : images(in[0]),
+        in_height(in[1]),
+        in_width(in[2]),
+        out_height(out[1]),
+        out_width(out[2]),
+        pad_top(pad_top),
+        pad_left(pad_left) {}
   std::int64_t rows() const { return (out_height + 1) / 2; }
   std::int64_t columns() const { return (out_width + 1) / 2; }
   std::int64_t count() const { return images * rows() * columns(); }
@@ -130,8 +138,7 @@ bool fits(const Shape& x, const Shape& w, const Shape& y, DType dtype, const Con
 void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
              const Stream& stream) {
   const std::int64_t in = w.shape()[3], out = w.shape()[0];
-  const Tiles tiles{x.shape()[0], x.shape()[1],          x.shape()[2],         y.shape()[1],
-                    y.shape()[2], options.pad_before[0], options.pad_before[1]};
+  const Tiles tiles(x.shape(), y.shape(), options.pad_before[0], options.pad_before[1]);
   const Buffer filters = floats(kPlaces * in * out, stream);
   cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(), w = w.data<float>(),
                        u = static_cast<float*>(filters.data())] {
@@ -152,13 +159,7 @@ void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,
 void backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Conv2dOptions& options,
                    const Stream& stream) {
   const std::int64_t in = w.shape()[0], out = w.shape()[3];
-  const Tiles tiles{dz.shape()[0],
-                    dz.shape()[1],
-                    dz.shape()[2],
-                    dx.shape()[1],
-                    dx.shape()[2],
-                    2 - options.pad_before[0],
-                    2 - options.pad_before[1]};
+  const Tiles tiles(dz.shape(), dx.shape(), 2 - options.pad_before[0], 2 - options.pad_before[1]);
   const Buffer filters = floats(kPlaces * in * out, stream);
   cpu::submit(stream, [=, &transform = transforms(), width = tile_products().width, w = w.data<float>(),
                        u = static_cast<float*>(filters.data())] {
@@ -175,8 +176,7 @@ void backward_weights(const Tensor& dw, const Tensor& dz, const Tensor& x, const
                       const Stream& stream) {
   constexpr std::int64_t kTiles = 128;  // at a time
   const std::int64_t in = x.shape()[3], out = dz.shape()[3];
-  const Tiles tiles{x.shape()[0],  x.shape()[1],          x.shape()[2],         dz.shape()[1],
-                    dz.shape()[2], options.pad_before[0], options.pad_before[1]};
+  const Tiles tiles(x.shape(), dz.shape(), options.pad_before[0], options.pad_before[1]);
   const std::int64_t most = std::min(kTiles, tiles.count());
   const Buffer memory = floats(kPlaces * (most * (in + out) + in * out) + std::max(in, out), stream);
   cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(), dw = dw.data<float>(),

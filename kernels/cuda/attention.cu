@@ -88,9 +88,9 @@ void run(const ops::Attention& op, const Stream& stream) {
   if (may_use_cudnn(op)) {
     using Result = AttentionGraph::Result;
     const ops::AttentionHeads heads = op.heads();
-    GraphArrays arrays{{GraphArray::query, first_of(heads.query)},
-                       {GraphArray::key, first_of(heads.key)},
-                       {GraphArray::value, first_of(heads.value)},
+    GraphArrays arrays{{GraphArray::query, heads.query.data()},
+                       {GraphArray::key, heads.key.data()},
+                       {GraphArray::value, heads.value.data()},
                        {GraphArray::out, op.out.raw()}};
     if (op.logsumexp) arrays.emplace_back(GraphArray::logsumexp, op.logsumexp.raw());
     if (!run_best_plan(graph_of(op, op.logsumexp ? Result::out_and_logsumexp : Result::out), arrays, stream)) return;

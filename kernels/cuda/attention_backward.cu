@@ -150,12 +150,11 @@ void run(const ops::AttentionBackward& op, const Stream& stream) {
   using namespace attention;
   const ops::AttentionHeads heads = op.heads(), gradients = op.gradients();
   if (may_use_cudnn(op) && gradients.query && gradients.key) {
-    const GraphArrays arrays{
-        {GraphArray::query, first_of(heads.query)},      {GraphArray::key, first_of(heads.key)},
-        {GraphArray::value, first_of(heads.value)},      {GraphArray::out, op.out.raw()},
-        {GraphArray::logsumexp, op.logsumexp.raw()},     {GraphArray::dout, op.dout.raw()},
-        {GraphArray::dquery, first_of(gradients.query)}, {GraphArray::dkey, first_of(gradients.key)},
-        {GraphArray::dvalue, first_of(gradients.value)}};
+    const GraphArrays arrays{{GraphArray::query, heads.query.data()},      {GraphArray::key, heads.key.data()},
+                             {GraphArray::value, heads.value.data()},      {GraphArray::out, op.out.raw()},
+                             {GraphArray::logsumexp, op.logsumexp.raw()},  {GraphArray::dout, op.dout.raw()},
+                             {GraphArray::dquery, gradients.query.data()}, {GraphArray::dkey, gradients.key.data()},
+                             {GraphArray::dvalue, gradients.value.data()}};
     if (!run_best_plan(graph_of(op, AttentionGraph::Result::gradients), arrays, stream)) return;
   }
   const std::int64_t rows = op.logsumexp.count();

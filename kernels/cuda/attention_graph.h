@@ -5,14 +5,6 @@
 
 namespace giro::cuda::attention {
 
-// The address of the first head; null if there is no array.
-inline void* first_of(const ops::Heads& heads) {
-  if (!heads) return nullptr;
-  const auto width = static_cast<std::size_t>(heads.array.shape()[3]);
-  return static_cast<char*>(heads.array.raw()) +
-         static_cast<std::size_t>(heads.first) * width * size_of(heads.array.dtype());
-}
-
 // Whether cuDNN may compute it. cuDNN's own masks and dropout give different numbers.
 template <class Op>
 bool may_use_cudnn(const Op& op) {

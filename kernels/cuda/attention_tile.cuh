@@ -62,15 +62,12 @@ struct Rows {
 };
 
 // Heads of one of the op's arrays, (B, rows, heads, width).
-struct Array {
-  void* data;  // of the first head
-  DType dtype;
+struct Array : functors::Output {
   bool in_quads;
   int rows, heads, width, stride;  // stride: from one row to the next, in elements
 
   explicit Array(const ops::Heads& of)
-      : data(first_of(of)),
-        dtype(of.array.dtype()),
+      : Output(of.data(), of.array.dtype()),
         in_quads(of && cuda::in_quads(of.array, of.array.shape()[3])),
         rows(of ? static_cast<int>(of.array.shape()[1]) : 0),
         heads(static_cast<int>(of.count)),
@@ -84,15 +81,6 @@ struct Array {
   __device__ Rows tile(int b, int first, int end, int head) const {
     const std::int64_t offset = at(b, first, head) * (dtype == DType::f32 ? 4 : 2);
     return {static_cast<const char*>(data) + offset, dtype, in_quads, end - first, stride, width};
-  }
-  __device__ void store(std::int64_t at, float value) const {
-    if (dtype == DType::bf16) {
-      static_cast<BFloat16*>(data)[at] = BFloat16(value);
-    } else if (dtype == DType::f16) {
-      static_cast<Float16*>(data)[at] = Float16(value);
-    } else {
-      static_cast<float*>(data)[at] = value;
-    }
   }
 };
 

@@ -1,7 +1,5 @@
 #include <giro/kernels/elementwise.h>
 
-#include <utility>
-
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/matmul.h"

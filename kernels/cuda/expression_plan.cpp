@@ -83,8 +83,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
     return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
                            sizes.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{1}, std::multiplies<>());
   };
-  is_pointwise = std::none_of(expression.code.begin(), expression.code.end(),
-                              [](const Instruction& i) { return i.kind == Instruction::Kind::reduce; });
+  is_pointwise = !pointwise::reduces(expression);
   for (const Array& write : writes) {
     if (is_constant_from(0, write)) continue;
     for (std::size_t axis = row_axes; axis < rank; ++axis) {

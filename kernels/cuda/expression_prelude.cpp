@@ -176,14 +176,10 @@ template <class T> __device__ inline T quotient(T a, T b) {
   if (T(-1) < T(0) && b == T(-1)) return negative(a);
   return b == T(0) ? T(0) : T(a / b);
 }
-__device__ inline f32 quotient(f32 a, f32 b) { return a / b; }
-__device__ inline f64 quotient(f64 a, f64 b) { return a / b; }
 template <class T> __device__ inline T remainder(T a, T b) {
   if (T(-1) < T(0) && b == T(-1)) return T(0);
   return b == T(0) ? T(0) : T(a % b);
 }
-__device__ inline f32 remainder(f32 a, f32 b) { return ::remainderf(a, b); }
-__device__ inline f64 remainder(f64 a, f64 b) { return ::remainder(a, b); }
 template <class T> __device__ inline bool is_nan(T x) { return x != x; }
 template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }

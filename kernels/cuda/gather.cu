@@ -58,7 +58,8 @@ void run(const ops::GatherRows& op, const Stream& stream) {
 }
 
 void run(const ops::BatchIndices& op, const Stream& stream) {
-  functors::batch_indices(ForEach{stream}, op.indices, op.positions(), op.order);
+  ForEach{stream}(op.indices.count(), functors::BatchIndices{op.indices.data<std::int64_t>(),
+                                                             functors::CurrentSlot(op.positions()), op.order});
 }
 
 namespace {

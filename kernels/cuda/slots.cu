@@ -5,43 +5,30 @@
 namespace giro::cuda {
 namespace {
 
-template <class Unit>
-struct ReadSlot {
-  Unit* out;
+// Copies between a slot and memory elsewhere.
+template <bool kReads, class Unit>
+struct CopySlot {
+  Unit* content;
   functors::CurrentSlot slot;
   std::int64_t offset;
-  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { out[i] = reinterpret_cast<const Unit*>(slot() + offset)[i]; }
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    Unit& in_slot = reinterpret_cast<Unit*>(slot() + offset)[i];
+    kReads ? content[i] = in_slot : in_slot = content[i];
+  }
 };
 
-template <class Unit>
-struct WriteSlot {
-  const Unit* in;
-  functors::CurrentSlot slot;
-  std::int64_t offset;
-  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { reinterpret_cast<Unit*>(slot() + offset)[i] = in[i]; }
-};
-
-// Slots are always aligned.
-template <class F>
-void in_units(const Tensor& content, const F& copy) {
-  with_unit(reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes(), copy);
+template <bool kReads>
+void copy_slot(const Tensor& content, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
+  // Slots are always aligned.
+  with_unit(reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes(), [&]<class Unit>(Unit) {
+    ForEach{stream}(static_cast<std::int64_t>(content.bytes() / sizeof(Unit)),
+                    CopySlot<kReads, Unit>{static_cast<Unit*>(content.raw()), functors::CurrentSlot(ring), offset});
+  });
 }
 
 }  // namespace
 
-void run(const ops::ReadSlot& op, const Stream& stream) {
-  in_units(op.out, [&]<class Unit>(Unit) {
-    ForEach{stream}(static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
-                    ReadSlot<Unit>{static_cast<Unit*>(op.out.raw()), functors::CurrentSlot(op.ring()), op.offset});
-  });
-}
-
-void run(const ops::WriteSlot& op, const Stream& stream) {
-  in_units(op.in, [&]<class Unit>(Unit) {
-    ForEach{stream}(
-        static_cast<std::int64_t>(op.in.bytes() / sizeof(Unit)),
-        WriteSlot<Unit>{static_cast<const Unit*>(op.in.raw()), functors::CurrentSlot(op.ring()), op.offset});
-  });
-}
+void run(const ops::ReadSlot& op, const Stream& stream) { copy_slot<true>(op.out, op.ring(), op.offset, stream); }
+void run(const ops::WriteSlot& op, const Stream& stream) { copy_slot<false>(op.in, op.ring(), op.offset, stream); }
 
 }  // namespace giro::cuda

@@ -21,23 +21,9 @@ struct BatchIndices {
 
 // The result for an index out of range, repeated to fill eight bytes: NaN, or 0 if the dtype is not floating.
 inline std::uint64_t missing(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 0x7FC000007FC00000;
-    case DType::f64:
-      return 0x7FF8000000000000;
-    case DType::bf16:
-      return 0x7FC07FC07FC07FC0;
-    case DType::f16:
-      return 0x7E007E007E007E00;
-    default:
-      return 0;
-  }
-}
-
-template <class ForEach>
-void batch_indices(const ForEach& for_each, const Tensor& indices, const SlotRing& positions, const RowOrder& order) {
-  for_each(indices.count(), BatchIndices{indices.data<std::int64_t>(), CurrentSlot(positions), order});
+  constexpr std::uint64_t kNan[] = {0x7FC000007FC00000, 0x7FC07FC07FC07FC0, 0x7E007E007E007E00,
+                                    0x7FF8000000000000};  // in the order of DType
+  return is_floating(dtype) ? kNan[static_cast<std::size_t>(dtype)] : 0;
 }
 
 }  // namespace giro::functors

@@ -27,7 +27,8 @@ struct Output {
   void* data;
   DType dtype;
 
-  explicit Output(const Tensor& tensor) : data(tensor.raw()), dtype(tensor.dtype()) {}
+  Output(void* data, DType dtype) : data(data), dtype(dtype) {}
+  explicit Output(const Tensor& tensor) : Output(tensor.raw(), tensor.dtype()) {}
 
   GIRO_HOST_DEVICE void store(std::int64_t i, float value) const {
     if (dtype == DType::bf16) {

@@ -81,6 +81,17 @@ void same_shape(std::string_view op, const Argument& a, const Argument& b) {
   if (a.tensor.shape() != b.tensor.shape()) reject(ErrorCode::shape_mismatch, op, a, b);
 }
 
+void is_array(std::string_view op, const Argument& argument, DType dtype, const Shape& shape) {
+  has_dtype(op, argument, dtype);
+  has_shape(op, argument, shape);
+}
+
+void fits_if_given(std::string_view op, const Argument& argument, const Argument& like, const Shape& shape) {
+  if (!argument.tensor) return;
+  is_f32_or_as(op, argument, like);
+  has_shape(op, argument, shape);
+}
+
 void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& stream) {
   has_dtype(op, {"slots", ring.slots}, DType::u8);
   has_rank(op, {"slots", ring.slots}, 2);
@@ -91,8 +102,7 @@ void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& strea
                 op, to_string(ring.slots), static_cast<int>(SlotRing::kAlignment));
   }
   on_device(op, {{"call", ring.call}}, stream);
-  has_dtype(op, {"call", ring.call}, DType::i64);
-  has_shape(op, {"call", ring.call}, {});
+  is_array(op, {"call", ring.call}, DType::i64, {});
 }
 
 }  // namespace giro::checks

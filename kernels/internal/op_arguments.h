@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
@@ -191,6 +192,12 @@ struct Heads {
 
   explicit operator bool() const { return static_cast<bool>(array); }
   Shape shape() const { return {array.shape()[0], array.shape()[1], count, array.shape()[3]}; }
+  // The address of the first head; null if there is no array.
+  void* data() const {
+    if (!array) return nullptr;
+    const std::int64_t before = first * array.shape()[3];  // elements
+    return static_cast<char*>(array.raw()) + before * static_cast<std::int64_t>(size_of(array.dtype()));
+  }
 };
 
 // The queries, keys and values of an attention, or their gradients.
@@ -281,11 +288,8 @@ struct GatherRows {
   std::size_t axis = 0;
   Fault fault{};
 
-  std::int64_t outer() const {  // the product of the axes before it
-    std::int64_t count = 1;
-    for (std::size_t i = 0; i < axis; ++i) count *= src.shape().begin()[i];
-    return count;
-  }
+  // The product of the axes before it.
+  std::int64_t outer() const { return Shape(std::span(src.shape().begin(), axis)).count(); }
   std::int64_t bytes() const { return 2 * bytes_of(out) + bytes_of(indices); }
 };
 

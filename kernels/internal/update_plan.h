@@ -8,7 +8,6 @@
 
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/optim/loss_scale.h>
-#include <giro/kernels/optim/optimizer.h>
 #include <giro/runtime/state.h>
 
 #include "kernels/internal/update_frame.h"

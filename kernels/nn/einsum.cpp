@@ -124,10 +124,7 @@ Named contracted(const Named& given_a, const Named& given_b, const Labels& wante
 class Equation {
  public:
   Equation(std::string_view text, const std::vector<Var>& operands) : text_(text) {
-    std::string compact;
-    for (const char c : text) {
-      if (c != ' ') compact += c;
-    }
+    const std::string compact = filtered(text_, [](char c) { return c != ' '; });
     const std::size_t arrow = compact.find("->");
     const std::string left = compact.substr(0, arrow);
     for (std::size_t begin = 0; begin <= left.size();) {

@@ -29,6 +29,7 @@ using pointwise::Layout;
 using pointwise::promoted;
 using pointwise::ScalarFunction;
 using pointwise::Takes;
+using pointwise::values_of;
 
 bool takes(Takes set, DType dtype) {
   switch (set) {
@@ -107,14 +108,6 @@ Shape common_shape(const char* op, const std::vector<Operand>& operands) {
     }
   }
   return Shape(sizes);
-}
-
-std::vector<Var> values_of(const std::vector<Operand>& operands) {
-  std::vector<Var> values;
-  for (const Operand& operand : operands) {
-    if (!operand.is_number) values.push_back(operand.var);
-  }
-  return values;
 }
 
 // The function's gradients with respect to its values, or null if it has none.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <giro/kernels/nn/operand.h>
-#include <giro/runtime/dtype.h>
 
 namespace giro::nn {
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <giro/kernels/accuracy.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
 #include <giro/kernels/nn/functional.h>
 
@@ -23,16 +22,11 @@ struct Moments {
 Moments moments_of(const Var& x, const Var& m) {
   const Var values = stop_gradient(x), mask = stop_gradient(m);
   const auto number = [&] { return Var::computed(DType::f64, {}, {values, mask}, nullptr); };
-  const auto converted = [&](const Var& from, DType dtype) {
-    if (from.dtype() == dtype || !from.value()) return from;
-    Var to = Var::computed(dtype, from.shape(), {values, mask}, nullptr);
-    cast(to.value(), from.value(), to.stream());
-    return to;
-  };
-  const Var numbers = converted(values, DType::f32), flags = converted(mask, DType::boolean);
-  Moments result{number(), number(), number()};
-  moments(result.mean.value(), result.deviation.value(), result.count.value(), numbers.value(), flags.value(),
-          result.mean.stream());
+  const Moments result{number(), number(), number()};
+  const Stream& stream = result.mean.stream();
+  const Var numbers = cast(values.on(stream), DType::f32);
+  const Var flags = mask.value() ? cast(mask.on(stream), DType::boolean) : mask;
+  moments(result.mean.value(), result.deviation.value(), result.count.value(), numbers.value(), flags.value(), stream);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #include <giro/kernels/nn/precision.h>
 
+#include "kernels/internal/on_device.h"
 #include "kernels/internal/precision.h"
 #include "runtime/internal/throw_error.h"
 
@@ -14,12 +15,7 @@ Precision parse_precision(const std::string& name) {
 
 void expect_supported(Precision precision, Device device) {
   if (precision == Precision::f32) return;
-#if GIRO_WITH_CUDA
-  const std::string needed =
-      device.is_cuda() ? cuda::unsupported_reason(precision, device) : cpu::unsupported_reason(precision);
-#else
-  const std::string needed = cpu::unsupported_reason(precision);
-#endif
+  const std::string needed = GIRO_OF_BACKEND(device, unsupported_reason(precision, device));
   if (needed.empty()) return;
   throw_error(ErrorCode::unsupported, "{} does not support {}: {}", to_string(device), name_of(precision), needed);
 }

@@ -25,14 +25,7 @@ using pointwise::expect_key;
 using pointwise::expect_scalar;
 using pointwise::ScalarFunction;
 using pointwise::Term;
-
-std::vector<Var> values_of(std::initializer_list<Operand> operands) {
-  std::vector<Var> values;
-  for (const Operand& operand : operands) {
-    if (!operand.is_number) values.push_back(operand.var);
-  }
-  return values;
-}
+using pointwise::values_of;
 
 // The same scalar for each element.
 Term scalar(Builder& builder, const Operand& x) {

@@ -27,7 +27,28 @@ using pointwise::Layout;
 
 // A shape with its reduced axes moved last, as an expression's space needs them.
 struct Reduction {
-  Reduction(const char* op, const Shape& from, const Axes& axes);
+  Reduction(const char* op, const Shape& from, const Axes& axes) {
+    if (axes.all()) is_reduced.fill(true);
+    for (const std::size_t axis : pointwise::checked_axes(op, from, axes.axes())) is_reduced[axis] = true;
+    const Layout own = pointwise::broadcast_layout(from, from);
+    std::vector<std::int64_t> sizes, with_ones, without;
+    for (const bool last : {false, true}) {
+      for (std::size_t i = 0; i < from.rank(); ++i) {
+        if (is_reduced[i] != last) continue;
+        read.strides[sizes.size()] = own.strides[i];
+        sizes.push_back(from.begin()[i]);
+        if (last) count *= from.begin()[i], ++reduced;
+      }
+    }
+    for (std::size_t i = 0; i < from.rank(); ++i) {
+      with_ones.push_back(is_reduced[i] ? 1 : from.begin()[i]);
+      if (!is_reduced[i]) without.push_back(from.begin()[i]);
+    }
+    space = Shape(sizes);
+    kept = Shape(with_ones);
+    result = axes.kept() ? kept : Shape(without);
+    write = pointwise::broadcast_layout(Shape(without), Shape(without));
+  }
 
   std::array<bool, Shape::kMaxRank> is_reduced{};
   Shape space;
@@ -36,30 +57,6 @@ struct Reduction {
   Shape kept, result;      // with axes of size 1, and as requested
   std::int64_t count = 1;  // elements reduced to one
 };
-
-Reduction::Reduction(const char* op, const Shape& from, const Axes& axes) {
-  if (axes.all()) is_reduced.fill(true);
-  for (const std::size_t axis : pointwise::checked_axes(op, from, axes.axes())) is_reduced[axis] = true;
-  const Layout own = pointwise::broadcast_layout(from, from);
-  std::vector<std::int64_t> sizes, with_ones, without;
-  for (const bool last : {false, true}) {
-    for (std::size_t i = 0; i < from.rank(); ++i) {
-      if (is_reduced[i] != last) continue;
-      read.strides[sizes.size()] = own.strides[i];
-      sizes.push_back(from.begin()[i]);
-      if (last) count *= from.begin()[i], ++reduced;
-    }
-  }
-  for (std::size_t i = 0; i < from.rank(); ++i) {
-    with_ones.push_back(is_reduced[i] ? 1 : from.begin()[i]);
-    if (!is_reduced[i]) without.push_back(from.begin()[i]);
-  }
-  space = Shape(sizes);
-  kept = Shape(with_ones);
-  result = axes.kept() ? kept : Shape(without);
-  std::copy_n(pointwise::broadcast_layout(Shape(without), Shape(without)).strides.begin(), without.size(),
-              write.strides.begin());
-}
 
 // `divisor`: for a mean.
 Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, DType dtype, const Axes& axes,
@@ -71,6 +68,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
     throw_error(ErrorCode::invalid_argument, "{}: found {}, expected at least one element along the axes", op,
                 to_string(x.var.shape()));
   }
+  if (!is_floating(x.var.dtype())) gradient = nullptr;
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
   Builder builder(reduction.space, reduction.reduced);
   const std::uint16_t element = builder.cast(builder.read(x.var.value(), reduction.read), computed);
@@ -122,22 +120,20 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
 Var sum(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("sum", x);
   const DType dtype = dtype_of_sums(x.var.dtype());
-  Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
+  const auto gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy, in.front().shape(), axes);
   };
-  if (!is_floating(x.var.dtype())) gradient = nullptr;
-  return reduce("sum", Combiner::sum, x, dtype, dtype, axes, std::move(gradient));
+  return reduce("sum", Combiner::sum, x, dtype, dtype, axes, gradient);
 }
 
 Var mean(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("mean", x);
   const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
   const auto count = static_cast<double>(Reduction("mean", x.var.shape(), axes).count);
-  Gradient gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
+  const auto gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy / count, in.front().shape(), axes);
   };
-  if (!is_floating(x.var.dtype())) gradient = nullptr;
-  return reduce("mean", Combiner::sum, x, dtype, dtype, axes, std::move(gradient), count);
+  return reduce("mean", Combiner::sum, x, dtype, dtype, axes, gradient, count);
 }
 
 Var product(const Operand& x, const Axes& axes) {
@@ -145,7 +141,7 @@ Var product(const Operand& x, const Axes& axes) {
   const DType dtype = dtype_of_sums(x.var.dtype());
   // The gradient of an element is the product of the others. For a zero it is their product if it is the only zero,
   // else 0.
-  Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
+  const auto gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     const Shape& shape = in.front().shape();
     const Var is_zero = in.front() == 0;
     const Var others = product(where(is_zero, 1, in.front()), axes), zeros = sum(is_zero, axes);
@@ -154,8 +150,7 @@ Var product(const Operand& x, const Axes& axes) {
               broadcast_reduced(where(zeros == 0, others, 0), shape, axes) / where(is_zero, 1, in.front()));
     return broadcast_reduced(dy, shape, axes) * without;
   };
-  if (!is_floating(x.var.dtype())) gradient = nullptr;
-  return reduce("product", Combiner::product, x, dtype, dtype, axes, std::move(gradient));
+  return reduce("product", Combiner::product, x, dtype, dtype, axes, gradient);
 }
 
 Var max(const Operand& x, const Axes& axes) { return choose("max", Combiner::max, x, axes); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include <giro/kernels/nn/functional.h>
@@ -29,8 +30,7 @@ constexpr const char* kParams = "params";
 Fans default_fans(const Shape& shape) {
   if (shape.rank() == 0) return {};
   if (shape.rank() == 1) return {shape[0], shape[0]};
-  std::int64_t window = 1;
-  for (std::size_t axis = 0; axis + 2 < shape.rank(); ++axis) window *= shape.begin()[axis];
+  const std::int64_t window = Shape(std::span(shape.begin(), shape.end() - 2)).count();
   return {window * shape[-2], window * shape[-1]};
 }
 

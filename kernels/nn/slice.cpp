@@ -29,10 +29,6 @@ using pointwise::Layout;
 
 constexpr std::size_t kMaxFused = 16;  // parts per kernel
 
-std::size_t checked_axis(const char* op, const Shape& shape, int axis) {
-  return pointwise::checked_axes(op, shape, {axis}).front();
-}
-
 Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
   std::vector<std::int64_t> sizes(shape.begin(), shape.end());
   sizes[axis] = size;
@@ -153,7 +149,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
 Var slice(const Operand& x, const Slice& of) {
   const pointwise::ValueCall call("slice", x);
   const Shape& from = x.var.shape();
-  const std::size_t axis = checked_axis("slice", from, of.axis);
+  const std::size_t axis = checked_axis("slice", x, of.axis);
   const std::int64_t size = from.begin()[axis];
   const std::int64_t step = std::clamp(of.step, -size - 1, size + 1);  // a longer step has the same effect
   const auto fail = [&](const std::string& found) {
@@ -189,7 +185,7 @@ Var slice(const Operand& x, const Slice& of) {
 
 std::vector<Var> split(const Operand& x, int parts, int axis) {
   const pointwise::ValueCall call("split", x);
-  const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
+  const std::int64_t size = x.var.shape().begin()[checked_axis("split", x, axis)];
   if (parts < 1 || size % parts != 0) {
     throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into {} parts, expected equal parts", axis,
                 to_string(x.var.shape()), parts);
@@ -199,7 +195,7 @@ std::vector<Var> split(const Operand& x, int parts, int axis) {
 
 std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes, int axis) {
   const pointwise::ValueCall call("split", x);
-  const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
+  const std::int64_t size = x.var.shape().begin()[checked_axis("split", x, axis)];
   std::int64_t sum = 0;
   bool fits = true;
   for (const std::int64_t each : sizes) fits = fits && each >= 0 && each <= size - sum, sum += fits ? each : 0;
@@ -220,7 +216,7 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
   const detail::CallSite site(where);
   if (parts.empty()) throw Error(ErrorCode::invalid_argument, "concatenate: expected at least one value, found none");
   const Shape& first = parts.front().shape();
-  const std::size_t along = checked_axis("concatenate", first, axis);
+  const std::size_t along = checked_axis("concatenate", parts.front(), axis);
   DType dtype = parts.front().dtype();
   std::int64_t size = 0;
   for (const Var& part : parts) {
@@ -265,7 +261,7 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
 Var pad(const Operand& x, const PadOptions& with) {
   const pointwise::ValueCall call("pad", x);
   const Var& from = x.var;
-  const std::size_t axis = checked_axis("pad", from.shape(), with.axis);
+  const std::size_t axis = checked_axis("pad", x, with.axis);
   if (with.before < 0 || with.after < 0) {
     throw_error(ErrorCode::invalid_argument, "pad: {} before and {} after axis {} of {}, expected 0 or more",
                 with.before, with.after, axis, to_string(from.shape()));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include <giro/kernels/activation.h>
 #include <giro/kernels/nn/initializers.h>

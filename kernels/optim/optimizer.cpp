@@ -32,12 +32,27 @@ void check_not_negative(const char* what, double value) {
   check(std::isfinite(value) && value >= 0, what, value, "a finite number >= 0");
 }
 
+template <class Options>
+void check_momentum(const Options& options) {
+  check_fraction("momentum", options.momentum);
+  check(!options.nesterov || options.momentum > 0, "nesterov with momentum", options.momentum, "a momentum above 0");
+}
+
 // params -= rate * direction, with weight decay.
 void step_along(Update& u, const Value& direction, const Value& rate, double weight_decay) {
   const Value param = u.param();
   Value updated = param - rate * direction;
   if (weight_decay != 0) updated = updated - where(u.decays(), rate * weight_decay, 0) * param;
   u.set_param(updated);
+}
+
+// `change` with momentum, which `moment` keeps.
+template <class Options>
+Value with_momentum(Update& u, const char* moment, const Options& options, const Value& change) {
+  if (options.momentum == 0) return change;
+  const Value trace = options.momentum * u.moment(moment) + change;
+  u.set_moment(moment, trace);
+  return options.nesterov ? options.momentum * trace + change : trace;
 }
 
 Value update_average(Update& u, const char* moment, double decay, const Value& towards, double initial = 0) {
@@ -49,18 +64,11 @@ Value update_average(Update& u, const char* moment, double decay, const Value& t
 }  // namespace
 
 Optimizer sgd(const LearningRate& learning_rate, const SgdOptions& options) {
-  check_fraction("momentum", options.momentum);
+  check_momentum(options);
   check_not_negative("weight_decay", options.weight_decay);
-  check(!options.nesterov || options.momentum > 0, "nesterov with momentum", options.momentum, "a momentum above 0");
   const auto update = [=](Update& u) {
-    const Value rate = u.rate(learning_rate), g = u.grad();
-    Value direction = g;
-    if (options.momentum > 0) {
-      const Value mu = options.momentum * u.moment("mu") + g;
-      u.set_moment("mu", mu);
-      direction = options.nesterov ? options.momentum * mu + g : mu;
-    }
-    step_along(u, direction, rate, options.weight_decay);
+    const Value rate = u.rate(learning_rate);
+    step_along(u, with_momentum(u, "mu", options, u.grad()), rate, options.weight_decay);
   };
   return make("sgd", update, options.decay_mask);
 }
@@ -102,18 +110,12 @@ Optimizer rmsprop(const LearningRate& learning_rate, const RmspropOptions& optio
   check_fraction("decay", options.decay);
   check_positive("eps", options.eps);
   check_not_negative("initial_scale", options.initial_scale);
-  check_fraction("momentum", options.momentum);
-  check(!options.nesterov || options.momentum > 0, "nesterov with momentum", options.momentum, "a momentum above 0");
+  check_momentum(options);
   return make("rmsprop", [=](Update& u) {
     const Value rate = u.rate(learning_rate), g = u.grad();
     Value variance = update_average(u, "nu", options.decay, square(g), options.initial_scale);
     if (options.centered) variance = variance - square(update_average(u, "mu", options.decay, g));
-    Value change = rate * (g / sqrt(variance + options.eps));
-    if (options.momentum > 0) {
-      const Value trace = options.momentum * u.moment("trace") + change;
-      u.set_moment("trace", trace);
-      change = options.nesterov ? options.momentum * trace + change : trace;
-    }
+    const Value change = with_momentum(u, "trace", options, rate * (g / sqrt(variance + options.eps)));
     u.set_param(u.param() - change);
   });
 }

@@ -50,8 +50,7 @@ Value UpdateFrame::elements(const Tensor& buffer) {
 }
 
 UpdateFrame::Kept& UpdateFrame::kept(const Moment& moment) {
-  const auto known =
-      std::find_if(moments.begin(), moments.end(), [&](const Kept& each) { return each.name == moment.name; });
+  const auto known = std::ranges::find(moments, moment.name, &Kept::name);
   if (known != moments.end()) return *known;
   Tensor tensor;
   if (needs != nullptr) {
@@ -61,8 +60,7 @@ UpdateFrame::Kept& UpdateFrame::kept(const Moment& moment) {
         std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))));
     tensor = Tensor(memory.back(), DType::f32, shape);
   } else {
-    const auto given =
-        std::find_if(t.moments.begin(), t.moments.end(), [&](const auto& each) { return each.first == moment.name; });
+    const auto given = std::ranges::find(t.moments, moment.name, &std::pair<std::string, Tensor>::first);
     if (given == t.moments.end()) {
       std::vector<std::string> names;
       for (const auto& [name, value] : t.moments) names.push_back(name);
@@ -301,8 +299,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   };
   const auto check_flat = [&](const checks::Argument& argument) {
     check_on_device(argument);
-    checks::has_dtype("update", argument, DType::f32);
-    checks::has_shape("update", argument, t.params.shape());
+    checks::is_array("update", argument, DType::f32, t.params.shape());
     if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
       throw_error(ErrorCode::invalid_argument, "update: {} is at {}, expected a multiple of {} bytes", argument.name,
                   argument.tensor.raw(), UpdateTensors::kAlignment);
@@ -311,8 +308,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   const auto check_scalar = [&](const checks::Argument& argument, DType dtype) {
     if (!argument.tensor) return;
     check_on_device(argument);
-    checks::has_dtype("update", argument, dtype);
-    checks::has_shape("update", argument, {});
+    checks::is_array("update", argument, dtype, {});
   };
   checks::has_rank("update", {"params", t.params}, 1);
   check_flat({"params", t.params});
@@ -324,8 +320,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   }
   if (t.decays) {
     check_on_device({"decays", t.decays});
-    checks::has_dtype("update", {"decays", t.decays}, DType::u8);
-    checks::has_shape("update", {"decays", t.decays}, {t.params.count() / UpdateTensors::kGranule});
+    checks::is_array("update", {"decays", t.decays}, DType::u8, {t.params.count() / UpdateTensors::kGranule});
   }
   checks::has_dtype("update", {"step", t.step}, DType::i64);
   check_scalar({"step", t.step}, DType::i64);

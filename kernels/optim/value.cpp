@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,41 +22,6 @@ namespace giro::optim {
 using pointwise::Builder;
 using pointwise::ScalarFunction;
 using pointwise::Takes;
-
-namespace {
-
-using Bytes = std::array<std::byte, 8>;
-
-template <class T>
-Bytes as_bytes(T value) {
-  Bytes bytes{};
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  return bytes;
-}
-
-template <class T>
-T as(const Bytes& bytes) {
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return value;
-}
-
-// A number as a value of a dtype.
-Bytes as_bytes(DType dtype, double number, std::int64_t integer) {
-  return dtype == DType::f32   ? as_bytes(static_cast<float>(number))
-         : dtype == DType::i64 ? as_bytes(integer)
-                               : as_bytes(number != 0);
-}
-
-Bytes computed(const ScalarFunction& function, std::span<const Bytes> operands, DType dtype) {
-  std::array<const void*, 3> in{};
-  for (std::size_t i = 0; i < operands.size(); ++i) in[i] = operands[i].data();
-  Bytes result{};
-  function.loops.get(dtype)(in.data(), result.data(), 1);
-  return result;
-}
-
-}  // namespace
 
 const nn::Var& Value::var() const {
   if (var_) return *var_;
@@ -79,6 +44,27 @@ std::uint16_t Value::in(Builder& builder, DType dtype) const {
   return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
 }
 
+template <class T>
+Value Value::computed(const ScalarFunction& function, std::initializer_list<Value> operands) {
+  std::array<T, 3> numbers{};
+  std::array<const void*, 3> in{};
+  std::size_t count = 0;
+  for (const Value& each : operands) {
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      numbers[count] = each.integer_;
+    } else {
+      numbers[count] = static_cast<T>(each.number_);
+    }
+    in[count] = &numbers[count];
+    ++count;
+  }
+  T number{};
+  bool is_true = false;
+  const bool is_condition = function.rules.result(dtype_of<T>) == DType::boolean;
+  function.loops.get(dtype_of<T>)(in.data(), is_condition ? static_cast<void*>(&is_true) : &number, 1);
+  return is_condition ? Value(is_true) : Value(number);
+}
+
 Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> operands) {
   namespace functions = pointwise::functions;
   const auto typed = std::find_if(operands.begin(), operands.end(), [](const Value& v) { return !v.is_number(); });
@@ -94,18 +80,9 @@ Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> 
   }
   const DType dtype = is_whole ? DType::i64 : function.rules.takes == Takes::boolean ? DType::boolean : DType::f32;
   if (typed == operands.end()) {
-    std::array<Bytes, 3> numbers{};
-    std::size_t count = 0;
-    for (const Value& each : operands) numbers[count++] = as_bytes(dtype, each.number_, each.integer_);
-    const Bytes result = computed(function, std::span(numbers).first(count), dtype);
-    switch (function.rules.result(dtype)) {
-      case DType::f32:
-        return as<float>(result);
-      case DType::i64:
-        return as<std::int64_t>(result);
-      default:
-        return as<bool>(result);
-    }
+    return is_whole                  ? computed<std::int64_t>(function, operands)
+           : dtype == DType::boolean ? computed<bool>(function, operands)
+                                     : computed<float>(function, operands);
   }
   if (typed->var_) {
     std::vector<nn::Operand> values;

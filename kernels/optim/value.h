@@ -41,6 +41,9 @@ class Value {
  private:
   DType dtype() const;
   Value cast(DType dtype) const;
+  // The function of numbers, computed on the host as the type T.
+  template <class T>
+  static Value computed(const pointwise::ScalarFunction& function, std::initializer_list<Value> operands);
 
   std::optional<nn::Var> var_;
   pointwise::Builder* builder_ = nullptr;

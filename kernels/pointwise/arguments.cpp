@@ -24,6 +24,14 @@ DType promoted(DType a, DType b) {
   return width(a) > width(b) ? a : b;
 }
 
+std::vector<nn::Var> values_of(const std::vector<nn::Operand>& operands) {
+  std::vector<nn::Var> values;
+  for (const nn::Operand& operand : operands) {
+    if (!operand.is_number) values.push_back(operand.var);
+  }
+  return values;
+}
+
 void expect_value(const char* op, const nn::Operand& x) {
   if (x.is_number) throw_error(ErrorCode::invalid_argument, "{}: found the number {}, expected a value", op, x.number);
 }

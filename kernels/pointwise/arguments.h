@@ -31,6 +31,9 @@ void expect_key(const char* op, const nn::Operand& key);
 // Throws Error(shape_mismatch) if `from` does not broadcast to `to`.
 void expect_broadcasts(const char* op, const Shape& from, const Shape& to);
 
+// The values among the operands.
+std::vector<nn::Var> values_of(const std::vector<nn::Operand>& operands);
+
 // The dtype to which values of two dtypes are converted when combined.
 DType promoted(DType a, DType b);
 

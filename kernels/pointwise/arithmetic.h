@@ -48,17 +48,14 @@ GIRO_LOOP_INLINE T negative(T a) {
   }
 }
 
-// Integers are rounded toward zero.
+// Rounded toward zero.
 template <class T>
+  requires std::integral<T>
 GIRO_LOOP_INLINE T quotient(T a, T b) {
-  if constexpr (std::floating_point<T>) {
-    return a / b;
-  } else {
-    if constexpr (std::is_signed_v<T>) {
-      if (b == T(-1)) return negative(a);  // the one quotient that can overflow
-    }
-    return b == T(0) ? T(0) : static_cast<T>(a / b);
+  if constexpr (std::is_signed_v<T>) {
+    if (b == T(-1)) return negative(a);  // the one quotient that can overflow
   }
+  return b == T(0) ? T(0) : static_cast<T>(a / b);
 }
 
 // Has the sign of a. For floats, see fmod.

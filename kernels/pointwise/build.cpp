@@ -1,7 +1,5 @@
 #include "kernels/pointwise/build.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -103,10 +101,8 @@ namespace {
 
 // Counts function calls, per element or per row, and the steps of reductions.
 double operations(const Expression& expression) {
-  double rows = 1, elements = static_cast<double>(expression.space.count());
-  for (std::size_t i = 0; i + expression.reduced < expression.space.rank(); ++i) {
-    rows *= static_cast<double>(expression.space.begin()[i]);
-  }
+  const Shape of_rows(std::span(expression.space.begin(), expression.space.end() - expression.reduced));
+  const auto rows = static_cast<double>(of_rows.count()), elements = static_cast<double>(expression.space.count());
   std::vector<bool> is_of_row;
   double sum = 0;
   for (const Instruction& each : expression.code) {

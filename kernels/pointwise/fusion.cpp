@@ -92,24 +92,17 @@ class Joined {
   std::optional<std::uint16_t> written_value(const Access& read, std::size_t written, bool& overlaps) const {
     for (std::size_t i = 0; i < written; ++i) {
       const Expression::Write& write = result_.writes[i];
-      if (same_memory(write.to.memory, read.memory) && write.to.layout == read.layout) return write.value;
+      if (write.to == read) return write.value;
       overlaps |= detail::overlap(write.to.memory, read.memory) && !are_disjoint(write.to, read, result_.space);
     }
     return std::nullopt;
   }
 
   std::uint16_t push_read(const Access& read) {
-    for (std::size_t i = 0; i < result_.code.size(); ++i) {
-      if (result_.code[i].kind != Kind::read) continue;
-      const Access& other = result_.reads[result_.code[i].index];
-      if (same_memory(other.memory, read.memory) && other.layout == read.layout) {
-        return static_cast<std::uint16_t>(i);
-      }
-    }
-    result_.reads.push_back(read);
-    return push({.kind = Kind::read,
-                 .dtype = read.memory.dtype(),
-                 .index = static_cast<std::uint16_t>(result_.reads.size() - 1)});
+    const auto known = std::ranges::find(result_.reads, read);
+    const auto index = static_cast<std::uint16_t>(known - result_.reads.begin());
+    if (known == result_.reads.end()) result_.reads.push_back(read);
+    return push({.kind = Kind::read, .dtype = read.memory.dtype(), .index = index});
   }
 
   // Returns the number of an equal instruction if there is one.
@@ -177,10 +170,7 @@ bool is_safe(const Expression& expression) {
     }
     for (const Access& read : expression.reads) {
       if (!detail::overlap(read.memory, write.memory) || are_disjoint(read, write, expression.space)) continue;
-      if (in_passes || !same_memory(read.memory, write.memory) || read.layout != write.layout ||
-          !runs_along_all(expression, write.layout)) {
-        return false;
-      }
+      if (in_passes || read != write || !runs_along_all(expression, write.layout)) return false;
     }
   }
   return true;

@@ -93,6 +93,13 @@ GIRO_LOOP_INLINE std::uint64_t bits(double x) { return std::bit_cast<std::uint64
 GIRO_LOOP_INLINE float as_float(std::uint32_t u) { return std::bit_cast<float>(u); }
 GIRO_LOOP_INLINE double as_double(std::uint64_t u) { return std::bit_cast<double>(u); }
 
+// ((highest x + next) x + ...) x + last.
+template <class T, class... Lower>
+GIRO_LOOP_INLINE T polynomial(T x, T highest, Lower... lower) {
+  ((highest = highest * x + lower), ...);
+  return highest;
+}
+
 // 2^n, n in [-126, 127].
 GIRO_LOOP_INLINE float two_to(std::int32_t n) { return as_float((static_cast<std::uint32_t>(n) + 127u) << 23); }
 
@@ -156,15 +163,9 @@ GIRO_LOOP_INLINE float cosh(float x) {
 // ln(1 + f) + n ln 2 for 1 + f in [sqrt(1/2), sqrt(2)): Cephes' logf.
 GIRO_LOOP_INLINE float log_of_parts(float f, float n) {
   const float z = f * f;
-  float p = 7.0376836292e-2f;
-  p = p * f - 1.1514610310e-1f;
-  p = p * f + 1.1676998740e-1f;
-  p = p * f - 1.2420140846e-1f;
-  p = p * f + 1.4249322787e-1f;
-  p = p * f - 1.6668057665e-1f;
-  p = p * f + 2.0000714765e-1f;
-  p = p * f - 2.4999993993e-1f;
-  p = p * f + 3.3333331174e-1f;
+  const float p =
+      polynomial(f, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                 -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
   return f + (p * f * z + n * -2.12194440e-4f - 0.5f * z) + n * 0.693359375f;
 }
 // `result` for finite x > 0, else the limit or NaN.
@@ -205,13 +206,7 @@ GIRO_LOOP_INLINE double log2_in_double(float x) {
   const double d = static_cast<double>(x);
   const auto [exponent, s] = log_parts(d);
   const double z = s * s;
-  double p = 1.0 / 15;
-  p = p * z + 1.0 / 13;
-  p = p * z + 1.0 / 11;
-  p = p * z + 1.0 / 9;
-  p = p * z + 1.0 / 7;
-  p = p * z + 1.0 / 5;
-  p = p * z + 1.0 / 3;
+  const double p = polynomial(z, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   const double result = (p * z * s + s) * 2.8853900817779268 + exponent;  // 2 / ln 2
   return x == 0.0f                                     ? -std::numeric_limits<double>::infinity()
          : d < std::numeric_limits<double>::infinity() ? result
@@ -222,17 +217,8 @@ GIRO_LOOP_INLINE double exp2_in_double(double t) {
   constexpr double kRounds = 6755399441055744.0;  // 1.5 * 2^52
   const double shifted = bounded + kRounds;
   const double r = (bounded - (shifted - kRounds)) * 0.69314718055994531;
-  double p = 1.0 / 3628800;
-  p = p * r + 1.0 / 362880;
-  p = p * r + 1.0 / 40320;
-  p = p * r + 1.0 / 5040;
-  p = p * r + 1.0 / 720;
-  p = p * r + 1.0 / 120;
-  p = p * r + 1.0 / 24;
-  p = p * r + 1.0 / 6;
-  p = p * r + 0.5;
-  p = p * r + 1.0;
-  p = p * r + 1.0;
+  const double p = polynomial(r, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24,
+                              1.0 / 6, 0.5, 1.0, 1.0);
   return p * as_double((bits(shifted) << 52) + 0x3ff0000000000000u);
 }
 GIRO_LOOP_INLINE float exp2(float x) { return static_cast<float>(exp2_in_double(static_cast<double>(x))); }
@@ -362,16 +348,9 @@ GIRO_LOOP_INLINE float erf(float x) {
   const float a = fabs(x), s = x * x;
   float far = -1.72853470e-5f * a + 3.83197126e-4f;
   far = far * s + (-3.88396438e-3f * a + 2.42546219e-2f);
-  far = far * a - 1.06777877e-1f;
-  far = far * a - 6.34846687e-1f;
-  far = far * a - 1.28717512e-1f;
-  far = far * a - a;
-  float near = -5.96761703e-4f;
-  near = near * s + 4.99119423e-3f;
-  near = near * s - 2.67681349e-2f;
-  near = near * s + 1.12819925e-1f;
-  near = near * s - 3.76125336e-1f;
-  near = near * s + 1.28379166e-1f;
+  far = polynomial(a, far, -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f, -a);
+  const float near =
+      polynomial(s, -5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f, -3.76125336e-1f, 1.28379166e-1f);
   return a > 0.921875f ? copysign(1.0f - exp(a > 4.0f ? -20.0f : far), x) : near * x + x;
 }
 

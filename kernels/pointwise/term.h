@@ -58,18 +58,13 @@ inline Term operator+(const Term& a, const Term& b) { return Term::apply(functio
 inline Term operator-(const Term& a, const Term& b) { return Term::apply(functions::subtract, {a, b}); }
 inline Term operator*(const Term& a, const Term& b) { return Term::apply(functions::multiply, {a, b}); }
 inline Term operator/(const Term& a, const Term& b) { return Term::apply(functions::divide, {a, b}); }
-inline Term operator-(const Term& a) { return Term::apply(functions::negate, {a}); }
 inline Term operator<(const Term& a, const Term& b) { return Term::apply(functions::less, {a, b}); }
-inline Term operator<=(const Term& a, const Term& b) { return Term::apply(functions::less_equal, {a, b}); }
-inline Term operator!=(const Term& a, const Term& b) { return Term::apply(functions::not_equal, {a, b}); }
 inline Term operator==(const Term& a, const Term& b) { return Term::apply(functions::equal, {a, b}); }
 inline Term square(const Term& a) { return Term::apply(functions::square, {a}); }
 inline Term sqrt(const Term& a) { return Term::apply(functions::sqrt, {a}); }
-inline Term cos(const Term& a) { return Term::apply(functions::cos, {a}); }
 inline Term relu(const Term& a) { return Term::apply(functions::relu, {a}); }
 inline Term exp(const Term& a) { return Term::apply(functions::exp, {a}); }
 inline Term log(const Term& a) { return Term::apply(functions::log, {a}); }
-inline Term expm1(const Term& a) { return Term::apply(functions::expm1, {a}); }
 inline Term minimum(const Term& a, const Term& b) { return Term::apply(functions::minimum, {a, b}); }
 inline Term maximum(const Term& a, const Term& b) { return Term::apply(functions::maximum, {a, b}); }
 inline Term is_nan(const Term& a) { return Term::apply(functions::is_nan, {a}); }

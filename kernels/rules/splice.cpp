@@ -99,29 +99,21 @@ bool recompute_in_readers(OpList& ops, std::size_t i) {
   return true;
 }
 
-// The ops after i that read or write (`use`) one of these arrays, in order.
-std::vector<std::size_t> later_users(const OpList& ops, std::size_t i, const std::vector<Tensor>& arrays,
-                                     std::vector<Tensor> Program::Node::*use, std::int64_t min_count) {
-  std::vector<std::size_t> users;
+// The ops after i that read one of these arrays, in order.
+std::vector<std::size_t> later_readers(const OpList& ops, std::size_t i, const std::vector<Tensor>& arrays,
+                                       std::int64_t min_count) {
+  std::vector<std::size_t> readers;
   for (const Tensor& array : arrays) {
     if (array.count() < min_count) continue;
     for (const std::size_t k : ops.near(array)) {
-      const std::vector<Tensor>& used = ops[k].node.*use;
-      if (k > i && std::any_of(used.begin(), used.end(), [&](const Tensor& x) { return x.raw() == array.raw(); })) {
-        users.push_back(k);
+      if (k > i && std::ranges::find(ops[k].node.reads, array.raw(), &Tensor::raw) != ops[k].node.reads.end()) {
+        readers.push_back(k);
       }
     }
   }
-  std::sort(users.begin(), users.end());
-  users.erase(std::unique(users.begin(), users.end()), users.end());
-  return users;
-}
-
-std::vector<std::size_t> readers_of_result(const OpList& ops, std::size_t i) {
-  return later_users(ops, i, ops[i].node.writes, &Program::Node::reads, 1);
-}
-std::vector<std::size_t> readers_of_same_inputs(const OpList& ops, std::size_t i) {
-  return later_users(ops, i, ops[i].node.reads, &Program::Node::reads, 2);
+  std::sort(readers.begin(), readers.end());
+  readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+  return readers;
 }
 
 // Fuses op `i` with the first of the related later ops that can join it, and returns the result's index.
@@ -138,8 +130,8 @@ std::optional<std::size_t> fuse_with_first(OpList& ops, std::size_t i, const std
 void join(OpList& ops, std::size_t i, bool joins_siblings) {
   for (std::optional<std::size_t> at = i; at && !recompute_in_readers(ops, *at);) {
     i = *at;
-    at = fuse_with_first(ops, i, readers_of_result(ops, i));
-    if (!at && joins_siblings) at = fuse_with_first(ops, i, readers_of_same_inputs(ops, i));
+    at = fuse_with_first(ops, i, later_readers(ops, i, ops[i].node.writes, 1));
+    if (!at && joins_siblings) at = fuse_with_first(ops, i, later_readers(ops, i, ops[i].node.reads, 2));
   }
 }
 

@@ -9,6 +9,7 @@
 namespace giro::nccl {
 
 // Periodically checks every communicator of the process, on its own thread, which ends with the last communicator.
+// MPI's are checked by the calls that wait for them (mpi/communicator.cpp).
 class Watchdog {
  public:
   class Watched {

@@ -18,6 +18,8 @@ struct Fused {
   bool repeats_producer = false;
 };
 
+// Whether two expressions can be one. Which are tried: kernels/rules/fuse_expressions.cpp.
+//
 // Matches the two spaces by a value that the producer writes and the consumer reads, reshaped or not, or else by an
 // array that both read, each element once. nullopt if that is impossible: both reduce, but not over the same axes; the
 // consumer reads the producer's values in another order; or one overwrites values that the other still reads.

@@ -81,7 +81,7 @@ bool drop_unused(OpList& ops, std::size_t i);
 bool write_in_place(OpList& ops, std::size_t i);
 bool fuse_gathers(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
-bool splice(OpList& ops, std::size_t i);
+bool fuse_expressions(OpList& ops, std::size_t i);
 bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);

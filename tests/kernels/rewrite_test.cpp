@@ -255,7 +255,8 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(ops_of(record), Names{"fill+broadcast"});
-  for (const char* setting : {"0", "-splice", "-fuse_gathers,-splice", "-splice,-splice"}) {
+  for (const char* setting :
+       {"0", "-fuse_expressions", "-fuse_gathers,-fuse_expressions", "-fuse_expressions,-fuse_expressions"}) {
     const test::RewriteSetting rewriting(setting);
     EXPECT_EQ(ops_of(record), (Names{"fill", "broadcast"})) << setting;
   }
@@ -267,9 +268,10 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
     const test::RewriteSetting rewriting(("-" + std::string(name)).c_str());
     EXPECT_NO_THROW(ops_of(record)) << name;
   }
-  for (const char* setting : {"off", "-spl", "splice", "-splice;-fuse_gathers", "-splice,", "-splice,1"}) {
+  for (const char* setting : {"off", "-fuse", "fuse_expressions", "-fuse_expressions;-fuse_gathers",
+                              "-fuse_expressions,", "-fuse_expressions,1"}) {
     const test::RewriteSetting rewriting(setting);
-    test::expect_error(ErrorCode::invalid_argument, {setting, "-splice, "}, [&] { (void)ops_of(record); });
+    test::expect_error(ErrorCode::invalid_argument, {setting, "-fuse_expressions, "}, [&] { (void)ops_of(record); });
   }
 }
 
@@ -464,7 +466,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
     fill(tensor, value, stream());
     return tensor;
   };
-  const test::RewriteSetting alone("-splice");
+  const test::RewriteSetting alone("-fuse_expressions");
   const Tensor dz = floats({2, 3}, 0.5), x = floats({2, 4}, 3), w = floats({4, 3}, 1), sum = floats({4, 3}, 10);
   const Tensor other = floats({4, 3}, 0);
   enum Case {
@@ -544,7 +546,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
               kept_.resize(kept_.size() - 2);
             }),
             (Names{"fill", "fill", "dense_backward", "add"}));
-  const test::RewriteSetting rewriting("-splice,-add_in_place");
+  const test::RewriteSetting rewriting("-fuse_expressions,-add_in_place");
   EXPECT_EQ(record(plain), apart);
 }
 
@@ -556,7 +558,7 @@ TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
     fill(tensor, value, stream());
     return tensor;
   };
-  const test::RewriteSetting alone("-splice");
+  const test::RewriteSetting alone("-fuse_expressions");
   const Tensor from = leaf(3), to = leaf(1), other = leaf(0);
   enum Case {
     plain,

@@ -148,7 +148,7 @@ bool is_one_number(const detail::HeldOp& op) {
 // Fuses expressions with readers of their results, and then with readers of the same arrays. Single numbers are moved
 // into their readers first, where that pays. The search runs from the last op to the first, so that values that only a
 // gradient needs are computed with the gradient, not in the forward pass.
-bool splice(OpList& ops, std::size_t i) {
+bool fuse_expressions(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (std::size_t k = 0; k < ops.size(); ++k) {
     if (is_one_number(ops[k])) recompute_in_readers(ops, k);

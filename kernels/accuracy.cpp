@@ -16,11 +16,11 @@ namespace {
 void check(std::string_view op, const Tensor& out, const Shape& of_out, const Tensor& logits, const Tensor& labels,
            const Stream& stream) {
   checks::on_device(op, {{"out", out}, {"logits", logits}, {"labels", labels}}, stream);
-  checks::is_array(op, {"out", out}, DType::f32, of_out);
   checks::is_storage(op, {"logits", logits});
   checks::is_integer(op, {"labels", labels});
   checks::has_rank(op, {"logits", logits}, 2);
   checks::has_shape(op, {"labels", labels}, {logits.shape()[0]});
+  checks::has_dtype_and_shape(op, {"out", out}, DType::f32, of_out);
 }
 
 }  // namespace

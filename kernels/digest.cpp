@@ -10,7 +10,7 @@ namespace giro {
 
 void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
   checks::on_device("digest", {{"digest", digest}, {"bytes", bytes}}, stream);
-  checks::is_array("digest", {"digest", digest}, DType::i64, {});
+  checks::has_dtype_and_shape("digest", {"digest", digest}, DType::i64, {});
   checks::has_dtype("digest", {"bytes", bytes}, DType::u8);
   if (bytes.count() % 8 != 0 || reinterpret_cast<std::uintptr_t>(bytes.raw()) % 8 != 0) {
     throw_error(ErrorCode::invalid_argument, "digest: bytes is {} at {}, expected whole, aligned 8-byte words",

@@ -79,7 +79,7 @@ void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const
   checks::has_dtype("scale_rows", {"a", a}, DType::f32);
   checks::same_shape("scale_rows", {"out", out}, {"a", a});
   const std::int64_t rows = a.shape()[0];
-  checks::is_array("scale_rows", {"factors", factors}, DType::f32, {rows});
+  checks::has_dtype_and_shape("scale_rows", {"factors", factors}, DType::f32, {rows});
   const Shape space{rows, rows > 0 ? a.count() / rows : 0};
   write_each("scale_rows", out, space, stream, [&](const auto& read) {
     const Term value = read(a), factor = read(factors, Shape{rows, 1});
@@ -90,13 +90,13 @@ void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const
 void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Stream& stream) {
   checks::on_device("broadcast", {{"out", out}, {"scalar", scalar}}, stream);
   checks::has_dtype("broadcast", {"out", out}, DType::f32);
-  checks::is_array("broadcast", {"scalar", scalar}, DType::f32, {});
+  checks::has_dtype_and_shape("broadcast", {"scalar", scalar}, DType::f32, {});
   write_each("broadcast", out, {out.count()}, stream, [&](const auto& read) { return read(scalar, Shape{}) * factor; });
 }
 
 void increment(const Tensor& counter, std::int64_t amount, const Stream& stream) {
   checks::on_device("increment", {{"counter", counter}}, stream);
-  checks::is_array("increment", {"counter", counter}, DType::i64, {});
+  checks::has_dtype_and_shape("increment", {"counter", counter}, DType::i64, {});
   write_each("increment", counter, {counter.count()}, stream, [&](const auto& read) { return read(counter) + amount; });
 }
 

@@ -23,10 +23,10 @@ Term spread_of(const Term& mean, const Term& mean_of_squares) {
 void check_sums(std::string_view op, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                 const Tensor& sums, const Stream& stream) {
   checks::on_device(op, {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"sums", sums}}, stream);
-  checks::is_array(op, {"mean", mean}, DType::f64, {});
-  checks::is_array(op, {"count", count}, DType::f64, {});
-  if (deviation) checks::is_array(op, {"deviation", deviation}, DType::f64, {});
-  checks::is_array(op, {"sums", sums}, DType::f64, {3});
+  checks::has_dtype_and_shape(op, {"mean", mean}, DType::f64, {});
+  checks::has_dtype_and_shape(op, {"count", count}, DType::f64, {});
+  if (deviation) checks::has_dtype_and_shape(op, {"deviation", deviation}, DType::f64, {});
+  checks::has_dtype_and_shape(op, {"sums", sums}, DType::f64, {3});
 }
 
 }  // namespace
@@ -36,9 +36,9 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
   checks::on_device("moments",
                     {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"values", values}, {"mask", mask}},
                     stream);
-  checks::is_array("moments", {"mean", mean}, DType::f64, {});
-  checks::is_array("moments", {"deviation", deviation}, DType::f64, {});
-  checks::is_array("moments", {"count", count}, DType::f64, {});
+  checks::has_dtype_and_shape("moments", {"mean", mean}, DType::f64, {});
+  checks::has_dtype_and_shape("moments", {"deviation", deviation}, DType::f64, {});
+  checks::has_dtype_and_shape("moments", {"count", count}, DType::f64, {});
   checks::has_dtype("moments", {"values", values}, DType::f32);
   if (mask) {
     checks::has_dtype("moments", {"mask", mask}, DType::boolean);

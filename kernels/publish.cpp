@@ -19,7 +19,7 @@ void RowRing::begin(std::int64_t first) const noexcept {
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
   constexpr std::string_view op = "publish_row";
   checks::on_device(op, {{"row", row}}, stream);
-  checks::is_array(op, {"row", row}, DType::i64, {});
+  checks::has_dtype_and_shape(op, {"row", row}, DType::i64, {});
   if (!std::has_single_bit(static_cast<std::uint64_t>(ring.capacity))) {
     throw_error(ErrorCode::invalid_argument, "publish_row: a ring of {} rows, expected a power of two", ring.capacity);
   }

@@ -15,7 +15,7 @@ using pointwise::Term;
 
 void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_nothing, const Stream& stream) {
   checks::on_device(op, {{"out", out}, {"x", x}}, stream);
-  checks::is_array(op, {"out", out}, DType::f32, {});
+  checks::has_dtype_and_shape(op, {"out", out}, DType::f32, {});
   checks::has_dtype(op, {"x", x}, DType::f32);
   if (!of_nothing && x.count() == 0) {
     throw_error(ErrorCode::invalid_argument, "{}: x is {}, which has no elements", op, to_string(x));

@@ -13,7 +13,7 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
   checks::has_rank(op, {"logits", logits}, 2);
   checks::has_shape(op, {"labels", labels}, {logits.shape()[0]});
   checks::fits_if_given(op, {"dlogits", dlogits}, {"logits", logits}, logits.shape());
-  checks::is_array(op, {"losses", losses}, DType::f32, {logits.shape()[0]});
+  checks::has_dtype_and_shape(op, {"losses", losses}, DType::f32, {logits.shape()[0]});
   queue(ops::SoftmaxCrossEntropy{losses, dlogits, logits, labels}, stream);
 }
 

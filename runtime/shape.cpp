@@ -7,8 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/throw_error.h"
 
 namespace giro {

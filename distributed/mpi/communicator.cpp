@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,15 +45,17 @@ void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
 
 template <class T>
 MPI_Op custom_op(Reduction reduction) {
-  static const auto ops = [] {
-    std::map<Reduction, MPI_Op> made;
-    MPI_Op_create(reduce<T, Reduction::sum>, /*commute=*/1, &made[Reduction::sum]);
-    MPI_Op_create(reduce<T, Reduction::max>, /*commute=*/1, &made[Reduction::max]);
-    MPI_Op_create(reduce<T, Reduction::min>, /*commute=*/1, &made[Reduction::min]);
-    made[Reduction::mean] = made[Reduction::sum];
+  struct Ops {
+    MPI_Op sum = MPI_OP_NULL, max = MPI_OP_NULL, min = MPI_OP_NULL;
+  };
+  static const Ops ops = [] {
+    Ops made;
+    MPI_Op_create(reduce<T, Reduction::sum>, /*commute=*/1, &made.sum);
+    MPI_Op_create(reduce<T, Reduction::max>, /*commute=*/1, &made.max);
+    MPI_Op_create(reduce<T, Reduction::min>, /*commute=*/1, &made.min);
     return made;
   }();
-  return ops.at(reduction);
+  return reduction == Reduction::max ? ops.max : reduction == Reduction::min ? ops.min : ops.sum;
 }
 
 // MPI's type for the elements of a dtype, and its operation for a reduction of them; `sum` also serves `mean`. The

@@ -46,7 +46,7 @@ void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const 
       f(begin, end);
     } catch (...) {
       const std::lock_guard lock(mutex);
-      error = std::current_exception();
+      if (error == nullptr) error = std::current_exception();
     }
   });
   if (error != nullptr) std::rethrow_exception(error);

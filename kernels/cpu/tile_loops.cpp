@@ -124,7 +124,10 @@ void repeat_elements(const std::byte* in, std::int64_t in_stride, std::byte* out
 // Calls f with an integer of `size` bytes.
 template <class F>
 void with_element(std::size_t size, const F& f) {
-  size == 8 ? f(std::uint64_t{}) : size == 4 ? f(std::uint32_t{}) : size == 2 ? f(std::uint16_t{}) : f(std::uint8_t{});
+  if (size == 8) return f(std::uint64_t{});
+  if (size == 4) return f(std::uint32_t{});
+  if (size == 2) return f(std::uint16_t{});
+  f(std::uint8_t{});
 }
 
 }  // namespace

@@ -13,7 +13,11 @@ struct CopySlot {
   std::int64_t offset;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     Unit& in_slot = reinterpret_cast<Unit*>(slot() + offset)[i];
-    kReads ? content[i] = in_slot : in_slot = content[i];
+    if constexpr (kReads) {
+      content[i] = in_slot;
+    } else {
+      in_slot = content[i];
+    }
   }
 };
 

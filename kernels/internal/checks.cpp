@@ -81,7 +81,7 @@ void same_shape(std::string_view op, const Argument& a, const Argument& b) {
   if (a.tensor.shape() != b.tensor.shape()) reject(ErrorCode::shape_mismatch, op, a, b);
 }
 
-void is_array(std::string_view op, const Argument& argument, DType dtype, const Shape& shape) {
+void has_dtype_and_shape(std::string_view op, const Argument& argument, DType dtype, const Shape& shape) {
   has_dtype(op, argument, dtype);
   has_shape(op, argument, shape);
 }
@@ -102,7 +102,7 @@ void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& strea
                 op, to_string(ring.slots), static_cast<int>(SlotRing::kAlignment));
   }
   on_device(op, {{"call", ring.call}}, stream);
-  is_array(op, {"call", ring.call}, DType::i64, {});
+  has_dtype_and_shape(op, {"call", ring.call}, DType::i64, {});
 }
 
 }  // namespace giro::checks

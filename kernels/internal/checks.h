@@ -31,8 +31,7 @@ void has_rank(std::string_view op, const Argument& argument, std::size_t rank);
 // Slots: aligned bytes, on the stream's device or pinned. Call: an i64 scalar on the stream's device.
 void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& stream);
 void same_shape(std::string_view op, const Argument& a, const Argument& b);
-// Both has_dtype and has_shape.
-void is_array(std::string_view op, const Argument& argument, DType dtype, const Shape& shape);
+void has_dtype_and_shape(std::string_view op, const Argument& argument, DType dtype, const Shape& shape);
 // If it is given, both is_f32_or_as and has_shape.
 void fits_if_given(std::string_view op, const Argument& argument, const Argument& like, const Shape& shape);
 

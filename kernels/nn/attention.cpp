@@ -41,7 +41,7 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
     pointwise::expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
   }
   if (lengths) {
-    checks::is_array(kName, {"key_lengths", lengths}, DType::i32, {q[0]});
+    checks::has_dtype_and_shape(kName, {"key_lengths", lengths}, DType::i32, {q[0]});
   }
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw_error(ErrorCode::invalid_argument, "{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout);

@@ -106,9 +106,19 @@ Var scale(const Var& x, double factor, Where where) {
 Var activation(const Var& x, Activation f, Where where) {
   const detail::CallSite site(where);
   has_floats("activation", x);
-  if (f == Activation::none) return x;
-  constexpr Var (*kFunctions[])(const Operand&) = {relu, gelu, tanh, sigmoid};  // in the order of Activation
-  return kFunctions[static_cast<int>(f) - 1](x);
+  switch (f) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return relu(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::tanh:
+      return tanh(x);
+    case Activation::sigmoid:
+      return sigmoid(x);
+  }
+  return x;
 }
 
 Var flatten(const Var& x, Where where) {

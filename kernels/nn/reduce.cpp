@@ -1,6 +1,5 @@
 #include <giro/kernels/nn/reduce.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -207,16 +207,6 @@ void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs,
 
 }  // namespace
 
-struct Var::Differentiation {
-  std::uint64_t created_before = 0;           // ends at values numbered below it, and at parameters
-  std::unordered_set<const Node*> only = {};  // computes gradients only of these; empty: of all ends
-  // Called with values and their gradients once all terms of these have been queued and added. One call gets all the
-  // gradients that one op completes.
-  std::function<void(const Pairs&)> done = {};
-  // If true, the computation and the gradients can be differentiated again; if false, the computation is used up.
-  bool keep = false;
-};
-
 void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how) {
   const auto ends = [&](const Node& node) { return node.inputs.empty() || node.number < how.created_before; };
   if (ends(*y.node_)) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -155,6 +156,16 @@ inline Gradients::Gradients(Var only) : terms_{std::move(only)} {}
 inline Gradients::Gradients(Var only, const Part& part) : terms_{std::move(only)}, part_(part) {}
 inline Gradients::Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {}
 inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
+
+struct Var::Differentiation {
+  std::uint64_t created_before = 0;           // ends at values numbered below it, and at parameters
+  std::unordered_set<const Node*> only = {};  // computes gradients only of these; empty: of all ends
+  // Called with values and their gradients once all terms of these have been queued and added. One call gets all the
+  // gradients that one op completes.
+  std::function<void(const Pairs&)> done = {};
+  // If true, the computation and the gradients can be differentiated again; if false, the computation is used up.
+  bool keep = false;
+};
 
 // The same value as a constant: no gradient flows through it.
 Var stop_gradient(const Var& x);

@@ -11,7 +11,7 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   constexpr std::string_view op = "adjust_loss_scale";
   const auto check = [&](const checks::Argument& argument, DType dtype) {
     checks::on_device(op, {argument}, stream);
-    checks::is_array(op, argument, dtype, {});
+    checks::has_dtype_and_shape(op, argument, dtype, {});
   };
   check({"scale", scale.scale}, DType::f32);
   check({"good_steps", scale.good_steps}, DType::i64);

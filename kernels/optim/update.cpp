@@ -299,7 +299,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   };
   const auto check_flat = [&](const checks::Argument& argument) {
     check_on_device(argument);
-    checks::is_array("update", argument, DType::f32, t.params.shape());
+    checks::has_dtype_and_shape("update", argument, DType::f32, t.params.shape());
     if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
       throw_error(ErrorCode::invalid_argument, "update: {} is at {}, expected a multiple of {} bytes", argument.name,
                   argument.tensor.raw(), UpdateTensors::kAlignment);
@@ -308,7 +308,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   const auto check_scalar = [&](const checks::Argument& argument, DType dtype) {
     if (!argument.tensor) return;
     check_on_device(argument);
-    checks::is_array("update", argument, dtype, {});
+    checks::has_dtype_and_shape("update", argument, dtype, {});
   };
   checks::has_rank("update", {"params", t.params}, 1);
   check_flat({"params", t.params});
@@ -320,7 +320,8 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   }
   if (t.decays) {
     check_on_device({"decays", t.decays});
-    checks::is_array("update", {"decays", t.decays}, DType::u8, {t.params.count() / UpdateTensors::kGranule});
+    checks::has_dtype_and_shape("update", {"decays", t.decays}, DType::u8,
+                                {t.params.count() / UpdateTensors::kGranule});
   }
   checks::has_dtype("update", {"step", t.step}, DType::i64);
   check_scalar({"step", t.step}, DType::i64);

@@ -58,7 +58,7 @@ Value Value::computed(const ScalarFunction& function, std::initializer_list<Valu
     in[count] = &numbers[count];
     ++count;
   }
-  T number{};
+  T number{};  // no function of whole numbers gives another type than this, or bool
   bool is_true = false;
   const bool is_condition = function.rules.result(dtype_of<T>) == DType::boolean;
   function.loops.get(dtype_of<T>)(in.data(), is_condition ? static_cast<void*>(&is_true) : &number, 1);

@@ -50,7 +50,7 @@ struct StateOf : std::type_identity<TrainState> {};
 template <class First, class... Rest>
 struct StateOf<First, Rest...> : std::conditional_t<is_state<First>, std::type_identity<First>, StateOf<Rest...>> {};
 
-// What Step takes a parameter's type for: params and states are no statics.
+// The type as StaticsOf should see it: params and states count as a Batch, so that they are not taken for statics.
 template <class T>
 using AsInput = std::conditional_t<is_params<T> || is_state<T>, Batch, T>;
 

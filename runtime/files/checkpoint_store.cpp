@@ -96,7 +96,8 @@ struct CheckpointStore::Impl {
     lock = detail::lock_for_writing(files, path_of(detail::kLockName), dir);
   }
 
-  // Before the directory is changed, but by no save. False for shards other than 0, which do not change it.
+  // Call this before changing the directory in any way but a save. Returns false for shards other than 0, which do not
+  // change it.
   bool prepare() {
     wait();
     if (!is_writer()) return false;

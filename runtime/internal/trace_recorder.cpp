@@ -6,8 +6,6 @@
 #include <chrono>
 #include <exception>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/internal/profiling.h"
 #include "runtime/internal/throw_error.h"
 

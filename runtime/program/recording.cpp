@@ -10,7 +10,6 @@
 #include <map>
 #include <utility>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/state.h>
 
 #include "runtime/internal/arena.h"

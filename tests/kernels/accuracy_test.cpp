@@ -114,6 +114,12 @@ TEST_P(AccuracyTest, RejectsMismatchedArguments) {
   expect_dtype_error(DType::f32, DType::f64, [&] { accuracy(out, tensor({4, 3}, DType::f64), labels, stream()); });
   expect_dtype_error(DType::f32, DType::i64, [&] { accuracy(tensor({}, DType::i64), logits, labels, stream()); });
   expect_device_error([&] { accuracy(out, logits, elsewhere(labels), stream()); });
+  // The labels are at fault, not `out`, although their shapes differ too.
+  const Tensor each = tensor({4});
+  expect_error(ErrorCode::shape_mismatch, {"labels is", "expected shape (4,)"},
+               [&] { correct(each, logits, tensor({5}, DType::i32), stream()); });
+  expect_error(ErrorCode::shape_mismatch, {"out is", "expected shape (4,)"},
+               [&] { correct(tensor({5}), logits, labels, stream()); });
 }
 
 TEST_P(AccuracyTest, PerRow) {

@@ -10,17 +10,11 @@ namespace {
 constexpr std::int64_t kHorizon = 10'000;  // steps that are predicted
 constexpr std::size_t kShown = 4;          // the most steps listed for a task that needs the host
 
-struct CallbackOutline {
-  std::string name;
-  CallbackKind kind;
-  bool sees_elapsed;
-};
-
-const char* words(const CallbackOutline& callback) {
-  switch (callback.kind) {
+const char* words(const AnyCallback& callback) {
+  switch (callback.kind()) {
     case CallbackKind::device_step:
-      return callback.sees_elapsed ? "device step, queued one at a time with its broadcasts"
-                                   : "device step, queued and never waited for";
+      return callback->traits.sees_elapsed ? "device step, queued one at a time with its broadcasts"
+                                           : "device step, queued and never waited for";
     case CallbackKind::observer:
       return "observer, sees the logs a little behind the device";
     case CallbackKind::barrier:
@@ -29,29 +23,11 @@ const char* words(const CallbackOutline& callback) {
   return "barrier, the device catches up to that step first";
 }
 
+bool is_barrier(const AnyCallback& callback) { return callback.kind() == CallbackKind::barrier; }
+
 }  // namespace
 
-struct Explanation::Task {
-  Schedule schedule;
-  std::vector<CallbackOutline> callbacks;
-
-  bool has_barrier() const {
-    return std::ranges::any_of(callbacks, [](const auto& c) { return c.kind == CallbackKind::barrier; });
-  }
-};
-
-Explanation::Explanation() = default;
-Explanation::~Explanation() = default;
-
-void Explanation::add_task(const Schedule& schedule) { tasks_.push_back({schedule, {}}); }
-
-void Explanation::add_callback(const std::string& name, CallbackKind kind, bool sees_elapsed) {
-  tasks_.back().callbacks.push_back({name, kind, sees_elapsed});
-}
-
-std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_sample) const {
-  // Copies, since evaluating a schedule may change its memory.
-  std::vector<Task> tasks = tasks_;
+std::string explain(std::vector<AnyTask> tasks, std::int64_t batch_size, std::int64_t tokens_per_sample) {
   std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // per task, the first few steps that need the host
   std::int64_t alone = 0, longest = 0;
   bool has_device_step = false, whole = true;
@@ -65,10 +41,11 @@ std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_s
       // The user's function is not called for this.
       if (traits.runs_user_code || !tasks[i].schedule(elapsed)) continue;
       bool barrier = false;
-      for (const CallbackOutline& callback : tasks[i].callbacks) {
-        barrier |= callback.kind == CallbackKind::barrier;
-        device_steps += callback.kind == CallbackKind::device_step;
-        takes_broadcasts |= callback.kind == CallbackKind::device_step && callback.sees_elapsed;
+      for (const AnyCallback& callback : tasks[i].callbacks) {
+        barrier |= is_barrier(callback);
+        if (callback.kind() != CallbackKind::device_step) continue;
+        ++device_steps;
+        takes_broadcasts |= callback->traits.sees_elapsed;
       }
       needs_host |= barrier;
       if (barrier && host_steps[i].size() <= kShown) host_steps[i].push_back(elapsed.steps);
@@ -82,12 +59,12 @@ std::string Explanation::text(std::int64_t batch_size, std::int64_t tokens_per_s
 
   std::string text;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const Task& task = tasks[i];
-    for (const CallbackOutline& callback : task.callbacks) {
-      text += fmt::format("{}. {}: {}: {}\n", i + 1, to_string(task.schedule), callback.name, words(callback));
+    const AnyTask& task = tasks[i];
+    for (const AnyCallback& callback : task.callbacks) {
+      text += fmt::format("{}. {}: {}: {}\n", i + 1, to_string(task.schedule), callback->name(), words(callback));
     }
     const auto traits = task.schedule.traits();
-    if (traits.reads_clock && task.has_barrier()) {
+    if (traits.reads_clock && std::ranges::any_of(task.callbacks, is_barrier)) {
       whole = false;
       text += "   also needs the host by the clock\n";
     }

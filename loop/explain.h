@@ -4,29 +4,13 @@
 #include <string>
 #include <vector>
 
-#include <giro/loop/loop.h>
+#include <giro/loop/task.h>
 
 namespace giro {
 
 namespace detail {
 
-// Implements explain without the types of the state and the batch. Add the tasks in order, each before its callbacks.
-class Explanation {
- public:
-  Explanation();
-  ~Explanation();
-  Explanation(const Explanation&) = delete;
-  Explanation& operator=(const Explanation&) = delete;
-
-  void add_task(const Schedule& schedule);
-  // `sees_elapsed`: for a device step, whether it takes broadcasts.
-  void add_callback(const std::string& name, CallbackKind kind, bool sees_elapsed);
-  std::string text(std::int64_t batch_size, std::int64_t tokens_per_sample) const;
-
- private:
-  struct Task;
-  std::vector<Task> tasks_;
-};
+std::string explain(std::vector<AnyTask> tasks, std::int64_t batch_size, std::int64_t tokens_per_sample);
 
 }  // namespace detail
 
@@ -36,14 +20,7 @@ class Explanation {
 template <class S, class B>
 std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_size = 1,
                     std::int64_t tokens_per_sample = 1) {
-  detail::Explanation explanation;
-  for (const Task<S, B>& task : tasks) {
-    explanation.add_task(task.schedule);
-    for (const detail::AnyCallback& callback : task.callbacks) {
-      explanation.add_callback(callback->name(), callback.kind(), callback->traits.sees_elapsed);
-    }
-  }
-  return explanation.text(batch_size, tokens_per_sample);
+  return detail::explain({tasks.begin(), tasks.end()}, batch_size, tokens_per_sample);
 }
 
 }  // namespace giro

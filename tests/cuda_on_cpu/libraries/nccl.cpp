@@ -279,10 +279,16 @@ void expect_one_gpu_each(NcclComm& comm) {
   }
 }
 
-// Whether all ranks have arrived. Throws if they cannot start.
-bool is_connected(ncclComm& own) {
+// Whether all ranks have arrived. If not, `lost` says whether one that had arrived has left. A rank may leave as soon
+// as all have arrived, before this one has seen it, so the departures are looked at first. Throws if they cannot start.
+bool is_connected(ncclComm& own, std::optional<std::string>& lost) {
   NcclSegment& segment = own.comm->segment;
+  lost.reset();
+  for (int rank = 0; rank < own.comm->ranks && !lost; ++rank) {
+    if (segment->rank[rank].present) lost = own.comm->why_lost(rank);
+  }
   if (segment->joined < own.comm->ranks) return false;
+  lost.reset();
   expect_one_gpu_each(*own.comm);
   segment.remove_name();
   const std::lock_guard lock(table().mutex);
@@ -293,12 +299,9 @@ bool is_connected(ncclComm& own) {
 void wait_for_ranks(ncclComm& own) {
   const NcclSegment& segment = own.comm->segment;
   const auto begin = std::chrono::steady_clock::now();
-  while (!is_connected(own)) {
+  for (std::optional<std::string> lost; !is_connected(own, lost);) {
     if (own.comm->aborted) reject(ncclInternalError, "the communicator was aborted");
-    for (int rank = 0; rank < own.comm->ranks; ++rank) {
-      const auto lost = segment->rank[rank].present ? own.comm->why_lost(rank) : std::nullopt;
-      if (lost) reject(ncclRemoteError, *lost);
-    }
+    if (lost) reject(ncclRemoteError, *lost);
     if (std::chrono::steady_clock::now() - begin > nccl_timeout()) {
       reject(ncclSystemError, fmt::format("rank {} has seen {} of {} ranks in {} s", own.comm->rank,
                                           segment->joined.load(), own.comm->ranks, nccl_timeout().count()));
@@ -388,11 +391,8 @@ void go_on(ncclComm& own) {
   }
   if (own.finalized && comm.is_in_graphs()) return;
   if (jobs.empty()) {
-    if (is_connected(own)) return;
-    for (int rank = 0; rank < comm.ranks; ++rank) {
-      const auto lost = comm.segment->rank[rank].present ? comm.why_lost(rank) : std::nullopt;
-      if (lost) comm.set_error(ncclRemoteError, *lost);
-    }
+    std::optional<std::string> lost;
+    if (!is_connected(own, lost) && lost) comm.set_error(ncclRemoteError, *lost);
     return;
   }
   try {

@@ -54,9 +54,13 @@ bool is_finite(const Tensor& tensor) {
       return has_no<std::uint16_t>(tensor, 0x7C00);
     case DType::bf16:
       return has_no<std::uint16_t>(tensor, 0x7F80);
-    default:
-      return true;
+    case DType::i32:
+    case DType::i64:
+    case DType::u8:
+    case DType::boolean:
+      break;
   }
+  return true;
 }
 
 // The path of the first leaf that contains NaN or infinity, or "". The leaves are in host memory.

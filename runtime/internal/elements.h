@@ -22,9 +22,11 @@ auto with_elements(const Tensor& tensor, F&& f) {
       return f(tensor.data<std::int32_t>());
     case DType::i64:
       return f(tensor.data<std::int64_t>());
-    default:
-      return f(static_cast<std::uint8_t*>(tensor.raw()));
+    case DType::u8:
+    case DType::boolean:
+      break;
   }
+  return f(static_cast<std::uint8_t*>(tensor.raw()));
 }
 
 }  // namespace giro::detail

@@ -122,7 +122,15 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
   }
   checks::fits_if_given(op, {"dw", dw}, {"w", w}, w.shape());
   checks::fits_if_given(op, {"db", db}, {"w", w}, {w.shape()[0]});
-  queue(ops::Conv2dBackward{dx, dw, db, dz, dw ? x : Tensor(), dx ? w : Tensor(), options, math}, stream);
+  queue(ops::Conv2dBackward{.dx = dx,
+                            .dw = dw,
+                            .db = db,
+                            .dz = dz,
+                            .x = dw ? x : Tensor(),
+                            .w = dx ? w : Tensor(),
+                            .options = options,
+                            .math = math},
+        stream);
 }
 
 }  // namespace giro

@@ -9,8 +9,10 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/bias.h"
+#include "kernels/cuda/few_channels_conv2d.h"
 #include "kernels/cuda/graph_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
+#include "kernels/internal/few_channels.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/internal/throw_error.h"
@@ -47,6 +49,7 @@ bool run_best(const Convolution& convolution, const GraphArrays& arrays, const S
 
 void run(const ops::Conv2d& op, const Stream& stream) {
   if (op.y.count() == 0) return;
+  if (FewChannels(op.x.shape(), op.w.shape(), op.options, op.y.dtype())) return few_channels_conv2d(op, stream);
   Convolution convolution{Result::y, op.x.shape(), op.w.shape(), op.y.shape(), op.options, op.y.dtype(), op.math};
   convolution.has_relu = op.has_relu;
   convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no bias of another dtype
@@ -60,7 +63,8 @@ void run(const ops::Conv2d& op, const Stream& stream) {
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {
   const std::int64_t channels = op.dz.shape()[3];
-  if (op.db) {
+  const bool is_own = op.dw && FewChannels(op.x_shape(), op.w_shape(), op.options, op.dz.dtype());
+  if (op.db && !is_own) {
     cuda::run(ops::SumRows{op.db, op.dz.reshape({channels > 0 ? op.dz.count() / channels : 0, channels})}, stream);
   }
   if (op.dz.count() == 0) {
@@ -68,8 +72,9 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     if (op.dx) stream.fill(op.dx.raw(), 0, op.dx.bytes());
     return;
   }
+  if (is_own) few_channels_conv2d_backward_filter(op, stream);
   Convolution convolution{Result::dw, op.x_shape(), op.w_shape(), op.dz.shape(), op.options, op.dz.dtype(), op.math};
-  if (op.dw) {
+  if (op.dw && !is_own) {
     // For 16-bit images cuDNN computes 16-bit gradients.
     const bool rounds = op.dw.dtype() != op.x.dtype();
     const Buffer memory =

@@ -94,26 +94,32 @@ struct Conv2d {
   In x{}, w{}, b{};
   Conv2dOptions options{};
   MathMode math = MathMode::f32;
-  bool has_relu = false;  // set by a rule, only on a GPU, where b has y's dtype
+  // Set by rules, only on a GPU. has_pool: after a relu, y is the mean of each 2 x 2 pixels, which tile the result; for
+  // few channels (few_channels.h). Without it, has_relu needs a b of y's dtype.
+  bool has_relu = false, has_pool = false;
 
   double flops() const {
-    return (2 * static_cast<double>(w.count() / w.shape()[0]) + (b ? 1 : 0) + (has_relu ? 1 : 0)) * elements(y);
+    const double each = 2 * static_cast<double>(w.count() / w.shape()[0]) + (b ? 1 : 0) + (has_relu ? 1 : 0);
+    return (has_pool ? 4 * (each + 1) : each) * elements(y);
   }
 };
 
-// x is only given if dw is wanted, w only if dx is.
+// x is only given if dw is wanted, w only if dx is. If a rule has set has_pool, dz is the gradient of the means above.
+// Then w and b are given, to compute the relu's input again, and dx is empty.
 struct Conv2dBackward {
   static constexpr const char* kName = "conv2d_backward";
   Out dx{}, dw{}, db{};
-  In dz{}, x{}, w{};
+  In dz{}, x{}, w{}, b{};
   Conv2dOptions options{};
   MathMode math = MathMode::f32;
+  bool has_pool = false;
 
   Shape x_shape() const { return x ? x.shape() : dx.shape(); }
   Shape w_shape() const { return w ? w.shape() : dw.shape(); }
   double flops() const {
     const double terms = dx || dw ? static_cast<double>(w_shape().count() / w_shape()[0]) : 0;
-    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * terms + (db ? elements(dz) : 0);
+    const double each = ((dx ? 2 : 0) + (dw ? 2 : 0) + (has_pool ? 2 : 0)) * terms + (db ? 1 : 0);
+    return (has_pool ? 4 : 1) * each * elements(dz);
   }
 };
 

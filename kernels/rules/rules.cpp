@@ -43,6 +43,7 @@ constexpr Rule kCuda[] = {
     {"pool_gradient", pool_gradient},
     {"relu_in_convolution", relu_in_convolution},
     {"pool_after_relu", pool_after_relu},
+    {"pool_in_convolution", pool_in_convolution},
     {"bias_gradient", bias_gradient},
     {"publish_with_update", publish_with_update},
 };

@@ -91,6 +91,7 @@ bool dense_u8(OpList& ops, std::size_t i);
 bool add_in_place(OpList& ops, std::size_t i);
 bool narrow_dense(OpList& ops, std::size_t i);
 bool relu_in_convolution(OpList& ops, std::size_t i);
+bool pool_in_convolution(OpList& ops, std::size_t i);
 bool bias_gradient(OpList& ops, std::size_t i);
 bool publish_with_update(OpList& ops, std::size_t i);
 

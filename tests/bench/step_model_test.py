@@ -44,6 +44,14 @@ class Arithmetic(unittest.TestCase):
         self.assertAlmostEqual(time(1000, 100, device_fences=2, system_fences=1) - time(1000, 100),
                                2 * h200.DEVICE_FENCE + h200.SYSTEM_FENCE)
 
+    def test_tensor_cores(self):
+        nothing, kernel = h200.Traffic(0, 0, 0), KERNEL._replace(instructions_a_product=40)
+        one, two = (h200.own_kernel(kernel, 1000, 256, 0, nothing, flops) for flops in (4e9, 8e9))
+        self.assertAlmostEqual(two - one, 40 * 32 * 4e9 / h200.PRODUCT / (h200.SMS * h200.SM_ISSUES))
+        of = {"reads": [{"shape": [1024, 28, 28, 1], "bytes": 1605632}],
+              "writes": [{"shape": [32, 3, 3, 1], "bytes": 1152}, {"shape": [32], "bytes": 128}]}
+        self.assertAlmostEqual(steps.padded(of, 900), 1600)
+
     def test_waves(self):
         nothing = h200.Traffic(0, 0, 0)
         one, two = (h200.library_product(128 * tiles, 128, 1 << 14, "bf16", nothing) for tiles in (132, 133))
@@ -64,6 +72,9 @@ class Arithmetic(unittest.TestCase):
         text = f"\tmov.u32 \t%r1, 0;\n\tld.global.v4.f32 \t{{%f3}}, [%rd1];\n{loop}\tmembar.gl;\n\tbar.sync \t0;\n"
         self.assertEqual(kernels.load_bytes(text), 20)
         self.assertEqual(kernels.instructions_a_byte(text), 3 / 4)
+        self.assertEqual(kernels.instructions_a_product(text), 0)
+        product = "\tmma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \t{%f1}, {%r1}, {%r2}, {%f1};\n"
+        self.assertEqual(kernels.instructions_a_product(text.replace("\tadd", 2 * product + "\tadd")), 5 / 2)
         self.assertEqual(kernels.passes("void k(int n) {\n  gather<8>(x0 + 1);\n  gather<8>(x0 + 2);\n}\n", "k"), 2)
 
     def test_names(self):
@@ -73,8 +84,9 @@ class Arithmetic(unittest.TestCase):
 
 class RecordedStep(unittest.TestCase):
     def test_no_kernel_is_below_its_floor_or_spills(self):
-        for model, declined, most in (("linear", False, 5), ("cnn", False, 18), ("cnn", True, 40)):
-            case = steps.model_case(build, kernels.Kernels(build, nvrtc, ptxas).measure, model, 32, "f32", declined)
+        for model, dtype, declined, most in (("linear", "f32", False, 5), ("cnn", "f32", False, 18),
+                                             ("cnn", "bf16", False, 19), ("cnn", "f32", True, 40)):
+            case = steps.model_case(build, kernels.Kernels(build, nvrtc, ptxas).measure, model, 32, dtype, declined)
             self.assertLessEqual(len(case["kernels"]), most, model)
             self.assertEqual([kernel["complaint"] for kernel in case["kernels"] if kernel.get("complaint")], [])
             for kernel in case["kernels"]:

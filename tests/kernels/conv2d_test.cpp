@@ -1,5 +1,7 @@
 #include <giro/kernels/conv2d.h>
 
+#include <optional>
+
 #include "tests/kernels/convolutions.h"
 #include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
@@ -7,6 +9,7 @@
 #include "tests/support/sanitized.h"
 
 #include "kernels/cpu/winograd.h"
+#include "kernels/internal/few_channels.h"
 #include "kernels/pointwise/instruction_sets.h"
 
 #if GIRO_WITH_CUDA
@@ -253,6 +256,116 @@ void Conv2dTest::check_nan_and_infinities(const std::vector<Convolution>& all) {
 }
 
 TEST_P(Conv2dTest, KeepsNaNAndInfinities) { check_nan_and_infinities(convolutions()); }
+
+// Convolutions for which a GPU has a kernel of its own in 16 bits.
+class FewChannelsTest : public Conv2dTest {
+ protected:
+  static std::vector<Convolution> shapes() {
+    return {
+        same("first layer", {3, 28, 28, 1}, {32, 3, 3, 1}),
+        same("three channels, odd sizes", {2, 9, 11, 3}, {64, 3, 3, 3}),
+        {"one pixel", {2, 1, 1, 1}, {32, 1, 1, 1}, {}},
+        {"as many terms as possible", {1, 4, 40, 1}, {32, 1, 31, 1}, {}},
+        {"as many terms as one product has", {1, 6, 9, 5}, {32, 3, 1, 5}, {}},
+        {"asymmetric", {1, 13, 12, 2}, {32, 2, 3, 2}, {.stride = {2, 3}, .pad_before = {0, 1}, .pad_after = {2, 0}}},
+        {"dilation", {1, 11, 12, 2}, {32, 3, 2, 2}, {.pad_before = {1, 0}, .dilation = {2, 5}}},
+        {"stride beyond the window", {1, 9, 9, 2}, {32, 2, 2, 2}, {.stride = {4, 3}}},
+        same("several bands", {1, 11, 90, 15}, {32, 1, 1, 15}),
+        same("a wide row", {1, 5, 160, 31}, {32, 1, 1, 31}),
+    };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, FewChannelsTest, ::testing::Values(Device::Kind::cuda), test::device_name);
+
+TEST_P(FewChannelsTest, SupportsOnlyTheseShapes) {
+  const auto fits = [](const Convolution& c, DType dtype = DType::bf16) {
+    return static_cast<bool>(FewChannels(c.x, c.w, c.options, dtype));
+  };
+  for (const Convolution& conv : shapes()) EXPECT_TRUE(fits(conv)) << conv.name;
+  const Shape x{1, 9, 9, 2}, w{32, 3, 3, 2};
+  EXPECT_TRUE(fits({"", x, w, {}}, DType::f16));
+  EXPECT_FALSE(fits({"", x, w, {}}, DType::f32));
+  EXPECT_FALSE(fits({"", {0, 9, 9, 2}, w, {}}));
+  EXPECT_FALSE(fits({"", x, {33, 3, 3, 2}, {}}));
+  EXPECT_FALSE(fits({"", x, {32, 4, 4, 2}, {}}));
+  EXPECT_FALSE(fits({"", x, {32, 3, 3, 1}, {.groups = 2}}));
+  EXPECT_FALSE(fits({"", {1, 9, 12'000, 1}, {32, 3, 3, 1}, {}}));
+  const FewChannels bands({1, 11, 90, 3}, {32, 3, 3, 3}, same_padding(11, 90, {3, 3}, {1, 1}), DType::bf16);
+  EXPECT_EQ(bands.band, 6);
+  EXPECT_EQ(bands.band_height, 14);
+  EXPECT_EQ(bands.band_width, 92);
+  EXPECT_EQ(FewChannels({1, 11, 90, 15}, {32, 1, 1, 15}, {}, DType::bf16).band, 3);
+  EXPECT_EQ(FewChannels({1, 5, 160, 31}, {32, 1, 1, 31}, {}, DType::bf16).band, 1);
+}
+
+TEST_P(FewChannelsTest, Forward) {
+  for (const Convolution& conv : shapes()) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const Array x = random_.uniform(conv.x, -1, 1, dtype), w = random_.uniform(conv.w, -1, 1, dtype);
+      for (const std::optional<DType> bias :
+           {std::optional(DType::f32), std::optional(dtype), std::optional<DType>()}) {
+        const Array b = random_.uniform({conv.w[0]}, -1, 1, bias.value_or(dtype));
+        check({.name = fmt::format("{}, {}, bias {}", conv.name, name_of(dtype), bias ? name_of(*bias) : "none"),
+               .inputs = {x, w, b},
+               .outputs = {{dtype, conv.y(), {}}},
+               .run = [=](const Tensors& out, const Tensors& in,
+                          const Stream& s) { conv2d(out[0], in[0], in[1], bias ? in[2] : Tensor(), conv.options, s); },
+               .expected = {forward(conv, x.values, w.values, bias ? b.values : Values()).stored_as(dtype)}});
+      }
+    }
+  }
+}
+
+TEST_P(FewChannelsTest, Backward) {
+  for (const Convolution& conv : shapes()) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const Array x = random_.uniform(conv.x, -1, 1, dtype), dz = random_.uniform(conv.y(), -1, 1, dtype);
+      const Gradients g = backward(conv, dz.values, x.values, Values(static_cast<std::size_t>(conv.w.count())));
+      for (const DType of_weights : {DType::f32, dtype}) {
+        const bool with_db = of_weights == DType::f32;
+        std::vector<Array> outputs{{of_weights, conv.w, {}}, {of_weights, {conv.w[0]}, {}}};
+        std::vector<Expected> expected{g.dw.stored_as(of_weights), g.db.stored_as(of_weights)};
+        if (!with_db) outputs.pop_back(), expected.pop_back();
+        check({.name = fmt::format("{}, {}, dw {}", conv.name, name_of(dtype), name_of(of_weights)),
+               .inputs = {dz, x, random_.uniform(conv.w, -1, 1, dtype)},
+               .outputs = outputs,
+               .run =
+                   [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                     conv2d_backward({}, out[0], with_db ? out[1] : Tensor(), in[0], in[1], in[2], conv.options, s);
+                   },
+               .expected = expected});
+      }
+    }
+  }
+}
+
+// A NaN or an infinity reaches what it belongs to, and nothing else: some terms of a product, and some pixels of a
+// square, do not exist.
+TEST_P(FewChannelsTest, KeepsNaNAndInfinities) {
+  for (const Convolution& conv : shapes()) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      Array x = random_.uniform(conv.x, -1, 1, dtype), dz = random_.uniform(conv.y(), -1, 1, dtype);
+      Array w = random_.uniform(conv.w, -1, 1, dtype), b = random_.uniform({conv.w[0]}, -1, 1, dtype);
+      x.values.front() = test::kNaN;
+      x.values.back() = test::kInfinity;
+      b.values.front() = -test::kInfinity;
+      b.values.back() = test::kNaN;
+      check({.name = fmt::format("{}, {}", conv.name, name_of(dtype)),
+             .inputs = {x, w, b},
+             .outputs = {{dtype, conv.y(), {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { conv2d(out[0], in[0], in[1], in[2], conv.options, s); },
+             .expected = {forward(conv, x.values, w.values, b.values).stored_as(dtype).with_exact_infinities()}});
+      const Gradients g = backward(conv, dz.values, x.values, w.values);
+      check({.name = fmt::format("{}, {}, backward", conv.name, name_of(dtype)),
+             .inputs = {dz, x, w},
+             .outputs = {{DType::f32, conv.w, {}}, {DType::f32, {conv.w[0]}, {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { conv2d_backward({}, out[0], out[1], in[0], in[1], in[2], conv.options, s); },
+             .expected = {g.dw.with_exact_infinities(), g.db}});
+    }
+  }
+}
 
 // Convolutions that the CPU computes with Winograd's algorithm.
 class WinogradTest : public Conv2dTest {

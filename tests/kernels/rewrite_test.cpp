@@ -11,10 +11,14 @@
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 #include <set>
 
 #include "kernels/cpu/narrow_dense.h"
@@ -454,6 +458,80 @@ TEST_P(RewriteTest, ConvolutionFusesTheFollowingRelu) {
     EXPECT_EQ(results[0], results[1]) << name_of(dtype);
     for (const float kept : {-7.0f, std::numeric_limits<float>::infinity()}) {
       EXPECT_GT(std::count(results[0].begin(), results[0].end(), kept), 0) << kept;
+    }
+  }
+}
+
+// The rule applies on a GPU, in 16 bits, unless something else needs the convolution's result.
+TEST_P(RewriteTest, ConvolutionOfFewChannelsFusesThePoolingAfterIt) {
+  enum class Case { training, inference, no_relu, result_is_read, dx_is_wanted, odd_sizes };
+  using Names = std::vector<std::string>;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    if (device().is_cpu() && dtype != DType::f32) continue;
+    for (const Case of :
+         {Case::training, Case::inference, Case::no_relu, Case::result_is_read, Case::dx_is_wanted, Case::odd_sizes}) {
+      SCOPED_TRACE(fmt::format("{}, case {}", name_of(dtype), static_cast<int>(of)));
+      const Shape images{2, of == Case::odd_sizes ? 7 : 6, 20, 1}, filters{32, 3, 3, 1};
+      const Conv2dOptions options = same_padding(images[1], images[2], {3, 3}, {1, 1});
+      const Shape result = conv2d_shape(images, filters, options), means = pool_shape(result, {});
+      const auto kept = [&](const Shape& shape, unsigned seed) {
+        kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
+        const Tensor tensor(kept_.back().data(), dtype, shape, device());
+        std::mt19937 random(seed);
+        std::vector<float> values(static_cast<std::size_t>(shape.count()));
+        for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 255) - 127) / 64;
+        const Buffer memory = stream().allocate(values.size() * 4);
+        stream().copy(memory.data(), values.data(), values.size() * 4);
+        cast(tensor, Tensor(memory.data(), DType::f32, shape, device()), stream());
+        return tensor;
+      };
+      const Tensor x = kept(images, 1), w = kept(filters, 2), b = kept({32}, 3), slopes = kept(means, 4);
+      const std::vector<Tensor> results{kept(means, 5), kept(filters, 6), kept({32}, 7), kept(images, 8),
+                                        kept(result, 9)};
+      std::vector<Buffer> temporaries;
+      const auto temporary = [&] {
+        temporaries.push_back(stream().allocate(static_cast<std::size_t>(result.count()) * size_of(dtype)));
+        return Tensor(temporaries.back().data(), dtype, result, device());
+      };
+      const auto body = [&] {
+        const Tensor z = temporary(), y = of == Case::no_relu ? z : temporary();
+        conv2d(z, x, w, b, options, stream());
+        if (of != Case::no_relu) test::relu(y, z, stream());
+        avg_pool(results[0], y, {}, stream());
+        if (of == Case::result_is_read) copy(results[4], y, stream());
+        if (of != Case::inference) {
+          const Tensor dy = temporary(), dz = of == Case::no_relu ? dy : temporary();
+          avg_pool_backward(dy, slopes, {}, stream());
+          if (of != Case::no_relu) test::relu_backward(dz, dy, y, stream());
+          conv2d_backward(of == Case::dx_is_wanted ? results[3] : Tensor(), results[1], results[2], dz, x, w, options,
+                          stream());
+        }
+        temporaries.clear();
+      };
+      const Names names = ops_of(body);
+      const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+      const bool can = device().is_cuda() && dtype != DType::f32;
+      EXPECT_EQ(has("conv2d_avg_pool"), can && (of == Case::training || of == Case::inference))
+          << fmt::format("{}", fmt::join(names, " "));
+      EXPECT_EQ(has("conv2d_avg_pool_backward"), can && of == Case::training)
+          << fmt::format("{}", fmt::join(names, " "));
+      if (can && of == Case::training) EXPECT_EQ(names, (Names{"conv2d_avg_pool", "conv2d_avg_pool_backward"}));
+
+      std::vector<std::vector<std::vector<unsigned char>>> bytes;
+      for (const char* setting : {"0", "1", "-pool_in_convolution"}) {
+        const test::RewriteSetting rewriting(setting);
+        rules::record(stream(), body).replay(stream());
+        auto& of_results = bytes.emplace_back();
+        for (const Tensor& tensor : results) {
+          of_results.emplace_back(tensor.bytes());
+          stream().copy(of_results.back().data(), tensor.raw(), tensor.bytes());
+        }
+        stream().synchronize();
+      }
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(bytes[0][i], bytes[1][i]) << i;
+        EXPECT_EQ(bytes[0][i], bytes[2][i]) << i;
+      }
     }
   }
 }

@@ -1,3 +1,4 @@
+#include "kernels/internal/few_channels.h"
 #include "kernels/internal/narrow_layers.h"
 #include "kernels/internal/ops.h"
 #include "kernels/internal/publish_op.h"
@@ -84,6 +85,64 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
   return true;
 }
 
+namespace {
+
+bool has_few_channels(const ops::Conv2d& op) {
+  return bool(FewChannels(op.x.shape(), op.w.shape(), op.options, op.y.dtype()));
+}
+bool has_few_channels(const ops::Conv2dBackward& op) {
+  return bool(FewChannels(op.x_shape(), op.w_shape(), op.options, op.dz.dtype()));
+}
+
+}  // namespace
+
+// A convolution of few channels also computes the relu and average pooling of its result, and the gradient of its
+// filters starts at the pooling's. Nothing else reads the result, which is then not stored.
+bool pool_in_convolution(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
+  if (convolution == nullptr || convolution->has_pool || !has_few_channels(*convolution)) return false;
+  const Tensor& y = convolution->y;
+  const auto readers = ops.readers(i, y, 2);
+  if (!readers || readers->empty()) return false;
+  const std::size_t at = readers->front();
+  const auto* const pool = detail::op_of<ops::AvgPool>(ops[at]);
+  if (pool == nullptr || !same(pool->x, y) || pool->options != PoolOptions{} ||
+      !pool_windows_tile(y.shape(), pool->options) || !(convolution->has_relu || pool->has_relu) ||
+      !ops.can_run_late(i, at)) {
+    return false;
+  }
+  ops::Conv2d pooled = *convolution;
+  pooled.y = pool->y;
+  pooled.has_relu = pooled.has_pool = true;
+  if (readers->size() == 2) {
+    const std::size_t pool_at = readers->back();
+    const auto* const gradient = detail::op_of<ops::AvgPoolBackward>(ops[pool_at]);
+    if (gradient == nullptr || !gradient->has_relu || gradient->db || !same(gradient->x, y) ||
+        gradient->options != pool->options) {
+      return false;
+    }
+    const auto reader = ops.only_reader(pool_at, gradient->dx);
+    const auto* const filters = reader ? detail::op_of<ops::Conv2dBackward>(ops[*reader]) : nullptr;
+    if (filters == nullptr || filters->dx || !filters->dw || !same(filters->dz, gradient->dx) ||
+        !same(filters->x, convolution->x) || filters->options != convolution->options ||
+        !ops.can_run_late(pool_at, *reader) || !ops.is_unchanged(convolution->w, i, *reader) ||
+        (convolution->b && !ops.is_unchanged(convolution->b, i, *reader))) {
+      return false;
+    }
+    ops::Conv2dBackward backward = *filters;
+    backward.dz = gradient->dy;
+    backward.w = convolution->w;
+    backward.b = convolution->b;
+    backward.has_pool = true;
+    queue("conv2d_avg_pool_backward", backward, stream);
+    ops.replace(*reader, {pool_at});
+  }
+  queue("conv2d_avg_pool", pooled, stream);
+  ops.replace(at, {i});
+  return true;
+}
+
 // The gradient of a convolution's bias is summed by the op that computes dz. On the CPU it is computed together with
 // the gradient of the weights.
 bool bias_gradient(OpList& ops, std::size_t i) {
@@ -93,6 +152,7 @@ bool bias_gradient(OpList& ops, std::size_t i) {
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
     if (backward == nullptr || !same(backward->dz, pool->dx) || !backward->db) continue;
+    if (backward->dw && has_few_channels(*backward)) return false;  // its kernel sums both at once
     if (!ops.can_run_early(k, i) || !ops.is_untouched(backward->db, i, i + 1)) return false;
     ops::AvgPoolBackward with_sum = *pool;
     with_sum.db = backward->db;

@@ -31,6 +31,7 @@ DEVICE_FENCE, SYSTEM_FENCE, BARRIER = 0.5, 1.0, 0.03
 TILE_EFFICIENCY = {(128, 128): 0.85, (128, 64): 0.75, (128, 32): 0.6, (64, 64): 0.6, (64, 32): 0.5, (32, 32): 0.4}
 CONVOLUTION_EFFICIENCY = 0.7
 TILED_EFFICIENCY = 0.7  # 66 to 81 % of the instructions in the loop are FMA
+PRODUCT = 2 * 16 * 8 * 16  # FLOPs of an mma.m16n8k16
 WARPS_FOR_PEAK = 16  # per SM: four schedulers, a latency of four cycles
 TILED_WARPS_FOR_PEAK = 4  # a thread's 64 sums are independent
 MOST_IN_FLIGHT = 64  # bytes per thread: four loads of 128 bits
@@ -49,6 +50,7 @@ class Kernel(typing.NamedTuple):
     system_fences: int
     barriers: int
     passes: int = 1  # over its input
+    instructions_a_product: float = 0  # per mma.m16n8k16 of its main loop; 0 if it has none
 
 
 class Traffic(typing.NamedTuple):
@@ -76,7 +78,8 @@ def blocks_on_an_sm(kernel, threads, shared):
 
 
 def own_kernel(kernel, blocks, threads, shared, traffic, flops, is_tiled=False):
-    """One of giro's kernels. By Little's law it reads its bytes in flight once per latency."""
+    """One of giro's kernels. By Little's law it reads its bytes in flight once per latency. FLOPs on tensor cores
+    include those of padding."""
     resident = min(blocks, SMS * blocks_on_an_sm(kernel, threads, shared))
     sms = min(blocks, SMS)
     in_flight = resident * threads * max(1, min(MOST_IN_FLIGHT, kernel.load_bytes, traffic.read / (blocks * threads)))
@@ -84,7 +87,10 @@ def own_kernel(kernel, blocks, threads, shared, traffic, flops, is_tiled=False):
     moving = max(traffic.floor() + again / L2,
                  traffic.read / in_flight * (traffic.latency() + (kernel.passes - 1) * L2_LATENCY),
                  (traffic.dram + traffic.l2 + again) / (sms * SM_L2))
-    if is_tiled:
+    if kernel.instructions_a_product:
+        issued = 32 * kernel.instructions_a_product * flops / PRODUCT
+        computing = max(flops / (PEAK["bf16"] * sms / SMS), issued / (sms * SM_ISSUES))
+    elif is_tiled:
         computing = flops / (PEAK["f32"] * TILED_EFFICIENCY * sms / SMS)
     else:
         computing = max(flops, (traffic.read + again) * kernel.instructions) / (sms * SM_ISSUES)

@@ -22,6 +22,8 @@ SYSTEM_FENCE = re.compile(r"\b(?:membar\.sys|(?:fence\.(?:sc|acq_rel)|st\.releas
 BARRIER = re.compile(r"\b(?:bar|barrier)\.(?:cta\.)?(?:sync|red)")
 LABEL, BRANCH = re.compile(r"^(\$\w+):", re.M), re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+ )?[a-z][\w.]*\s[^\n]*;", re.M)
+PRODUCT = re.compile(r"\bmma\.sync\.aligned\.m16n8k16\b")
+ANY_ENTRY = re.compile(r"^(?:\.visible |\.weak )?" + generated.ENTRY.pattern, re.M | re.S)
 PASS = re.compile(r"\bgather<\d+>\((x\d+)")
 
 
@@ -32,11 +34,7 @@ class Kernels:
     def measure(self, names):
         """The kernels by name."""
         own = {name for name in names if name.startswith("_Z")}
-        found = {}
-        for ptx in self.files() if own else []:
-            if any(f".entry {name}(" in ptx for name in own):
-                found |= self.of_file(ptx)
-        return {name: found[name] for name in own} | self.generated(frozenset(names - own))
+        return {name: self.of_file(name) for name in own} | self.generated(frozenset(names - own))
 
     @functools.cache
     def files(self):
@@ -44,13 +42,16 @@ class Kernels:
         return [module.read(folder / f"{source.name}.o") for source in sorted((ROOT / "kernels/cuda").glob("*.cu"))]
 
     @functools.cache
-    def of_file(self, ptx):
+    def of_file(self, name):
+        """The kernel of this mangled name, without the others of its file."""
+        ptx = next(ptx for ptx in self.files() if f".entry {name}(" in ptx)
+        ptx = ANY_ENTRY.sub(lambda entry: entry[0] if entry[1] == name else "", ptx)
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             file.write(ptx)
             file.flush()
             done = subprocess.run([self.ptxas, "-arch=sm_90", "-v", "-o", "/dev/null", file.name], capture_output=True,
                                   text=True, check=True)
-        return figures(done.stderr, ptx)
+        return figures(done.stderr, ptx)[name]
 
     @functools.cache
     def generated(self, names):
@@ -81,7 +82,8 @@ def figures(log, ptx):
         found[name] = Kernel(registers=int(registers), stack=int(stack), spills=int(stores) + int(loads),
                              slow_path=generated.SLOW_PATH.search(text) is not None, load_bytes=load_bytes(text),
                              instructions=instructions_a_byte(text), device_fences=len(DEVICE_FENCE.findall(text)),
-                             system_fences=len(SYSTEM_FENCE.findall(text)), barriers=len(BARRIER.findall(text)))
+                             system_fences=len(SYSTEM_FENCE.findall(text)), barriers=len(BARRIER.findall(text)),
+                             instructions_a_product=instructions_a_product(text))
     return found
 
 
@@ -90,15 +92,29 @@ def load_bytes(text):
                if access[0].startswith("ld"))
 
 
-def instructions_a_byte(text):
-    """Instructions per byte loaded: in the loop that loads most, or in the whole kernel if no loop loads. In the cnn's
-    kernels ptxas emits 0.8 to 1 times as many."""
+def main_loop(text, work):
+    """The shortest loop with the most of work(loop), or the whole kernel if no loop has any."""
     labels = {label[1]: label.end() for label in LABEL.finditer(text)}
     loops = [text[labels[branch[1]]:branch.end()] for branch in BRANCH.finditer(text)
              if labels.get(branch[1], len(text)) < branch.start()]
-    most = max([*loops, ""], key=lambda loop: (load_bytes(loop), -len(loop)))
-    body = most if load_bytes(most) else text
+    most = max([*loops, ""], key=lambda loop: (work(loop), -len(loop)))
+    return most if work(most) else text
+
+
+def instructions_a_byte(text):
+    """Instructions per byte loaded, in the loop that loads most. In the cnn's kernels ptxas emits 0.8 to 1 times as
+    many."""
+    body = main_loop(text, load_bytes)
     return len(INSTRUCTION.findall(body)) / max(1, load_bytes(body))
+
+
+def products(text):
+    return len(PRODUCT.findall(text))
+
+
+def instructions_a_product(text):
+    body = main_loop(text, products)
+    return len(INSTRUCTION.findall(body)) / products(body) if products(body) else 0
 
 
 def complaint(name, kernel):

@@ -54,6 +54,13 @@ def threads_of(node):
     return node.get("blocks", 1) * node.get("threads", 1)
 
 
+def padded(op, flops):
+    """The FLOPs of a convolution of few channels, whose products have multiples of 16 terms: the elements of a filter."""
+    arrays = [tensor for tensor in op["reads"] + op["writes"] if len(tensor["shape"]) == 4]
+    terms = math.prod(min(arrays, key=lambda tensor: tensor["bytes"])["shape"][1:])
+    return flops * math.ceil(terms / 16) * 16 / terms
+
+
 def is_tiled(node):
     return "tiled_product_kernel" in node["name"]
 
@@ -84,7 +91,8 @@ def cost(step, kernels, dtype, is_cold=False):
         beside = [other for other in nodes if other["op"] == node["op"]]
         traffic, flops = part_of(node, beside, op, traffics[node["op"]])
         is_library = "blocks" not in node
-        computes_in = dtype_of(op, dtype) if is_library else "f32"
+        on_tensor_cores = not is_library and kernels[node["name"]].instructions_a_product > 0
+        computes_in = dtype_of(op, dtype) if is_library or on_tensor_cores else "f32"
         row = {"kernel": short(node["name"]), "op": op["op"], "after": node["after"],
                "bytes": round(traffic.dram + traffic.l2), "dram": round(traffic.dram), "flops": round(flops),
                "floor": h200.floor(traffic, flops, computes_in)}
@@ -95,8 +103,8 @@ def cost(step, kernels, dtype, is_cold=False):
             kernel = kernels[node["name"]]
             row |= {name: node[name] for name in ("blocks", "threads", "shared")} | kernel._asdict()
             row["complaint"] = complaint(row["kernel"], kernel)
-            row["time"] = h200.own_kernel(kernel, node["blocks"], node["threads"], node["shared"], traffic, flops,
-                                          is_tiled(node))
+            row["time"] = h200.own_kernel(kernel, node["blocks"], node["threads"], node["shared"], traffic,
+                                          padded(op, flops) if on_tensor_cores else flops, is_tiled(node))
         rows.append(row)
     total, path = h200.longest_path(nodes, [row["time"] for row in rows])
     for i in path:

@@ -28,6 +28,15 @@ enum class WarpOp : std::uint8_t {
   reduce_xor,
   match_any,
   match_all,
+  multiply_bf16,
+  multiply_f16,
+};
+
+// A lane's elements of the matrices of an mma.m16n8k16, as the PTX manual lays them out: two 16-bit floats in each word
+// of a (16 x 16) and b (16 x 8). The product is added to sums (16 x 8).
+struct MatrixPart {
+  std::uint32_t a[4], b[2];
+  float sums[4];
 };
 
 // One lane's part in an operation of its warp.
@@ -110,6 +119,8 @@ class Thread {
   std::uint32_t reduce(WarpOp op, std::uint32_t value, std::uint32_t mask, std::uint32_t site);
   std::uint32_t match_any(std::uint64_t value, std::uint32_t mask, std::uint32_t site);
   std::uint32_t match_all(std::uint64_t value, std::uint32_t mask, bool& all, std::uint32_t site);
+
+  void multiply(WarpOp op, MatrixPart& part, std::uint32_t site);
 
   void fence(bool for_block_only, bool sequential);
   void set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site);

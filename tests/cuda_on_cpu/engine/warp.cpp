@@ -1,4 +1,4 @@
-// Operations of a warp: PTX's shfl, vote, redux, match and bar.warp.sync.
+// Operations of a warp: PTX's shfl, vote, redux, match, mma and bar.warp.sync.
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include <span>
 
 #include "tests/cuda_on_cpu/engine/block.h"
+#include "tests/cuda_on_cpu/engine/matrix.h"
 #include "tests/cuda_on_cpu/engine/race_check.h"
 #include "tests/cuda_on_cpu/engine/sites.h"
 #include "tests/cuda_on_cpu/engine/thread.h"
@@ -20,10 +21,13 @@ constexpr std::uint32_t kAllLanes = 0xffffffffu;
 // A shuffle that reads a lane outside its mask is undefined. Here it gives a NaN.
 constexpr std::uint64_t kPoison = ~std::uint64_t{0};
 
+bool is_product(WarpOp op) { return op == WarpOp::multiply_bf16 || op == WarpOp::multiply_f16; }
+
 const char* name(WarpOp op) {
   if (op == WarpOp::sync) return "__syncwarp";
   if (op == WarpOp::shuffle) return "shuffle";
   if (op == WarpOp::ballot) return "vote";
+  if (is_product(op)) return "mma";
   return op == WarpOp::match_any || op == WarpOp::match_all ? "match" : "warp reduction";
 }
 
@@ -87,6 +91,13 @@ void compute(std::span<const std::unique_ptr<Thread>> lanes, WarpOp op, std::uin
       for_lanes(mask, [&](unsigned int lane) { call(lane).output = result; });
       break;
     }
+    case WarpOp::multiply_bf16:
+    case WarpOp::multiply_f16: {
+      std::array<MatrixPart*, Limits::kWarp> parts{};
+      for_lanes(mask, [&](unsigned int lane) { parts[lane] = std::bit_cast<MatrixPart*>(call(lane).input); });
+      multiply(parts, op == WarpOp::multiply_bf16);
+      break;
+    }
     default: {
       const auto first = static_cast<unsigned int>(std::countr_zero(mask));
       auto result = static_cast<std::uint32_t>(call(first).input);
@@ -110,6 +121,9 @@ void Block::meet_warp(Thread& thread) {
   const std::span lanes = std::span(threads_).subspan(warp * Limits::kWarp);
   WarpCall& mine = thread.warp_call;
   const std::uint32_t existing = lanes_of(warp);
+  if (is_product(mine.op) && existing != kAllLanes) {
+    stop(thread, Fault::divergence, "mma in a warp that the block does not fill", mine.site);
+  }
   if (mine.mask == kAllLanes) mine.mask = existing;  // the last warp, which the block does not fill
   const auto reject = [&](const std::string& message) { stop(thread, Fault::divergence, message, mine.site); };
   if ((mine.mask >> thread.lane() & 1) == 0) {
@@ -205,6 +219,10 @@ std::uint32_t Thread::match_all(std::uint64_t value, std::uint32_t mask, bool& a
   const auto result = static_cast<std::uint32_t>(meet(WarpOp::match_all, value, 0, mask, site));
   all = result != 0;
   return result;
+}
+
+void Thread::multiply(WarpOp op, MatrixPart& part, std::uint32_t site) {
+  meet(op, std::bit_cast<std::uint64_t>(&part), 0, kAllLanes, site);
 }
 
 }  // namespace giro::simt

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -118,6 +120,47 @@ TEST(Instructions, floats) {
     EXPECT_EQ(y.values()[i], expected[i]) << i;
     EXPECT_EQ(std::signbit(y.values()[i]), std::signbit(expected[i])) << i;
   }
+}
+
+TEST(Instructions, matrix_products) {
+  constexpr std::size_t kRows = 16, kColumns = 8, kTerms = 16;
+  const auto small = [](std::size_t i, int step) {
+    return static_cast<float>(static_cast<int>(i * 7 % 19) * step - 9);
+  };
+  const auto bf16_of = [](float x) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16); };
+  const auto f16_of = [](float x) { return std::bit_cast<std::uint16_t>(static_cast<_Float16>(x)); };
+  std::vector<std::uint16_t> a, b;
+  for (std::size_t i = 0; i < kRows * kTerms; ++i) a.push_back(bf16_of(small(i, 1)));
+  for (std::size_t i = 0; i < kRows * kTerms; ++i) a.push_back(f16_of(small(i, 1)));
+  for (std::size_t i = 0; i < kTerms * kColumns; ++i) b.push_back(bf16_of(small(i, 2)));
+  for (std::size_t i = 0; i < kTerms * kColumns; ++i) b.push_back(f16_of(small(i, 2)));
+  std::vector<float> c, expected;
+  for (std::size_t i = 0; i < kRows * kColumns; ++i) {
+    c.push_back(static_cast<float>(i) / 2);
+    expected.push_back(c.back());
+    for (std::size_t k = 0; k < kTerms; ++k) {
+      expected.back() += small(i / kColumns * kTerms + k, 1) * small(k * kColumns + i % kColumns, 2);
+    }
+  }
+  expected.insert(expected.end(), expected.begin(), expected.end());
+  DeviceArray<float> y(2 * c.size()), sums(c);
+  DeviceArray<std::uint16_t> as(a), bs(b);
+  const Outcome outcome =
+      run(kernel_named("matrix_products"), {1}, {32}, 0, y.data(), as.data(), bs.data(), sums.data());
+  ASSERT_TRUE(outcome) << outcome.message;
+  EXPECT_EQ(y.values(), expected);
+
+  const Outcome small_block =
+      run(kernel_named("matrix_products"), {1}, {16}, 0, y.data(), as.data(), bs.data(), sums.data());
+  EXPECT_NE(small_block.message.find("mma in a warp that the block does not fill"), std::string::npos)
+      << small_block.message;
+}
+
+TEST(Instructions, packs) {
+  DeviceArray<std::uint32_t> y(2);
+  DeviceArray<float> x(std::vector<float>{1.0f, -2.0f});
+  expect_sound("packing_instructions", 1, y.data(), x.data());
+  EXPECT_EQ(y.values(), (std::vector<std::uint32_t>{0x3f80c000, 0x3c00c000}));
 }
 
 TEST(Instructions, atomic_sums_of_subnormal_numbers) {

@@ -86,6 +86,45 @@ __global__ void bfloat16_instructions(unsigned int* bits, const float* x, int n)
   }
 }
 
+// y = a b + c for bf16 and, behind it, f16: a (16, 16) and b (16, 8) as bits, c and y (16, 8). The indices are those of
+// the PTX ISA's section on mma.m16n8k16.
+__global__ void matrix_products(float* y, const unsigned short* a, const unsigned short* b, const float* c) {
+  const unsigned int lane = threadIdx.x % 32, group = lane >> 2, in_group = lane % 4;
+  for (unsigned int is_f16 = 0; is_f16 < 2; ++is_f16, a += 256, b += 128, y += 128) {
+    unsigned int as[4] = {}, bs[2] = {};
+    float sums[4];
+    for (unsigned int i = 0; i < 8; ++i) {
+      const unsigned int row = (i < 2 || (i >= 4 && i < 6)) ? group : group + 8;
+      const unsigned int column = in_group * 2 + (i & 1) + (i < 4 ? 0 : 8);
+      as[i / 2] |= unsigned(a[row * 16 + column]) << (16 * (i % 2));
+    }
+    for (unsigned int i = 0; i < 4; ++i) {
+      const unsigned int row = in_group * 2 + (i & 1) + (i < 2 ? 0 : 8);
+      bs[i / 2] |= unsigned(b[row * 8 + group]) << (16 * (i % 2));
+    }
+    const auto at = [&](unsigned int i) { return (i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1); };
+    for (unsigned int i = 0; i < 4; ++i) sums[i] = c[at(i)];
+    if (is_f16) {
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+          : "r"(as[0]), "r"(as[1]), "r"(as[2]), "r"(as[3]), "r"(bs[0]), "r"(bs[1]));
+    } else {
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+          : "r"(as[0]), "r"(as[1]), "r"(as[2]), "r"(as[3]), "r"(bs[0]), "r"(bs[1]));
+    }
+    for (unsigned int i = 0; i < 4; ++i) y[at(i)] = sums[i];
+  }
+}
+
+// The first operand goes to the upper half.
+__global__ void packing_instructions(unsigned int* y, const float* x) {
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y[0]) : "f"(x[0]), "f"(x[1]));
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y[1]) : "f"(x[0]), "f"(x[1]));
+}
+
 // sin reduces large arguments in a function with a local array.
 __global__ void sines(double* y, const double* x) {
   for (int i = 0; i < 4; ++i) y[i] = sin(x[i]);

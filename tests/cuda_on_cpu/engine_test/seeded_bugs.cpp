@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Bug{"shared_out_of_bounds", Fault::illegal_address, 1, 64 * sizeof(float)},
                     Bug{"barrier_after_exit", Fault::divergence}, Bug{"divergent_barriers", Fault::divergence},
                     Bug{"shuffle_with_exited_lane", Fault::divergence}, Bug{"mask_without_caller", Fault::divergence},
-                    Bug{"divergent_shuffles", Fault::divergence}),
+                    Bug{"divergent_shuffles", Fault::divergence}, Bug{"product_with_exited_lane", Fault::divergence}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(SeededBugs, barrier_and_warp_deadlock) {

@@ -385,6 +385,17 @@ __global__ void divergent_shuffles(float* y, const float* x) {
   }
 }
 
+__global__ void product_with_exited_lane(float* y, const float* x) {
+  float sum = x[threadIdx.x];
+  if (threadIdx.x % 32 == 31) return;
+  asm volatile(
+      "{.reg .f32 s; mov.f32 s, 0f00000000; mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, s, s, s}, "
+      "{%1, %1, %1, %1}, {%1, %1}, {%0, s, s, s};}"
+      : "+f"(sum)
+      : "r"(0));  // BUG product_with_exited_lane
+  y[threadIdx.x] = sum;
+}
+
 __global__ void endless_loop(float* y) {
   volatile float* seen = y;
   while (seen[0] != 2.0f) {  // BUG endless_loop

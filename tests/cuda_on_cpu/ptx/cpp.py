@@ -8,7 +8,7 @@ from module import BYTES, Instruction, Label, PtxError, Registers, Scope, Variab
 PER_LINE = 12
 
 # In a kernel with one of these, the threads cannot run to their ends one after another.
-WAITS = re.compile(r"(bar|barrier|shfl|vote|redux|match|nanosleep)\b|(atom|ld\.(volatile|relaxed|acquire))\b")
+WAITS = re.compile(r"(bar|barrier|shfl|vote|redux|match|mma|nanosleep)\b|(atom|ld\.(volatile|relaxed|acquire))\b")
 
 
 class Place:

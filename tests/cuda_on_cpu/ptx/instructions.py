@@ -453,6 +453,13 @@ ROUNDINGS = {"rni": "nearbyint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 @opcodes("cvt")
 def cvt(c):
+    packed = c.choice("f16x2", "bf16x2")
+    if packed is not None:  # two floats; the first goes to the upper half
+        if c.modifiers != ["rn", "f32"]:
+            raise Untranslated()
+        c.modifiers.clear()
+        function = {"f16x2": "half_of_float", "bf16x2": "bfloat16_of_float"}[packed]
+        return c.put("u32", f"u32({function}({c.value(1, 'f32')})) << 16 | {function}({c.value(2, 'f32')})")
     if c.flag("f16"):  # a float from or to binary16, which registers hold as 16 bits
         if c.modifiers == ["f32"]:
             c.modifiers.clear()
@@ -667,6 +674,20 @@ def redux(c):
         raise Untranslated()
     name = f"reduce_{operation}" + (f"_{kind}" if operation in ("min", "max") else "")
     return c.put("u32", f"t.reduce(WarpOp::{name}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.site})")
+
+
+@opcodes("mma")
+def mma(c):
+    """A product of 16 x 16 and 16 x 8 16-bit floats, added to 16 x 8 f32 sums."""
+    kind = c.choice("bf16", "f16")
+    if c.modifiers != ["sync", "aligned", "m16n8k16", "row", "col", "f32", kind, "f32"]:
+        raise Untranslated()
+    c.modifiers.clear()
+    parts = [", ".join(c.expression(text, type) for text in c.elements(i))
+             for i, type in ((1, "u32"), (2, "u32"), (3, "f32"))]
+    sums = " ".join(c.put_to(target, "f32", f"part.sums[{i}]") for i, target in enumerate(c.elements(0)))
+    braced = ", ".join(f"{{{part}}}" for part in parts)
+    return f"{{ MatrixPart part{{{braced}}}; t.multiply(WarpOp::multiply_{kind}, part, {c.site}); {sums} }}"
 
 
 @opcodes("match")

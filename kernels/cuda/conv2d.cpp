@@ -49,7 +49,7 @@ bool run_best(const Convolution& convolution, const GraphArrays& arrays, const S
 
 void run(const ops::Conv2d& op, const Stream& stream) {
   if (op.y.count() == 0) return;
-  if (FewChannels(op.x.shape(), op.w.shape(), op.options, op.y.dtype())) return few_channels_conv2d(op, stream);
+  if (FewChannels(op)) return few_channels_conv2d(op, stream);
   Convolution convolution{Result::y, op.x.shape(), op.w.shape(), op.y.shape(), op.options, op.y.dtype(), op.math};
   convolution.has_relu = op.has_relu;
   convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no bias of another dtype
@@ -63,7 +63,7 @@ void run(const ops::Conv2d& op, const Stream& stream) {
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {
   const std::int64_t channels = op.dz.shape()[3];
-  const bool is_own = op.dw && FewChannels(op.x_shape(), op.w_shape(), op.options, op.dz.dtype());
+  const bool is_own = op.dw && FewChannels(op);
   if (op.db && !is_own) {
     cuda::run(ops::SumRows{op.db, op.dz.reshape({channels > 0 ? op.dz.count() / channels : 0, channels})}, stream);
   }

@@ -13,22 +13,26 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
-// A warp computes 32 filters for 8 squares of 2 x 2 pixels at a time, by mma.m16n8k16, in whose terms lane 4 g + q has
-// rows g and g + 8 of the left operand and of the sums, column g of the right operand, and terms, or columns of the
-// sums, 2 q, 2 q + 1 and, 8 further, two more.
+// A warp computes 32 filters for 8 squares of 2 x 2 pixels at a time, by mma.m16n8k16. Lane 4 g + q holds, of each
+// product:
 //
-// Forward, the rows are filters, the terms are taps, and the columns are pixels: one of each square. Which row is which
-// filter is free; a lane gets four neighbours, to store them at once. The sums are then, for each filter, a pair of
-// pixels, which is what the gradient of the filters needs as its left operand: there the terms are pixels, one of each
-// square and another one of each, and the columns are taps, and a constant 1 for the gradient of the bias.
+//   left operand    rows g and g + 8, terms 2 q, 2 q + 1, 2 q + 8 and 2 q + 9
+//   right operand   column g, the same terms
+//   sums            rows g and g + 8, columns 2 q and 2 q + 1
+//
+//                              rows      terms                                columns
+//   conv2d                     filters   a filter's elements                  pixels: one of each square
+//   gradient of the filters    filters   pixels: two of each square           a filter's elements, and 1 for the bias
+//
+// So the sums of a product of the first kind, rounded in pairs, are laid out as the left operand of the second. Which
+// row is which filter is free: a lane gets four neighbours, to load and store them at once.
 namespace giro::cuda {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kFilters = FewChannels::kFilters;
 constexpr int kSquares = 8;
-constexpr int kQuad = 4;                  // filters of a lane
-constexpr std::int64_t kMaxBlocks = 528;  // four per multiprocessor of a large GPU
+constexpr int kQuad = 4;  // filters of a lane
 
 // Two elements in one register, the first in the lower half.
 using Pair = std::uint32_t;
@@ -39,7 +43,7 @@ template <class T>
 struct Pairs;
 template <>
 struct Pairs<BFloat16> {
-  static constexpr float kRoundsToZero = 0x1p-134f;  // as smaller positive numbers do
+  static constexpr float kRoundsToZero = 0x1p-134f;  // the largest float that does
 
   __device__ static Pair of(float first, float second) {
     Pair pair;
@@ -50,7 +54,8 @@ struct Pairs<BFloat16> {
   __device__ static float second(Pair pair) { return __uint_as_float(pair & 0xffff0000u); }
   // a b + c
   __device__ static void multiply_add(float (&sums)[4], const Pair (&a)[4], const Pair (&b)[2], const float (&c)[4]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%10, %11, %12, %13};"
         : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
@@ -73,7 +78,8 @@ struct Pairs<Float16> {
   __device__ static float first(Pair pair) { return value(static_cast<std::uint16_t>(pair)); }
   __device__ static float second(Pair pair) { return value(static_cast<std::uint16_t>(pair >> 16)); }
   __device__ static void multiply_add(float (&sums)[4], const Pair (&a)[4], const Pair (&b)[2], const float (&c)[4]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%10, %11, %12, %13};"
         : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
@@ -111,7 +117,7 @@ struct Geometry {
   int pad_rows, pad_elements;       // before x
   int stride_rows;                  // of x
   int down, right;                  // to the next pixel of y
-  int terms, channels, filter_row;  // of a filter: all elements, those of a tap, those of a row of taps
+  int terms, channels, filter_row;  // elements of a filter, of one of its taps, and of a row of taps
   int tap_down, tap_right;          // to the next tap
 
   Geometry(const Shape& x, const Shape& w, const Conv2dOptions& options, const FewChannels& few, const Shape& y)
@@ -140,8 +146,8 @@ struct Geometry {
 
   static int size(std::int64_t value) { return static_cast<int>(value); }
 
-  // The distance of an element under a filter from the first.
-  __device__ int tap(int i) const {
+  // The distance of the element under a filter's element i from the first.
+  __device__ int term(int i) const {
     return i / filter_row * tap_down + i % filter_row / channels * tap_right + i % channels * 2;
   }
 };
@@ -162,12 +168,13 @@ struct Band {
   __device__ void load(const std::uint16_t* x, const Geometry& g) const {
     const std::uint16_t* const from = x + std::int64_t{image} * g.height * g.row;
     __syncthreads();  // the previous band has been read
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < g.band_height; i += kWarps) {
-      const int from_row = 2 * first * g.stride_rows - g.pad_rows + i;
-      for (int k = static_cast<int>(threadIdx.x) % 32; k < g.band_row; k += 32) {
-        const int at = k - g.pad_elements;
-        const bool exists = from_row >= 0 && from_row < g.height && at >= 0 && at < g.row;
-        in_band(2 * (i * g.band_row + k)) = exists ? from[std::int64_t{from_row} * g.row + at] : std::uint16_t{0};
+    for (int k = static_cast<int>(threadIdx.x) % 32; k < g.band_row; k += 32) {
+      const int at = k - g.pad_elements;
+#pragma unroll 4  // independent loads
+      for (int i = static_cast<int>(threadIdx.x) / 32; i < g.band_height; i += kWarps) {
+        const int row = 2 * first * g.stride_rows - g.pad_rows + i;
+        const bool exists = row >= 0 && row < g.height && at >= 0 && at < g.row;
+        in_band(2 * (i * g.band_row + k)) = exists ? from[std::int64_t{row} * g.row + at] : std::uint16_t{0};
       }
     }
     __syncthreads();
@@ -218,7 +225,9 @@ struct Lane {
 template <class T, int kSteps>
 class Filters {
  public:
+  // w is null if nothing is to be computed from them.
   __device__ Filters(const std::uint16_t* w, const void* b, DType b_dtype, const Lane& lane, const Geometry& g) {
+    if (w == nullptr) return;
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
       const int filter = lane.filter + i;
@@ -228,18 +237,20 @@ class Filters {
       bias_[i / 2][i % 2 * 2] = bias_[i / 2][i % 2 * 2 + 1] = bias;
 #pragma unroll
       for (int k = 0; k < 2 * kSteps; ++k) {
-        const int tap = 8 * k + 2 * lane.q;
-        const auto element = [&](int i) { return i < g.terms ? w[filter * g.terms + i] : std::uint16_t{0}; };
-        words_[i / 2][k / 2][i % 2 + k % 2 * 2] = pair_of(element(tap), element(tap + 1));
+        const int term = 8 * k + 2 * lane.q;
+        const auto element = [&](int i) {
+          return i < g.terms ? w[std::int64_t{filter} * g.terms + i] : std::uint16_t{0};
+        };
+        words_[i / 2][k / 2][i % 2 + k % 2 * 2] = pair_of(element(term), element(term + 1));
       }
     }
 #pragma unroll
     for (int k = 0; k < 2 * kSteps; ++k) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int tap = 8 * k + 2 * lane.q + i;
-        taps_[k][i] = tap < g.terms ? g.tap(tap) : 0;
-        exists_[k] |= tap < g.terms ? 0xffffu << (16 * i) : 0;
+        const int term = 8 * k + 2 * lane.q + i;
+        offsets_[k][i] = term < g.terms ? g.term(term) : 0;
+        exists_[k] |= term < g.terms ? 0xffffu << (16 * i) : 0;
       }
     }
   }
@@ -250,7 +261,7 @@ class Filters {
     Pair patch[kSteps][2];
 #pragma unroll
     for (int k = 0; k < 2 * kSteps; ++k) {
-      patch[k / 2][k % 2] = pair_of(in_band(at + taps_[k][0]), in_band(at + taps_[k][1])) & exists_[k];
+      patch[k / 2][k % 2] = pair_of(in_band(at + offsets_[k][0]), in_band(at + offsets_[k][1])) & exists_[k];
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -266,7 +277,7 @@ class Filters {
  private:
   Pair words_[2][kSteps][4];
   float bias_[2][4];
-  int taps_[2 * kSteps][2];
+  int offsets_[2 * kSteps][2];
   Pair exists_[2 * kSteps] = {};
 };
 
@@ -331,20 +342,20 @@ template <class T, int kSteps, bool kPool>
 __global__ void __launch_bounds__(kThreads, 1)
     few_channels_backward_filter_kernel(float* parts, const std::uint16_t* dz, const std::uint16_t* x,
                                         const std::uint16_t* w, const void* b, DType b_dtype, Geometry g) {
-  constexpr int kTaps = 16 * kSteps, kTiles = 2 * kSteps;
+  constexpr int kTerms = 16 * kSteps, kTiles = 2 * kSteps;
   const Lane lane;
-  const Filters<T, kSteps> filters(w, b, b_dtype, lane, g);
+  const Filters<T, kSteps> filters(kPool ? w : nullptr, b, b_dtype, lane, g);
   const auto quad_at = [&](bool exists, std::int64_t at) {
     return exists ? *reinterpret_cast<const Quad*>(dz + at + lane.filter) : Quad{0, 0};
   };
-  int taps[kTiles];
+  int offsets[kTiles];
   Pair exists[kTiles], ones[kTiles];
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-    const int tap = 8 * j + lane.g;
-    taps[j] = tap < g.terms ? g.tap(tap) : 0;
-    exists[j] = tap < g.terms ? ~Pair{0} : 0;
-    ones[j] = tap == g.terms ? Pairs<T>::of(1.0f, 1.0f) : 0;
+    const int term = 8 * j + lane.g;
+    offsets[j] = term < g.terms ? g.term(term) : 0;
+    exists[j] = term < g.terms ? ~Pair{0} : 0;
+    ones[j] = term == g.terms ? Pairs<T>::of(1.0f, 1.0f) : 0;
   }
 
   float sums[2][kTiles][4] = {};
@@ -391,7 +402,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
           for (int k = 0; k < 2; ++k) {
             const Pair pair =
-                pair_of(in_band(first.at(pixels + k) + taps[j]), in_band(second.at(pixels + k) + taps[j]));
+                pair_of(in_band(first.at(pixels + k) + offsets[j]), in_band(second.at(pixels + k) + offsets[j]));
             patch[k] = (pair & exists[j] & have[k]) | ones[j];
           }
 #pragma unroll
@@ -404,7 +415,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 
   // The warps' sums, one warp after another.
-  __shared__ float totals[kFilters][kTaps];
+  __shared__ float totals[kFilters][kTerms];
   for (int warp = 0; warp < kWarps; ++warp) {
     __syncthreads();
     if (static_cast<int>(threadIdx.x) / 32 != warp) continue;
@@ -422,13 +433,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   const std::int64_t first_filter = std::int64_t{blockIdx.x} * g.filters + std::int64_t{blockIdx.y} * kFilters;
-  for (int i = static_cast<int>(threadIdx.x); i < kFilters * kTaps; i += kThreads) {
-    const int filter = i / kTaps, tap = i % kTaps;
-    if (tap <= g.terms) parts[(first_filter + filter) * (g.terms + 1) + tap] = totals[filter][tap];
+  for (int i = static_cast<int>(threadIdx.x); i < kFilters * kTerms; i += kThreads) {
+    const int filter = i / kTerms, term = i % kTerms;
+    if (term <= g.terms) parts[(first_filter + filter) * (g.terms + 1) + term] = totals[filter][term];
   }
 }
 
-constexpr int kTotals = 32, kAdders = 8;  // of a block: sums, and threads for each
+constexpr int kTotals = 32, kAdders = 16;  // of a block: sums, and threads for each
 
 // Adds up the parts of all blocks. db may be null.
 __global__ void __launch_bounds__(kTotals* kAdders)
@@ -438,7 +449,7 @@ __global__ void __launch_bounds__(kTotals* kAdders)
   const int column = static_cast<int>(threadIdx.x) % kTotals, adder = static_cast<int>(threadIdx.x) / kTotals;
   const int at = static_cast<int>(blockIdx.x) * kTotals + column, count = filters * (terms + 1);
   float sum = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
   for (int block = adder; block < blocks; block += kAdders) {
     if (at < count) sum += parts[std::int64_t{block} * count + at];
   }
@@ -446,27 +457,26 @@ __global__ void __launch_bounds__(kTotals* kAdders)
   __syncthreads();
   if (adder > 0 || at >= count) return;
   for (int i = 1; i < kAdders; ++i) sum += sums[i][column];
-  const int filter = at / (terms + 1), tap = at % (terms + 1);
-  if (tap < terms) {
-    dw.store(filter * terms + tap, sum);
+  const int filter = at / (terms + 1), term = at % (terms + 1);
+  if (term < terms) {
+    dw.store(filter * terms + term, sum);
   } else if (db.data != nullptr) {
     db.store(filter, sum);
   }
 }
 
 struct Launch {
+  FewChannels few;
   Geometry geometry;
   dim3 blocks;
   std::size_t shared;
 
-  Launch(const Shape& x, const Shape& w, const Conv2dOptions& options, DType dtype)
-      : Launch(x, w, options, FewChannels(x, w, options, dtype), conv2d_shape(x, w, options)) {}
-
- private:
-  Launch(const Shape& x, const Shape& w, const Conv2dOptions& options, const FewChannels& few, const Shape& y)
-      : geometry(x, w, options, few, y),
-        blocks(blocks_for(geometry.units, 1, kMaxBlocks), static_cast<unsigned int>(y[3] / kFilters)),
-        shared(static_cast<std::size_t>(few.band_bytes(x[3]))) {}
+  template <class Op>
+  explicit Launch(const Op& op, const Shape& x, const Shape& w)
+      : few(op),
+        geometry(x, w, op.options, few, conv2d_shape(x, w, op.options)),
+        blocks(static_cast<unsigned int>(few.blocks), static_cast<unsigned int>(w[0] / kFilters)),
+        shared(static_cast<std::size_t>(2 * few.band_height * few.band_width * x[3])) {}
 };
 
 const void* raw(const Tensor& tensor) { return tensor ? tensor.raw() : nullptr; }
@@ -480,27 +490,22 @@ Tensor aligned(const Tensor& tensor, Buffer& memory, const Stream& stream) {
   return {memory.data(), tensor.dtype(), tensor.shape(), tensor.device()};
 }
 
-// Calls f with the type of the elements, and the number of products that hold a filter's taps.
+// Calls f with the type of the elements, and how many products hold a filter's elements and the bias.
 template <class F>
 void with_kind(DType dtype, int terms, F&& f) {
-  const auto with_steps = [&]<class T>(functors::Type<T> type) {
+  functors::with_one_of<BFloat16, Float16>("bf16 or f16", dtype, [&](auto type) {
     if (terms < 16) {
       f(type, std::integral_constant<int, 1>());
     } else {
       f(type, std::integral_constant<int, 2>());
     }
-  };
-  if (dtype == DType::bf16) {
-    with_steps(functors::Type<BFloat16>());
-  } else {
-    with_steps(functors::Type<Float16>());
-  }
+  });
 }
 
 }  // namespace
 
 void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream) {
-  const Launch launch(op.x.shape(), op.w.shape(), op.options, op.y.dtype());
+  const Launch launch(op, op.x.shape(), op.w.shape());
   Buffer memory;
   const Tensor y = aligned(op.y, memory, stream);
   with_kind(y.dtype(), launch.geometry.terms,
@@ -516,7 +521,7 @@ void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream) {
 }
 
 void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const Stream& stream) {
-  const Launch launch(op.x.shape(), op.dw.shape(), op.options, op.dz.dtype());
+  const Launch launch(op, op.x.shape(), op.dw.shape());
   Buffer memory;
   const Tensor dz = aligned(op.dz, memory, stream);
   if (memory) stream.copy(dz.raw(), op.dz.raw(), dz.bytes());

@@ -6,8 +6,7 @@
 
 namespace giro::cuda {
 
-// For convolutions that FewChannels (kernels/internal/few_channels.h) names, on tensor cores. Sums are in f32, in an
-// order that depends on the shapes alone, so that a fused op gives the bits of separate ones.
+// For convolutions that FewChannels (kernels/internal/few_channels.h) accepts, on tensor cores, which sum in f32.
 void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream);
 // Computes dw and, if it is given, db.
 void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const Stream& stream);

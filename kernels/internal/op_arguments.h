@@ -94,7 +94,7 @@ struct Conv2d {
   In x{}, w{}, b{};
   Conv2dOptions options{};
   MathMode math = MathMode::f32;
-  // Set by rules, only on a GPU. has_pool: after a relu, y is the mean of each 2 x 2 pixels, which tile the result; for
+  // Set by rules, only on a GPU. has_pool: after a relu, y holds the means of 2 x 2 windows, which tile the result; for
   // few channels (few_channels.h). Without it, has_relu needs a b of y's dtype.
   bool has_relu = false, has_pool = false;
 

@@ -264,9 +264,11 @@ class FewChannelsTest : public Conv2dTest {
     return {
         same("first layer", {3, 28, 28, 1}, {32, 3, 3, 1}),
         same("three channels, odd sizes", {2, 9, 11, 3}, {64, 3, 3, 3}),
-        {"one pixel", {2, 1, 1, 1}, {32, 1, 1, 1}, {}},
+        {"one column", {2, 3, 1, 1}, {32, 1, 1, 1}, {}},
         {"as many terms as possible", {1, 4, 40, 1}, {32, 1, 31, 1}, {}},
-        {"as many terms as one product has", {1, 6, 9, 5}, {32, 3, 1, 5}, {}},
+        {"15 terms and a bias in one product", {1, 6, 9, 5}, {32, 3, 1, 5}, {}},
+        {"16 terms", {1, 6, 9, 4}, {32, 2, 2, 4}, {}},
+        {"several images for each block", {530, 2, 2, 1}, {32, 1, 1, 1}, {}},
         {"asymmetric", {1, 13, 12, 2}, {32, 2, 3, 2}, {.stride = {2, 3}, .pad_before = {0, 1}, .pad_after = {2, 0}}},
         {"dilation", {1, 11, 12, 2}, {32, 3, 2, 2}, {.pad_before = {1, 0}, .dilation = {2, 5}}},
         {"stride beyond the window", {1, 9, 9, 2}, {32, 2, 2, 2}, {.stride = {4, 3}}},
@@ -290,12 +292,23 @@ TEST_P(FewChannelsTest, SupportsOnlyTheseShapes) {
   EXPECT_FALSE(fits({"", x, {32, 4, 4, 2}, {}}));
   EXPECT_FALSE(fits({"", x, {32, 3, 3, 1}, {.groups = 2}}));
   EXPECT_FALSE(fits({"", {1, 9, 12'000, 1}, {32, 3, 3, 1}, {}}));
-  const FewChannels bands({1, 11, 90, 3}, {32, 3, 3, 3}, same_padding(11, 90, {3, 3}, {1, 1}), DType::bf16);
-  EXPECT_EQ(bands.band, 6);
-  EXPECT_EQ(bands.band_height, 14);
-  EXPECT_EQ(bands.band_width, 92);
-  EXPECT_EQ(FewChannels({1, 11, 90, 15}, {32, 1, 1, 15}, {}, DType::bf16).band, 3);
-  EXPECT_EQ(FewChannels({1, 5, 160, 31}, {32, 1, 1, 31}, {}, DType::bf16).band, 1);
+  EXPECT_FALSE(fits({"one row", {4, 1, 90, 1}, {32, 1, 5, 1}, {}}));
+  EXPECT_FALSE(
+      fits({"stride", {1, 1, 1, 1}, {32, 1, 1, 1}, {.stride = {std::int64_t{1} << 31, std::int64_t{1} << 31}}}));
+  EXPECT_FALSE(fits({"filters", {1, 4, 4, 1}, {std::int64_t{1} << 22, 1, 1, 1}, {}}));
+  const auto band = [](const Shape& images, const Shape& filters) {
+    return FewChannels(images, filters, {.pad_before = {1, 1}, .pad_after = {1, 1}}, DType::bf16);
+  };
+  const FewChannels whole = band({1024, 28, 28, 1}, {32, 3, 3, 1}), few_images = band({32, 28, 28, 1}, {32, 3, 3, 1}),
+                    large = band({256, 224, 224, 3}, {64, 3, 3, 3});
+  EXPECT_EQ(whole.band, 14);
+  EXPECT_EQ(whole.band_height, 30);
+  EXPECT_EQ(whole.band_width, 30);
+  EXPECT_EQ(whole.blocks, 528);
+  EXPECT_EQ(few_images.band, 3) << "rows of 14 squares for at least 32";
+  EXPECT_EQ(few_images.blocks, 160);
+  EXPECT_EQ(large.band, 5) << "a row of 226 pixels takes 1,356 of 16,384 bytes";
+  EXPECT_EQ(large.blocks, 198);
 }
 
 TEST_P(FewChannelsTest, Forward) {

@@ -15,6 +15,8 @@ std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
   return a;
 }
 
+bool same_array(const Tensor& a, const Tensor& b) { return same(a, b) && a.shape() == b.shape(); }
+
 }  // namespace
 
 // For a weight that is used in several places: adds each further gradient to the first one in place, without a
@@ -74,7 +76,7 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
   const auto reader = ops.only_reader(i, convolution->y);
   const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
   if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||
-      !ops.can_run_late(i, *reader)) {
+      detail::any_overlap(ops[i].node.reads, relu->y) || !ops.can_run_late(i, *reader)) {
     return false;
   }
   ops::Conv2d both = *convolution;
@@ -85,31 +87,20 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
   return true;
 }
 
-namespace {
-
-bool has_few_channels(const ops::Conv2d& op) {
-  return bool(FewChannels(op.x.shape(), op.w.shape(), op.options, op.y.dtype()));
-}
-bool has_few_channels(const ops::Conv2dBackward& op) {
-  return bool(FewChannels(op.x_shape(), op.w_shape(), op.options, op.dz.dtype()));
-}
-
-}  // namespace
-
 // A convolution of few channels also computes the relu and average pooling of its result, and the gradient of its
 // filters starts at the pooling's. Nothing else reads the result, which is then not stored.
 bool pool_in_convolution(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
-  if (convolution == nullptr || convolution->has_pool || !has_few_channels(*convolution)) return false;
+  if (convolution == nullptr || convolution->has_pool || !FewChannels(*convolution)) return false;
   const Tensor& y = convolution->y;
   const auto readers = ops.readers(i, y, 2);
   if (!readers || readers->empty()) return false;
   const std::size_t at = readers->front();
   const auto* const pool = detail::op_of<ops::AvgPool>(ops[at]);
-  if (pool == nullptr || !same(pool->x, y) || pool->options != PoolOptions{} ||
-      !pool_windows_tile(y.shape(), pool->options) || !(convolution->has_relu || pool->has_relu) ||
-      !ops.can_run_late(i, at)) {
+  if (pool == nullptr || !same_array(pool->x, y) || detail::any_overlap(ops[i].node.reads, pool->y) ||
+      pool->options != PoolOptions{} || !pool_windows_tile(y.shape(), pool->options) ||
+      !(convolution->has_relu || pool->has_relu) || !ops.can_run_late(i, at)) {
     return false;
   }
   ops::Conv2d pooled = *convolution;
@@ -118,17 +109,19 @@ bool pool_in_convolution(OpList& ops, std::size_t i) {
   if (readers->size() == 2) {
     const std::size_t pool_at = readers->back();
     const auto* const gradient = detail::op_of<ops::AvgPoolBackward>(ops[pool_at]);
-    if (gradient == nullptr || !gradient->has_relu || gradient->db || !same(gradient->x, y) ||
+    if (gradient == nullptr || !gradient->has_relu || gradient->db || !same_array(gradient->x, y) ||
         gradient->options != pool->options) {
       return false;
     }
     const auto reader = ops.only_reader(pool_at, gradient->dx);
     const auto* const filters = reader ? detail::op_of<ops::Conv2dBackward>(ops[*reader]) : nullptr;
-    if (filters == nullptr || filters->dx || !filters->dw || !same(filters->dz, gradient->dx) ||
-        !same(filters->x, convolution->x) || filters->options != convolution->options ||
-        !ops.can_run_late(pool_at, *reader) || !ops.is_unchanged(convolution->w, i, *reader) ||
-        (convolution->b && !ops.is_unchanged(convolution->b, i, *reader))) {
+    if (filters == nullptr || filters->dx || !filters->dw || !same_array(filters->dz, gradient->dx) ||
+        !same_array(filters->x, convolution->x) || filters->dw.shape() != convolution->w.shape() ||
+        filters->options != convolution->options || !ops.can_run_late(pool_at, *reader)) {
       return false;
+    }
+    for (const Tensor& read : ops[i].node.reads) {  // to compute the relu's input again
+      if (!ops.is_unchanged(read, i, *reader)) return false;
     }
     ops::Conv2dBackward backward = *filters;
     backward.dz = gradient->dy;
@@ -152,7 +145,7 @@ bool bias_gradient(OpList& ops, std::size_t i) {
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
     if (backward == nullptr || !same(backward->dz, pool->dx) || !backward->db) continue;
-    if (backward->dw && has_few_channels(*backward)) return false;  // its kernel sums both at once
+    if (backward->dw && FewChannels(*backward)) return false;  // its kernel sums both at once
     if (!ops.can_run_early(k, i) || !ops.is_untouched(backward->db, i, i + 1)) return false;
     ops::AvgPoolBackward with_sum = *pool;
     with_sum.db = backward->db;

@@ -55,10 +55,11 @@ def threads_of(node):
 
 
 def padded(op, flops):
-    """The FLOPs of a convolution of few channels, whose products have multiples of 16 terms: the elements of a filter."""
+    """The FLOPs of a convolution of few channels, whose products have 16 terms or, with the bias, columns: the elements
+    of a filter."""
     arrays = [tensor for tensor in op["reads"] + op["writes"] if len(tensor["shape"]) == 4]
     terms = math.prod(min(arrays, key=lambda tensor: tensor["bytes"])["shape"][1:])
-    return flops * math.ceil(terms / 16) * 16 / terms
+    return flops * (terms // 16 + 1) * 16 / terms
 
 
 def is_tiled(node):

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -50,25 +51,83 @@ std::string digits_of(const std::string& text) {
   return fmt::format("{:016x}{:016x}", hashes[0], hashes[1]);
 }
 
-// Runs a shell command without preloading the emulation. Returns its output if it failed, or an empty string.
-std::string run(const std::string& command, const std::string& log) {
+// Starts a shell command without preloading the emulation.
+pid_t start(const std::string& command, const posix_spawn_file_actions_t* files = nullptr) {
   std::vector<char*> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (std::strncmp(*variable, "LD_PRELOAD=", 11) != 0) environment.push_back(*variable);
   }
   environment.push_back(nullptr);
-  std::string text = fmt::format("( {} ) > '{}' 2>&1", command, log), shell = "sh", option = "-c";
+  std::string text = command, shell = "sh", option = "-c";
   char* const arguments[] = {shell.data(), option.data(), text.data(), nullptr};
   pid_t child = 0;
+  return posix_spawn(&child, "/bin/sh", files, nullptr, arguments, environment.data()) == 0 ? child : -1;
+}
+
+// Returns the command's output if it failed, or an empty string.
+std::string run(const std::string& command, const std::string& log) {
+  const pid_t child = start(fmt::format("( {} ) > '{}' 2>&1", command, log));
   int status = 1;
-  if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, arguments, environment.data()) == 0) {
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   std::ifstream file(log);
   const std::string said{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return status == 0 ? "" : said.empty() ? "the command failed: " + command : said;
 }
+
+// The translator of PTX. It runs until this process ends: it takes ten times as long to start as to translate a kernel.
+class Translator {
+ public:
+  // A process that was forked must not share its parent's.
+  static Translator& instance() {
+    static Translator* one = nullptr;
+    if (one == nullptr || one->owner_ != getpid()) one = new Translator;
+    return *one;
+  }
+
+  // Returns the errors, or an empty string.
+  std::string translate(const std::string& ptx, const std::string& cpp) {
+    if (to_ == nullptr || std::fprintf(to_, "%s\t%s\n", ptx.c_str(), cpp.c_str()) < 0 || std::fflush(to_) != 0) {
+      return "the translator did not start: " CUDA_ON_CPU_TRANSLATE;
+    }
+    const std::string count = line();
+    if (count.empty()) return "the translator ended: " CUDA_ON_CPU_TRANSLATE;
+    std::string errors;
+    for (int i = std::stoi(count); i > 0; --i) errors += line();
+    return errors;
+  }
+
+ private:
+  Translator() {
+    int input[2], output[2];
+    if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) return;
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, input[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, output[1], STDOUT_FILENO);
+    const pid_t child = start("exec " CUDA_ON_CPU_TRANSLATE " '" CUDA_ON_CPU_ROOT "'", &files);
+    posix_spawn_file_actions_destroy(&files);
+    close(input[0]);
+    close(output[1]);
+    if (child < 0) return;
+    to_ = fdopen(input[1], "w");
+    from_ = fdopen(output[0], "r");
+  }
+
+  // With its end.
+  std::string line() {
+    std::string text;
+    for (int c = std::fgetc(from_); c != EOF; c = std::fgetc(from_)) {
+      text += static_cast<char>(c);
+      if (c == '\n') break;
+    }
+    return text;
+  }
+
+  const pid_t owner_ = getpid();
+  std::FILE* to_ = nullptr;
+  std::FILE* from_ = nullptr;
+};
 
 // Several processes may compile the same PTX at once. Each uses its own file names, and the last to finish wins.
 std::string compiled(const std::string& ptx) {
@@ -77,9 +136,10 @@ std::string compiled(const std::string& ptx) {
   (void)mkdir(folder.c_str(), 0777);
   const std::string own = fmt::format("{}.{}", path, getpid());
   std::ofstream(own + ".ptx") << ptx;
-  const std::string why = run(fmt::format("{0} '{1}.ptx' '{1}.cpp' '{2}' && {3} -I'{2}' -o '{1}' '{1}.cpp'",
-                                          CUDA_ON_CPU_TRANSLATE, own, CUDA_ON_CPU_ROOT, CUDA_ON_CPU_COMPILE),
-                              own + ".log");
+  std::string why = Translator::instance().translate(own + ".ptx", own + ".cpp");
+  if (why.empty()) {
+    why = run(fmt::format("{} -I'{}' -o '{}' '{}.cpp'", CUDA_ON_CPU_COMPILE, CUDA_ON_CPU_ROOT, own, own), own + ".log");
+  }
   const bool is_made = why.empty() && std::rename(own.c_str(), path.c_str()) == 0;
   for (const char* suffix : {".ptx", ".cpp", ".log"}) {
     if (is_made) (void)std::remove((own + suffix).c_str());

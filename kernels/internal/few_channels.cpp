@@ -8,7 +8,8 @@ namespace {
 constexpr std::int64_t kBandBytes = 16 << 10;     // several blocks fit on a multiprocessor
 constexpr std::int64_t kMaxBandBytes = 40 << 10;  // for a single row of squares
 constexpr std::int64_t kLeastSquares = 32;        // in a band; the block's warps take 8 each
-constexpr std::int64_t kMaxSize = 1 << 24;        // of an axis, or of a distance along it
+constexpr std::int64_t kMaxSize = 1 << 24;        // of an axis
+constexpr std::int64_t kMaxDistance = 1 << 12;    // along an axis
 constexpr std::int64_t kMaxElements = 1 << 30;    // the kernels count those of an image in ints
 
 bool is_small(const Shape& shape) {
@@ -18,7 +19,7 @@ bool is_small(const Shape& shape) {
 
 bool is_small(const Conv2dOptions& options) {
   for (const auto& distances : {options.stride, options.dilation, options.pad_before}) {
-    if (std::max(distances[0], distances[1]) > kMaxSize) return false;
+    if (std::max(distances[0], distances[1]) > kMaxDistance) return false;
   }
   return true;
 }

@@ -1,5 +1,6 @@
 """Pythons for tests: a virtual environment with packages from PyPI, and one that has PyTorch."""
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,11 @@ def make(venv, packages, seconds=60):
     within `seconds`, prints why and returns None."""
     python = venv / "bin" / "python"
     end = time.monotonic() + seconds
+    has_pip = importlib.util.find_spec("pip") is not None  # installing a second one would take seconds
+    pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
     steps = [
-        [sys.executable, "-m", "venv", venv],
-        [python, "-m", "pip", "install", "--quiet", "--retries", "1", "--only-binary", ":all:", *packages],
+        [sys.executable, "-m", "venv", *(["--without-pip"] if has_pip else []), venv],
+        [*pip, "install", "--quiet", "--no-compile", "--retries", "1", "--only-binary", ":all:", *packages],
     ]
     for step in steps:
         try:

@@ -45,6 +45,24 @@ bool run_best(const Convolution& convolution, const GraphArrays& arrays, const S
   return false;
 }
 
+// Computes dw and db.
+void backward_filter(const ops::Conv2dBackward& op, const Convolution& convolution, const Stream& stream) {
+  if (op.db) {
+    const std::int64_t channels = op.dz.shape()[3];
+    cuda::run(ops::SumRows{op.db, op.dz.reshape({op.dz.count() / channels, channels})}, stream);
+  }
+  if (!op.dw) return;
+  // For 16-bit images cuDNN computes 16-bit gradients.
+  const bool rounds = op.dw.dtype() != op.x.dtype();
+  const Buffer memory =
+      rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
+  const Tensor rounded = rounds ? Tensor(memory.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
+  const bool by_cudnn =
+      run_best(convolution, {{GraphArray::x, op.x.raw()}, {GraphArray::w, rounded.raw()}, {GraphArray::y, op.dz.raw()}},
+               stream, [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });
+  if (by_cudnn && rounds) giro::cast(op.dw, rounded, stream);
+}
+
 }  // namespace
 
 void run(const ops::Conv2d& op, const Stream& stream) {
@@ -62,28 +80,17 @@ void run(const ops::Conv2d& op, const Stream& stream) {
 }
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {
-  const std::int64_t channels = op.dz.shape()[3];
-  const bool is_own = op.dw && FewChannels(op);
-  if (op.db && !is_own) {
-    cuda::run(ops::SumRows{op.db, op.dz.reshape({channels > 0 ? op.dz.count() / channels : 0, channels})}, stream);
-  }
   if (op.dz.count() == 0) {
-    if (op.dw) stream.fill(op.dw.raw(), 0, op.dw.bytes());
-    if (op.dx) stream.fill(op.dx.raw(), 0, op.dx.bytes());
+    for (const Tensor& gradient : {Tensor(op.dx), Tensor(op.dw), Tensor(op.db)}) {
+      if (gradient) stream.fill(gradient.raw(), 0, gradient.bytes());
+    }
     return;
   }
-  if (is_own) few_channels_conv2d_backward_filter(op, stream);
   Convolution convolution{Result::dw, op.x_shape(), op.w_shape(), op.dz.shape(), op.options, op.dz.dtype(), op.math};
-  if (op.dw && !is_own) {
-    // For 16-bit images cuDNN computes 16-bit gradients.
-    const bool rounds = op.dw.dtype() != op.x.dtype();
-    const Buffer memory =
-        rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
-    const Tensor rounded = rounds ? Tensor(memory.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
-    const bool by_cudnn = run_best(
-        convolution, {{GraphArray::x, op.x.raw()}, {GraphArray::w, rounded.raw()}, {GraphArray::y, op.dz.raw()}},
-        stream, [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });
-    if (by_cudnn && rounds) giro::cast(op.dw, rounded, stream);
+  if (op.dw && FewChannels(op)) {
+    few_channels_conv2d_backward_filter(op, stream);
+  } else {
+    backward_filter(op, convolution, stream);
   }
   if (op.dx) {
     convolution.result = Result::dx;

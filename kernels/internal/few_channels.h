@@ -17,9 +17,9 @@ struct FewChannels {
   static constexpr std::int64_t kFilters = 32;   // computed by a block
   static constexpr std::int64_t kMaxTerms = 31;  // elements of a filter
 
-  std::int64_t band = 0;                 // rows of squares; 0: the kernels do not take this convolution
-  std::int64_t band_height, band_width;  // pixels of x
-  std::int64_t blocks;                   // for each 32 filters
+  std::int64_t band = 0;                         // rows of squares; 0: the kernels do not take this convolution
+  std::int64_t band_height = 0, band_width = 0;  // pixels of x
+  std::int64_t blocks = 0;                       // for each 32 filters
 
   // For y = conv2d(x, w). Depends on nothing but shapes, so that fused and separate ops sum in the same order.
   FewChannels(const Shape& x, const Shape& w, const Conv2dOptions& options, DType dtype);

@@ -31,7 +31,7 @@ def slurm(rank, size, number):
 
 
 class Case:
-    def __init__(self, name, arguments, statuses=(0, 0), texts=(), by=torchrun, max_seconds=5, program=None,
+    def __init__(self, name, arguments, statuses=(0, 0), texts=(), by=torchrun, max_seconds=8, program=None,
                  **variables):
         self.name, self.arguments, self.statuses, self.texts, self.by = name, arguments, statuses, texts, by
         self.max_seconds, self.program, self.variables = max_seconds, program, variables
@@ -52,11 +52,11 @@ def cases(other_program):
         Case("a rank throws", ["fault", "throws"], (-6, -6), ["rank 1 has had enough", "NCCL reports"]),
         Case("a rank fails", ["fault", "set_failed"], (1, 3), ["rank 0 of 2 on cuda:0: NCCL reports"]),
         Case("a rank is killed", ["fault", "killed"], (1, -9), ["rank 0 of 2 on cuda:0: NCCL reports"]),
-        Case("a rank is stopped", ["fault", "stopped"], (1, None), [r"rank 0 of 2 on cuda:0 has waited 1\.\d s"]),
+        Case("a rank is stopped", ["fault", "stopped"], (1, None), [r"rank 0 of 2 on cuda:0 has waited 3\.\d s"]),
         Case("a rank that does not decide", ["fault", "absent_from_decision"], (1, None),
-             [r"rank 0 of 2 on cuda:0 has waited 1\.\d s"]),
+             [r"rank 0 of 2 on cuda:0 has waited 3\.\d s"]),
         Case("a rank on the CPU", ["fault", "mixed"], (1, 1), ["rank 0 asks for cpu, rank 1 for cuda:0"]),
-        Case("a rank that does not come", ["fault", "absent"], (1,), [meets + r".* has waited 1\.\d s"],
+        Case("a rank that does not come", ["fault", "absent"], (1,), [meets + r".* has waited 3\.\d s"],
              WORLD_SIZE=2),
         Case("two ranks on one GPU", ["fault", "ends"], (1, 1), [meets + ".*NCCL reports: .*Duplicate GPU"],
              GIRO_CUDA_ON_CPU_UUID=7),

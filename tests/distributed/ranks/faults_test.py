@@ -12,16 +12,16 @@ import tempfile
 
 from job import copy_with_other_build_id, run
 
-# name: whether the job succeeds, the most seconds from the fault to its end, texts in its output. Timeouts are 1 s.
-HAS_WAITED = r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3( on cuda:0)? has waited 1\.\d s"
+# name: whether the job succeeds, the most seconds from the fault to its end, texts in its output. Timeouts are 3 s.
+HAS_WAITED = r"after 3\.\d s: all_reduce of 4 bytes: rank [02] of 3( on cuda:0)? has waited 3\.\d s"
 THEN = r"then: barrier on rank [02] of 3: an earlier collective has failed"
 CASES = {
     "ends": (True, 5, []),
     "initialized_by_program": (True, 5, []),
-    "absent": (False, 1 + 5, [HAS_WAITED, THEN]),
-    "absent_in_replay": (False, 1 + 5, [HAS_WAITED, THEN]),
-    "absent_from_decision": (False, 1 + 5, [r"after 1\.\d s: .* rank [02] of 3( on cuda:0)? has waited 1\.\d s"]),
-    "stopped": (False, 1 + 5, [HAS_WAITED]),
+    "absent": (False, 3 + 5, [HAS_WAITED, THEN]),
+    "absent_in_replay": (False, 3 + 5, [HAS_WAITED, THEN]),
+    "absent_from_decision": (False, 3 + 5, [r"after 3\.\d s: .* rank [02] of 3( on cuda:0)? has waited 3\.\d s"]),
+    "stopped": (False, 3 + 5, [HAS_WAITED]),
     "throws": (False, 5, ["rank 1 has had enough"]),
     "set_failed": (False, 5, []),
     "killed": (False, 5, []),
@@ -30,8 +30,8 @@ CASES = {
 
 # On GPUs the host sees a replay as a whole.
 ON_CUDA = {
-    "absent_in_replay": (False, 1 + 5, [
-        r"after 1\.\d s: replayed collectives: rank [02] of 3 on cuda:0 has waited 1\.\d s", THEN,
+    "absent_in_replay": (False, 3 + 5, [
+        r"after 3\.\d s: replayed collectives: rank [02] of 3 on cuda:0 has waited 3\.\d s", THEN,
         r"then: replayed collectives: rank [02] of 3"]),
     "mixed": (False, 5, [r"rank 0 asks for cpu, rank 1 for cuda:0"]),
     "no_gpu": (False, 5, [r"communicator: rank 1 has no cuda:5: there are \d+ GPUs"]),

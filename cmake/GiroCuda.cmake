@@ -1,7 +1,6 @@
 # Finds the CUDA toolkit, cuDNN and its frontend, and decides whether the CUDA backend is built. Sets
 #   GIRO_WITH_CUDA        whether it is
 #   giro_cuda_link        the libraries it links
-#   giro_thrust_include   the folder of Thrust's headers: the toolkit's, else the system's
 set(GIRO_WITH_CUDA OFF)
 set(giro_cuda_link)
 
@@ -76,9 +75,6 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER AND NOT giro_missing)
     set(GIRO_WITH_CUDA ON)
     set(giro_cuda_link CUDA::cudart giro::cublaslt giro::cudnn)
-    # Must be the Thrust that nvcc compiles with.
-    find_path(GIRO_THRUST_INCLUDE thrust/version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl
-      NO_DEFAULT_PATH REQUIRED)
     add_library(giro_cuda_libraries INTERFACE)
     target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE}
       ${GIRO_CUDNN_FRONTEND_INCLUDE} ${GIRO_CUBLASLT_INCLUDE} ${GIRO_NVRTC_INCLUDE})
@@ -110,8 +106,3 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     message(STATUS "giro: CUDA backend off: no CUDA toolkit found")
   endif()
 endif()
-
-if(NOT GIRO_WITH_CUDA)
-  find_path(GIRO_THRUST_INCLUDE thrust/version.h PATHS /usr/local/cuda/include/cccl REQUIRED)
-endif()
-set(giro_thrust_include ${GIRO_THRUST_INCLUDE})

@@ -10,8 +10,6 @@ fi
 
 packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev
   libisal-dev libpng-dev "$@")
-# A CUDA toolkit includes Thrust.
-[ -e /usr/local/cuda/include/cccl/thrust/version.h ] || packages+=(libthrust-dev)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <thrust/for_each.h>
-#include <thrust/iterator/counting_iterator.h>
-#include <thrust/system/omp/execution_policy.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -31,8 +27,8 @@ void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const
     for (std::int64_t b = 0; b < blocks; ++b) run(b);
   } else {
     const ThreadLimit limit(team_threads());
-    const thrust::counting_iterator<std::int64_t> first(0);
-    thrust::for_each(thrust::omp::par, first, first + blocks, run);
+#pragma omp parallel for schedule(static)
+    for (std::int64_t b = 0; b < blocks; ++b) run(b);
   }
 }
 

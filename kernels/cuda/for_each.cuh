@@ -1,15 +1,20 @@
 #pragma once
 
-#include <cub/device/device_for.cuh>
-
 #include <cstdint>
 
 #include <giro/runtime/stream.h>
 
+#include "kernels/cuda/block_count.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
+
+template <class F>
+__global__ void __launch_bounds__(256) for_each_kernel(std::int64_t n, F f) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n) f(i);
+}
 
 // Runs the functors of kernels/functors, one thread per index. Launches nothing for n = 0.
 struct ForEach {
@@ -17,7 +22,9 @@ struct ForEach {
 
   template <class F>
   void operator()(std::int64_t n, const F& f) const {
-    if (n > 0) check(cub::DeviceFor::Bulk(n, f, handle(stream)), "cub::DeviceFor::Bulk");
+    if (n == 0) return;
+    for_each_kernel<<<blocks_for(n, 256), 256, 0, handle(stream)>>>(n, f);
+    check_launch("for_each_kernel");
   }
 };
 

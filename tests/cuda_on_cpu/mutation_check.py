@@ -88,7 +88,7 @@ EXPLAINED = {
 Mutation = collections.namedtuple("Mutation", "file line kind begin end replacement")
 
 # Calls whose last argument is a stream, and calls whose first argument is.
-STREAM_LAST = ("cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaGraphLaunch", "cublasLtMatmul", "Bulk",
+STREAM_LAST = ("cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaGraphLaunch", "cublasLtMatmul",
                "cudnnSetStream")
 STREAM_FIRST = ("cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaStreamBeginCaptureToGraph", "cudaStreamGetCaptureInfo")
 

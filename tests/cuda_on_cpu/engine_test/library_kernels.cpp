@@ -126,7 +126,7 @@ void expect_gathers(const std::string& unit) {
                                   nullptr,
                                   nullptr};
     constexpr std::int64_t kUnits = kTaken * kRowUnits;
-    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0, kUnits,
+    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 256)}, {256}, 0, kUnits,
                     gather));
     for (std::size_t i = 0; i < kTaken; ++i) {
       const auto row = static_cast<std::size_t>(indices[i]);

@@ -36,7 +36,7 @@ using test::expect_invalid;
 // GIRO_RESTARTS is the total over this file's tests; the default is small. `share` is a percentage of it.
 int restarts(int share) {
   const char* const all = std::getenv("GIRO_RESTARTS");
-  return std::max(share * (all != nullptr ? std::atoi(all) : test::kSanitized ? 16 : 60) / 100, 4);
+  return std::max(share * (all != nullptr ? std::atoi(all) : test::kSanitized ? 8 : 60) / 100, 4);
 }
 
 constexpr std::int64_t kWalkSteps = 30;

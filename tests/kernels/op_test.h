@@ -167,14 +167,15 @@ inline double contracted(const std::vector<double>& dy, const std::vector<double
   return sum;
 }
 
-// Compares a gradient with central differences of `f` around `x`. `f` is the forward reference contracted with the
-// incoming gradient. Each tolerance is the kernel's, from `direct`, plus that of the difference.
+// Compares every seventh element of a gradient with central differences of `f` around `x`. `f` is the forward reference
+// contracted with the incoming gradient. Each tolerance is the kernel's, from `direct`, plus that of the difference.
 inline void expect_finite_differences(const std::string& what, const std::vector<double>& gradient,
                                       const Expected& direct, std::vector<double> x,
                                       const std::function<double(const std::vector<double>&)>& f) {
   constexpr double kStep = 1e-4;
+  std::vector<double> chosen;
   Expected differences;
-  for (std::size_t i = 0; i < x.size(); ++i) {
+  for (std::size_t i = 0; i < x.size(); i += 7) {
     const double middle = x[i];
     x[i] = middle + kStep;
     const double above = f(x);
@@ -183,8 +184,9 @@ inline void expect_finite_differences(const std::string& what, const std::vector
     x[i] = middle;
     const double slope = (above - below) / (2 * kStep);
     differences.add(slope, direct.tolerances[i] + 1e-7 * std::max(1.0, std::abs(slope)));
+    chosen.push_back(gradient[i]);
   }
-  expect_close(what + " against finite differences", gradient, differences);
+  expect_close(what + " against finite differences, every seventh element", chosen, differences);
 }
 
 using Tensors = std::vector<Tensor>;

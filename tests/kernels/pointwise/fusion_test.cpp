@@ -19,6 +19,7 @@
 #include "tests/kernels/nn/gradient_test.h"
 #include "tests/kernels/pointwise/random_program.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/sanitized.h"
 
 namespace giro::nn {
 namespace {
@@ -181,7 +182,7 @@ TEST_P(FusionTest, LossAndGradientOfManyElements) {
 TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
   const char* const wanted = std::getenv("GIRO_EXPRESSIONS");
   const unsigned programs = wanted != nullptr   ? static_cast<unsigned>(std::stoul(wanted))
-                            : device().is_cpu() ? 300
+                            : device().is_cpu() ? test::cases(300)
                                                 : 2;  // each takes many kernels
   std::size_t fused = 0, apart = 0;
   for (unsigned seed = 0; seed < programs; ++seed) {

@@ -24,6 +24,7 @@
 #include "runtime/files/internal/shard_files.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/power_loss_file_system.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_directory.h"
 
 namespace giro {
@@ -354,7 +355,7 @@ TEST(ShardedCheckpoints, SurviveFailureOfAnyCall) {
         }
       }
       files->fail_at = 0;
-      for (std::uint32_t seed = 0; seed < 8; ++seed) {
+      for (std::uint32_t seed = 0; seed < (test::kSanitized ? 1 : 8); ++seed) {
         const auto disk = files->after_power_loss(seed);
         LoadedCheckpoint loaded = load_checkpoint("/model", *disk);
         EXPECT_TRUE(loaded.record.steps == 2 || (crash && failed && loaded.record.steps == 1))
@@ -384,7 +385,7 @@ TEST(ShardedCheckpoints, DamageIsFound) {
   for (const std::string& name : names) {
     const std::string whole = files->content(unit + "/" + name);
     const auto expect_older = [&] { EXPECT_EQ(load_checkpoint("/model", *files).record.steps, 1) << name; };
-    for (std::size_t at = 0; at < whole.size(); at += 1 + whole.size() / 40) {
+    for (std::size_t at = 0; at < whole.size(); at += 1 + whole.size() / (test::kSanitized ? 8 : 40)) {
       files->content(unit + "/" + name)[at] ^= 4;
       expect_older();
       files->content(unit + "/" + name) = whole.substr(0, at);

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# compile_with.sh CLANG COMMAND...: runs a command that compiles with g++ with CLANG in its place, except where OpenMP is
-# on: such code is compiled as the library is.
+# compile_with.sh CLANG GXX COMMAND...: runs a command in which GXX compiles with CLANG in its place, except where OpenMP
+# is on: such code is compiled as the library is.
 set -euo pipefail
 
-clang=$1 command=()
-shift
+clang=$1 gxx=$2 command=()
+shift 2
 [[ " $* " != *" -fopenmp"* ]] || exec "$@"
+[[ " $* " == *" $gxx "* ]] || { echo "compile_with.sh: $gxx is not in: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
   case $1 in
-    */c++ | */g++*) command+=("$clang") ;;
+    "$gxx") command+=("$clang") ;;
     --param) shift ;;  # of g++'s garbage collector
     *) command+=("$1") ;;
   esac
   shift
 done
-exec "${command[@]}"
+exec "${command[@]}" -Xclang -fno-pch-timestamp  # ccache may return an older precompiled header

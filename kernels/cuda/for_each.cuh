@@ -10,8 +10,10 @@
 
 namespace giro::cuda {
 
+constexpr int kForEachThreads = 256;
+
 template <class F>
-__global__ void __launch_bounds__(256) for_each_kernel(std::int64_t n, F f) {
+__global__ void __launch_bounds__(kForEachThreads) for_each_kernel(std::int64_t n, F f) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < n) f(i);
 }
@@ -23,7 +25,7 @@ struct ForEach {
   template <class F>
   void operator()(std::int64_t n, const F& f) const {
     if (n == 0) return;
-    for_each_kernel<<<blocks_for(n, 256), 256, 0, handle(stream)>>>(n, f);
+    for_each_kernel<<<blocks_for(n, kForEachThreads), kForEachThreads, 0, handle(stream)>>>(n, f);
     check_launch("for_each_kernel");
   }
 };

@@ -225,7 +225,7 @@ TEST_F(BestBesideLast, ContinuesAfterErrorInAnyStep) {
     SCOPED_TRACE(i);
     const std::int64_t step = 1 + (i * 7) % (kWalkSteps - 1);
     const Faults data{.no_batch = step}, callback{.throws = step};
-    ASSERT_NO_FATAL_FAILURE(check(all[static_cast<std::size_t>(i) % all.size()], {i % 2 == 0 ? data : callback}));
+    ASSERT_NO_FATAL_FAILURE(check(all[static_cast<std::size_t>(5 * i) % all.size()], {i % 2 == 0 ? data : callback}));
   }
   EXPECT_EQ(ended_, count);
 }

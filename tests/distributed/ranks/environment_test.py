@@ -31,7 +31,7 @@ def slurm(rank, size, number):
 
 
 class Case:
-    def __init__(self, name, arguments, statuses=(0, 0), texts=(), by=torchrun, max_seconds=8, program=None,
+    def __init__(self, name, arguments, statuses=(0, 0), texts=(), by=torchrun, max_seconds=5, program=None,
                  **variables):
         self.name, self.arguments, self.statuses, self.texts, self.by = name, arguments, statuses, texts, by
         self.max_seconds, self.program, self.variables = max_seconds, program, variables
@@ -44,20 +44,21 @@ def suite(filter):
 def cases(other_program):
     meets = r"World: rank 0 of 2, started by torchrun, cannot connect to the others at giro-\d+:\d+: "
     return [
-        Case("alone with a GPU", suite("Ranks.*"), (0,)),
+        Case("alone with a GPU", suite("Ranks.*"), (0,), max_seconds=120),
         # Here the hosts make decisions through the GPUs, and wait for them.
-        Case("two ranks", suite(f"*:-{LONG}:*HostWaitsForNoStep"), max_seconds=60),
-        Case("four ranks", suite("Ranks.*:MeshOfRanks.*"), (0,) * 4, max_seconds=60),
-        Case("Slurm", suite("Ranks.*"), by=slurm),
+        Case("two ranks", suite(f"*:-{LONG}:*HostWaitsForNoStep"), max_seconds=120),
+        Case("four ranks", suite("Ranks.*:MeshOfRanks.*"), (0,) * 4, max_seconds=120),
+        Case("Slurm", suite("Ranks.*"), by=slurm, max_seconds=120),
         Case("a rank throws", ["fault", "throws"], (-6, -6), ["rank 1 has had enough", "NCCL reports"]),
         Case("a rank fails", ["fault", "set_failed"], (1, 3), ["rank 0 of 2 on cuda:0: NCCL reports"]),
         Case("a rank is killed", ["fault", "killed"], (1, -9), ["rank 0 of 2 on cuda:0: NCCL reports"]),
-        Case("a rank is stopped", ["fault", "stopped"], (1, None), [r"rank 0 of 2 on cuda:0 has waited 3\.\d s"]),
+        Case("a rank is stopped", ["fault", "stopped"], (1, None), [r"rank 0 of 2 on cuda:0 has waited 3\.\d s"],
+             max_seconds=8),
         Case("a rank that does not decide", ["fault", "absent_from_decision"], (1, None),
-             [r"rank 0 of 2 on cuda:0 has waited 3\.\d s"]),
+             [r"rank 0 of 2 on cuda:0 has waited 3\.\d s"], max_seconds=8),
         Case("a rank on the CPU", ["fault", "mixed"], (1, 1), ["rank 0 asks for cpu, rank 1 for cuda:0"]),
         Case("a rank that does not come", ["fault", "absent"], (1,), [meets + r".* has waited 3\.\d s"],
-             WORLD_SIZE=2),
+             max_seconds=8, WORLD_SIZE=2),
         Case("two ranks on one GPU", ["fault", "ends"], (1, 1), [meets + ".*NCCL reports: .*Duplicate GPU"],
              GIRO_CUDA_ON_CPU_UUID=7),
         Case("different programs", ["fault", "ends"], (1, 1),

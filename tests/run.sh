@@ -66,7 +66,8 @@ phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --p
 sanitized=0
 # Each temporary is a separate allocation, so AddressSanitizer sees where it ends. It records ten calls of the stack of
 # each allocation: thirty would take it a sixth of the time.
-GIRO_ARENA=0 ASAN_OPTIONS=malloc_context_size=10 phase "testing under the sanitizers" test_tree "build-$asan" || sanitized=$?
+GIRO_ARENA=0 ASAN_OPTIONS=malloc_context_size=10 phase "testing under the sanitizers" \
+  test_tree "build-$asan" || sanitized=$?
 
 fuzzed=0
 if [ "$fuzz" = yes ]; then

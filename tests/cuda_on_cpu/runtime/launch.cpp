@@ -176,7 +176,10 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
                                cudaStream_t stream) {
-  return api([&] { launch(*reinterpret_cast<Stub*>(kernel), grid, block, arguments, shared, stream); });
+  return api([&] {
+    if (kernel == nullptr) fail(cudaErrorInvalidResourceHandle, "cudaLaunchKernel: no kernel");
+    launch(*reinterpret_cast<Stub*>(kernel), grid, block, arguments, shared, stream);
+  });
 }
 
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared,

@@ -14,37 +14,43 @@ phase() {
   time "$@"
 }
 
-# install WHAT_IS_SKIPPED PACKAGE...: installs packages that the distribution may not have. Fails if it lacks them.
-install() {
-  local what=$1 status=0
-  shift
-  "$root/cmake/install_dependencies.sh" "$@" || status=$?
-  [ "$status" -eq 0 ] && return
-  [ "$status" -eq 3 ] || exit 1
-  echo "giro: skipped: $what"
-  return 1
-}
-
 test_tree() {
   local folder=$root/$1
   shift
   nice -n "${niceness:-0}" ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" "$@"
 }
 
-"$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build pkg-config file
-install "tests that train on Fashion-MNIST" dataset-fashion-mnist || :
-install "the test that Python and giro read each other's files" python3-venv || :
-install "the same with PyTorch, and the comparison of GPT-2 with it" python3-torch || :
-install "communication through MPI, and its tests of several processes" libopenmpi-dev openmpi-bin || :
-install "the test that kills a process at every call" strace || :
-install "the check that clang 16 compiles the headers and samples without a warning" clang-16 || :
+required=(libgtest-dev python3 ninja-build pkg-config file)
+# What is skipped if the distribution lacks these packages.
+optional=("tests that train on Fashion-MNIST: dataset-fashion-mnist"
+  "the tests that Python and giro read each other's files: python3-venv"
+  "the same with PyTorch, and the comparison of GPT-2 with it: python3-torch"
+  "communication through MPI, and its tests of several processes: libopenmpi-dev openmpi-bin"
+  "the test that kills a process at every call: strace"
+  "the check that clang 16 compiles the headers and samples without a warning: clang-16"
+  "the check of the layout by clang-format 16: clang-format-16"
+  "linking for the sanitizers in a quarter of the time: lld-16"
+  "the fuzzing of the parsers: clang-16 libclang-rt-16-dev")
 libomp='/usr/lib/llvm-*/lib/libomp.so'
-compgen -G "$libomp" >/dev/null || install "the suite as clang compiles it: g++ does for the sanitizers" libomp-dev || :
-install "the check of the layout by clang-format 16" clang-format-16 || :
-lld=yes
-install "linking for the sanitizers in a quarter of the time" lld-16 || lld=no
-fuzz=yes
-install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
+compgen -G "$libomp" >/dev/null ||
+  optional+=("the suite as clang compiles it: g++ does for the sanitizers: libomp-dev")
+
+# All at once, since apt takes long to start. If the distribution lacks some, nothing was installed: then each line of
+# the list by itself.
+install=$root/cmake/install_dependencies.sh status=0
+read -ra packages <<<"${optional[*]##*: }"
+"$install" "${required[@]}" "${packages[@]}" || status=$?
+if [ "$status" -eq 3 ]; then
+  "$install" "${required[@]}"
+  for entry in "${optional[@]}"; do
+    read -ra packages <<<"${entry##*: }"
+    "$install" "${packages[@]}" || { [ $? -eq 3 ] || exit 1; echo "giro: skipped: ${entry%: *}"; }
+  done
+elif [ "$status" -ne 0 ]; then
+  exit 1
+fi
+lld=$(command -v ld.lld-16) || :
+fuzz=$(compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.fuzzer-*.a' | head -n 1) || :
 
 # Unity builds compile eight sources at a time and read what they include once, in half the time.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
@@ -59,7 +65,7 @@ phase "building the release" "$root/cmake/build.sh" build all "${release[@]}"
 asan=asan
 if command -v clang++-16 >/dev/null && compgen -G "$libomp" >/dev/null; then
   asan=asan-clang
-  [ "$lld" = no ] || tests+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
+  [ -z "$lld" ] || tests+=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
 fi
 phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" "${tests[@]}"
 
@@ -70,7 +76,7 @@ GIRO_ARENA=0 ASAN_OPTIONS=malloc_context_size=10 phase "testing under the saniti
   test_tree "build-$asan" || sanitized=$?
 
 fuzzed=0
-if [ "$fuzz" = yes ]; then
+if [ -n "$fuzz" ]; then
   phase "fuzzing the parsers" "$root/tests/fuzz/run.sh" "${GIRO_FUZZ_SECONDS:-10}" || fuzzed=1
 fi
 

@@ -92,7 +92,7 @@ void check_callback(Callback<Count, Words> callback, const Seen& seen, std::init
   }
 }
 
-// Compiled 326 times, so it leaves as much as possible to check_callback.
+// Compiled 58 times, so it leaves as much as possible to check_callback.
 template <class... Args>
 void check_arrangement() {
   constexpr bool observer =
@@ -102,36 +102,27 @@ void check_arrangement() {
   check_callback(Probe<Args...>{&seen}, seen, {noted<Args>()...}, observer);
 }
 
-// Every subset of the parameters in every order: 326 callables.
-template <class Used, class Left>
-struct Arrangements;
-template <class... Used, class... Left>
-struct Arrangements<std::tuple<Used...>, std::tuple<Left...>> {
-  template <class Next, class L>
-  using Without = std::conditional_t<std::is_same_v<Next, L>, std::tuple<>, std::tuple<L>>;
-  template <class Next>
-  using Rest = decltype(std::tuple_cat(std::declval<Without<Next, std::type_identity<Left>>>()...));
+// Checks every subset of the parameters in order and in reverse, so each two stand in both orders.
+template <class... Forward, class... Backward>
+void check_subsets(std::tuple<Forward...>*, std::tuple<Backward...>*) {
+  check_arrangement<Forward...>();
+  if constexpr (sizeof...(Forward) > 1) check_arrangement<Backward...>();
+}
+template <class... Forward, class... Backward, class First, class... Rest>
+void check_subsets(std::tuple<Forward...>* forward, std::tuple<Backward...>* backward, First*, Rest*... rest) {
+  check_subsets(forward, backward, rest...);
+  check_subsets(static_cast<std::tuple<Forward..., typename First::type>*>(nullptr),
+                static_cast<std::tuple<typename First::type, Backward...>*>(nullptr), rest...);
+}
 
-  static int check_all() {
-    check_arrangement<Used...>();
-    return (1 + ... + check_with<Left>());
-  }
+template <class... Args>
+void check_all_subsets() {
+  std::tuple<>* const none = nullptr;
+  check_subsets(none, none, static_cast<std::type_identity<Args>*>(nullptr)...);
+}
 
- private:
-  template <class Next>
-  static int check_with() {
-    return with_rest<Next>(static_cast<Rest<std::type_identity<Next>>*>(nullptr));
-  }
-  template <class Next, class... Ls>
-  static int with_rest(std::tuple<std::type_identity<Ls>...>*) {
-    return Arrangements<std::tuple<Used..., Next>, std::tuple<Ls...>>::check_all();
-  }
-};
-
-TEST(Callback, EverySubsetInEveryOrder) {
-  const int count =
-      Arrangements<std::tuple<>, std::tuple<Count&, const Words&, const Elapsed&, Loop&, const Logs&>>::check_all();
-  EXPECT_EQ(count, 326);
+TEST(Callback, EverySubsetInTwoOrders) {
+  check_all_subsets<Count&, const Words&, const Elapsed&, Loop&, const Logs&>();
 }
 
 TEST(Callback, ParametersByValueAndConstReference) {

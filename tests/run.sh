@@ -50,7 +50,7 @@ elif [ "$status" -ne 0 ]; then
   exit 1
 fi
 lld=$(command -v ld.lld-16) || :
-fuzz=$(compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.fuzzer-*.a' | head -n 1) || :
+fuzz=$(compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.fuzzer-*.a') || :
 
 # Unity builds compile eight sources at a time and read what they include once, in half the time.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)

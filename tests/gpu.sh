@@ -3,8 +3,10 @@
 # no Debian packages, and nothing of an earlier call. So each stage builds what it needs and has its own time limit.
 #   tests/gpu.sh fetch       on a machine with apt and a network: puts the packages into .deps/, which travels along
 #   tests/gpu.sh STAGE...    on the machine with the GPU: runs stages in turn; each uses what earlier ones built:
-#     first                  tests of kernels, runtime and CUDA's behaviour; times of a step's ops (mnist --program);
-#                            5,000 steps of both models; the cost of nodes, launches and branches (graph_bench)
+#     first                  in nine minutes of 16 cores: the tests of kernels and runtime; both MNIST models, their ops'
+#                            times (--program) and 5,000 steps; the ops' times of GPT-2 124M and of ResNet-18; what the
+#                            loop costs: nodes, launches and branches (graph_bench), recording and calls (step_bench);
+#                            CUDA's behaviour, which the emulation assumes
 #     tests                  the GPU tests of all other folders, and of the samples that are models
 #     sanitize-kernels       the kernels' tests under compute-sanitizer, half of the time for memcheck and half for
 #                            racecheck; sanitize-kernels-memcheck and sanitize-kernels-racecheck spend all of it on one
@@ -30,17 +32,22 @@ mnist=$build/samples/mnist
 status=0
 export PATH=$PATH:/usr/local/cuda/bin  # nvcc, compute-sanitizer
 
-declare -A limits=([first]=480 [tests]=560 [sanitize-kernels]=560 [compare]=560)  # seconds; a call has ten minutes
+declare -A limits=([first]=540 [tests]=560 [sanitize-kernels]=560 [compare]=560)  # seconds; a call has ten minutes
 declare -A floors=([linear]=0.825 [cnn]=0.885)  # the least accuracy after that many steps
 models=(linear cnn) batches=(32 1024) steps=5000 slower=1
-graph_bench=() models_tests=()
+gpt2=(--layers 12 --heads 12 --width 768 --context 1024 --vocabulary 50257 --batch 8 --bytes-per-token 2 --prompt-ids 0)
+resnet=(--batch 128)
+graph_bench=() step_bench=() models_tests=()
 compare=(--rounds 5 --seconds 0.7)
 emulate=()
 if [ -n "${GIRO_REHEARSAL:-}" ]; then
   # The emulated GPU takes minutes for a step of the cnn, and the machine may be busy.
   models=(linear) floors=([linear]=0) batches=(2 3) steps=30 slower=30
   models_tests=(-k language_model)
+  gpt2=(--layers 1 --heads 1 --width 8 --context 8 --vocabulary 50257 --batch 1 --bytes-per-token 2 --prompt-ids 0)
+  resnet=(--batch 2 --features 4)
   graph_bench=('--benchmark_filter=^[^g].*[/_](1|4)(/|$)')
+  step_bench=('--benchmark_filter=linear' --benchmark_min_time=0.01)
   compare=(--rounds 2 --seconds 0.1 --peers)
   export GTEST_TOTAL_SHARDS=40 GTEST_SHARD_INDEX=0
   emulate=(env "LD_PRELOAD=$build/tests/cuda_on_cpu/libcuda_on_cpu.so")
@@ -122,7 +129,10 @@ compile() {
   fi
   [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || export CMAKE_GENERATOR=Ninja
   part configure 90 build.log cmake "${options[@]}" || return
-  part "build $*" 400 build.log cmake --build "$build" --target "$@" --parallel "$(nproc)"
+  # If something does not compile, the rest is built all the same.
+  local rest=(-k)
+  [ ! -e "$build/build.ninja" ] || rest+=(0)
+  part "build $*" 300 build.log cmake --build "$build" --target "$@" --parallel "$(nproc)" -- "${rest[@]}"
 }
 
 # gpu_tests TARGET LIMIT [FILTER]: in one process, since each process initializes CUDA anew.
@@ -136,10 +146,11 @@ gpu_tests() {
 }
 
 first() {
-  local model batch dtype behaviour='-*OnCpu*'
+  local suite model batch dtype behaviour='-*OnCpu*'
+  local suites=(kernels_test kernels_nn_test kernels_optim_test kernels_pointwise_test runtime_test runtime_files_test)
   begin first
-  compile kernels_test runtime_test runtime_files_test cuda_behaviour_test mnist graph_bench || return
-  gpu_tests kernels_test 120
+  compile "${suites[@]}" mnist gpt2 resnet graph_bench step_bench cuda_behaviour_test
+  for suite in "${suites[@]}"; do gpu_tests "$suite" 60; done
   for model in "${models[@]}"; do
     for batch in "${batches[@]}"; do
       for dtype in f32 bf16; do
@@ -149,12 +160,17 @@ first() {
     done
   done
   for model in "${models[@]}"; do train "$model"; done
-  [ ${#emulate[@]} -eq 0 ] || behaviour='Cudnn*:CublasLt*:-*OnCpu*'  # the emulation has no kernels of this program
-  gpu_tests cuda_behaviour_test 60 "$behaviour"
-  gpu_tests runtime_test 60
-  gpu_tests runtime_files_test 60
+  python3 -c "import array, random; open('$build/tokens', 'wb').write(
+    array.array('H', random.choices(range(50257), k=20_000)))"
+  part "program of gpt2, bf16" 40 program.txt "${emulate[@]}" "$build/samples/gpt2" --program --dtype bf16 \
+    --device cuda --data "$build/tokens" "${gpt2[@]}"
+  part "program of resnet, bf16" 40 program.txt "${emulate[@]}" "$build/samples/resnet" --program --dtype bf16 \
+    --device cuda "${resnet[@]}"
   part graph_bench 60 graph_bench.txt "${emulate[@]}" "$build/tests/bench/graph_bench" "${graph_bench[@]}"
   ! grep -q 'ERROR OCCURRED' "$out/graph_bench.txt" || { say "graph_bench: FAILED, a case was skipped"; status=1; }
+  part step_bench 40 step_bench.txt "${emulate[@]}" "$build/tests/bench/step_bench" --device=cuda "${step_bench[@]}"
+  [ ${#emulate[@]} -eq 0 ] || behaviour='Cudnn*:CublasLt*:-*OnCpu*'  # the emulation has no kernels of this program
+  gpu_tests cuda_behaviour_test 60 "$behaviour"
   # One rank, whose gradients are reduced nevertheless.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   train linear --partition data
@@ -189,7 +205,7 @@ tests() {
   for folder in $(find tests -name '*_test.cpp' -not -path '*/cuda_on_cpu/*' -printf '%h\n' | sort -u); do
     target=${folder#tests/}
     target=${target//\//_}_test
-    [[ $target =~ ^(kernels|runtime)_test$ ]] || targets+=("$target")
+    [[ $target =~ ^(kernels|runtime) ]] || targets+=("$target")
   done
   compile "${targets[@]}" resnet rnnlm || return
   for target in "${targets[@]}"; do gpu_tests "$target" 120 ; done

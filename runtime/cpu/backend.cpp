@@ -1,6 +1,5 @@
 #include "runtime/internal/backend.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,15 +7,12 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <limits>
-#include <new>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "runtime/cpu/stream.h"
 #include "runtime/internal/arena.h"
-#include "runtime/internal/throw_error.h"
 
 namespace giro::cpu {
 namespace {
@@ -111,32 +107,6 @@ std::optional<std::size_t> free_memory() {
   if (pages < 0 || page_size < 0) return {};
   return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size);
 }
-
-namespace {
-
-// Requests huge pages, which reduce TLB misses in a pass over memory. Without support for them, nothing changes.
-void use_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
-#if defined(MADV_HUGEPAGE)
-  constexpr std::uintptr_t kLargePage = std::uintptr_t{2} << 20;
-  const auto first = reinterpret_cast<std::uintptr_t>(data);
-  const std::uintptr_t begin = (first + kLargePage - 1) / kLargePage * kLargePage;
-  const std::uintptr_t end = (first + bytes) / kLargePage * kLargePage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
-}
-
-}  // namespace
-
-void* allocate(std::size_t bytes) {
-  // The allocator rounds up to the alignment, which may overflow.
-  const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
-  void* data = too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
-  if (data == nullptr) throw_error(ErrorCode::out_of_memory, "the host does not have {} bytes of memory left", bytes);
-  use_large_pages(data, bytes);
-  return data;
-}
-
-void deallocate(void* data) noexcept { ::operator delete(data, std::align_val_t{Buffer::kAlignment}); }
 
 std::shared_ptr<detail::StreamImpl> create_stream() { return std::make_shared<CpuStream>(); }
 

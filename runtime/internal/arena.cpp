@@ -1,6 +1,7 @@
 #include "runtime/internal/arena.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -8,11 +9,17 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/cpu/memory.h"
+
 namespace giro {
 namespace {
-// Bytes allocated at a time: workspaces of a recording's ops are small.
-constexpr std::size_t min_chunk(Arena::Kind kind) {
-  return std::size_t{1} << (kind == Arena::Kind::recording ? 18 : 20);
+// Bytes allocated at a time. Workspaces of a recording's ops are small. A large chunk is rounded up by at most a 32nd:
+// the next recording of a step often needs a little more than the first one, and would take a second chunk.
+std::size_t chunk_size(Arena::Kind kind, std::size_t needed) {
+  const std::size_t least = std::size_t{1} << (kind == Arena::Kind::recording ? 18 : 20);
+  const std::size_t unit = std::max<std::size_t>(std::bit_floor(needed) / 32, Buffer::kAlignment);
+  const std::size_t rounded = (needed + unit - 1) / unit * unit;
+  return std::max(least, rounded >= needed ? rounded : needed);
 }
 
 }  // namespace
@@ -43,14 +50,26 @@ Buffer Arena::lend(char* data, std::size_t bytes) {
 
 // A recording uses its temporaries at every replay, so their memory is kept.
 Buffer Arena::allocate_separately(std::size_t bytes) {
-  Buffer own = Buffer::allocate(device_, std::max<std::size_t>(bytes, 1));
-  if (kind_ == Kind::stream) {
-    own.size_ = bytes;
-    return own;
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  if (kind_ != Kind::stream) return lend(add_chunk(size), bytes);
+  Buffer own = Buffer::allocate(device_, size);
+  own.size_ = bytes;
+  return own;
+}
+
+// Most of a trace is never written, nor what its rounding adds to a recording's chunk. On the CPU such memory must not
+// lie in the heap, where the blocks' headers would make large pages resident.
+char* Arena::add_chunk(std::size_t bytes) {
+  std::shared_ptr<void> memory;
+  if (device_.is_cpu() && kind_ != Kind::stream && shares_) {
+    memory = cpu::map(bytes);
+  } else {
+    const auto own = std::make_shared<Buffer>(Buffer::allocate(device_, bytes));
+    memory = {own, own->data()};
   }
-  reserved_ += own.size();
-  chunks_.push_back(std::move(own));
-  return lend(static_cast<char*>(chunks_.back().data()), bytes);
+  chunks_.push_back({std::move(memory), bytes});
+  reserved_ += bytes;
+  return static_cast<char*>(chunks_.back().memory.get());
 }
 
 Buffer Arena::allocate_traced(std::size_t bytes) {
@@ -62,10 +81,8 @@ Buffer Arena::allocate_traced(std::size_t bytes) {
   }
   if (unused_bytes_ < size) {
     // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
-    const std::size_t chunk = shares_ ? std::max(size, min_chunk(kind_)) : std::max<std::size_t>(bytes, 1);
-    chunks_.push_back(Buffer::allocate(device_, chunk));
-    reserved_ += chunk;
-    unused_ = static_cast<char*>(chunks_.back().data());
+    const std::size_t chunk = shares_ ? chunk_size(kind_, size) : std::max<std::size_t>(bytes, 1);
+    unused_ = add_chunk(chunk);
     unused_bytes_ = std::max(size, chunk);
   }
   char* const data = unused_;
@@ -96,7 +113,7 @@ void Arena::drop_unpinned() {
   for (const auto& [data, block] : blocks_) stays[block.chunk] = stays[block.chunk] || block.pinned;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     if (stays[i]) continue;
-    reserved_ -= chunks_[i].size();
+    reserved_ -= chunks_[i].size;
     chunks_[i] = {};
   }
   unused_bytes_ = 0;
@@ -109,10 +126,9 @@ Buffer Arena::allocate(std::size_t bytes) {
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
   auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
   if (found == blocks_.end()) {
-    const std::size_t chunk = std::max(size, min_chunk(kind_));
-    chunks_.push_back(Buffer::allocate(device_, chunk));
-    reserved_ += chunk;
-    found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true}).first;
+    const std::size_t chunk = chunk_size(kind_, size);
+    char* const data = add_chunk(chunk);
+    found = blocks_.emplace(data, Block{chunk, chunks_.size() - 1, true}).first;
   }
   Block& block = found->second;
   if (block.size > size) {

@@ -60,6 +60,12 @@ class Arena : public std::enable_shared_from_this<Arena> {
   void drop_unpinned();
 
  private:
+  struct Chunk {
+    std::shared_ptr<void> memory;
+    std::size_t size;
+  };
+
+  char* add_chunk(std::size_t bytes);
   Buffer allocate_traced(std::size_t bytes);
   Buffer allocate_separately(std::size_t bytes);
   Buffer lend(char* data, std::size_t bytes);
@@ -67,7 +73,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Device device_;
   Kind kind_;
   bool shares_;
-  std::vector<Buffer> chunks_;
+  std::vector<Chunk> chunks_;
   Blocks blocks_;           // every block by address; neighbours in a chunk are neighbours here
   char* unused_ = nullptr;  // in a trace: the rest of the last chunk
   std::size_t unused_bytes_ = 0;

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -121,6 +125,47 @@ TEST_F(GraphTest, RecordingsOfAStreamShareTheirMemory) {
   EXPECT_EQ(fourth.arena_bytes(), kBytes) << "of its own";
   EXPECT_EQ(first.arena_bytes(), kBytes);
 }
+
+// As a step without logs after the one with logs.
+TEST_F(GraphTest, RecordingThatNeedsALittleMoreSharesTheMemory) {
+  const test::ArenaSetting on("1");
+  const auto record = [&](std::size_t bytes) {
+    return Graph::record(stream_, [&] { stream_.fill(stream_.allocate(bytes).data(), 0, bytes); });
+  };
+  for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{9} << 20, std::size_t{100} << 20}) {
+    const Graph first = record(bytes + 256), second = record(bytes + 4096);
+    EXPECT_EQ(first.arena_bytes(), second.arena_bytes());
+    EXPECT_GE(first.arena_bytes(), bytes + 4096);
+    EXPECT_LE(first.arena_bytes(), bytes + bytes / 32 + 256);
+  }
+}
+
+#ifndef __SANITIZE_ADDRESS__
+// Pages that nothing has written are not resident, neither while a step is traced nor afterwards.
+TEST_F(GraphTest, TracedMemoryIsNeverResident) {
+  const test::ArenaSetting on("1");
+  const auto resident = [] {
+    std::int64_t all = 0, pages = 0;
+    std::ifstream("/proc/self/statm") >> all >> pages;
+    return pages * sysconf(_SC_PAGESIZE);
+  };
+  constexpr std::size_t kBytes = 3 << 20, kTemporaries = 100;
+  // A freed block of this size makes the C library take the next ones from the heap.
+  ::operator delete(::operator new(std::size_t{30} << 20));
+  const std::int64_t before = resident();
+  std::int64_t traced = 0;
+  const Graph graph = Graph::record(stream_, [&] {
+    std::vector<Buffer> temporaries;
+    for (std::size_t i = 0; i < kTemporaries; ++i) {
+      temporaries.push_back(stream_.allocate(kBytes));
+      stream_.fill(temporaries.back().data(), 0, kBytes);
+    }
+    traced = resident();
+  });
+  EXPECT_LT(traced - before, 10 * static_cast<std::int64_t>(kBytes));
+  EXPECT_LT(resident() - before, 10 * static_cast<std::int64_t>(kBytes));
+}
+#endif
 
 TEST_F(GraphTest, MemoryIsReleasedWithTheLastRecording) {
   constexpr std::size_t kBytes = 4 << 20;

@@ -46,7 +46,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       list(APPEND giro_frontend_places ${folder}/..)
     endforeach()
     find_path(GIRO_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${giro_frontend_places} PATH_SUFFIXES include)
-    # NVRTC is not linked: a program that needs it loads it at run time.
+    # NVRTC and cuBLASLt are not linked: a program that needs them loads them at run time.
     find_path(GIRO_NVRTC_INCLUDE nvrtc.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
       PATH_SUFFIXES include)
     find_library(GIRO_NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${CUDAToolkit_LIBRARY_DIR}
@@ -74,7 +74,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   list(JOIN giro_missing ", " giro_missing)
   if(CMAKE_CUDA_COMPILER AND NOT giro_missing)
     set(GIRO_WITH_CUDA ON)
-    set(giro_cuda_link CUDA::cudart giro::cublaslt giro::cudnn)
+    set(giro_cuda_link CUDA::cudart giro::cudnn)
     add_library(giro_cuda_libraries INTERFACE)
     target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE}
       ${GIRO_CUDNN_FRONTEND_INCLUDE} ${GIRO_CUBLASLT_INCLUDE} ${GIRO_NVRTC_INCLUDE})
@@ -84,7 +84,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     endforeach()
     list(REMOVE_DUPLICATES places)
     list(JOIN places ":" places)
-    set_source_files_properties(runtime/cuda/nvrtc.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_NVRTC_PLACES="${places}")
+    set_source_files_properties(runtime/cuda/library.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_CUDA_PLACES="${places}")
     # It includes cuDNN's frontend, which takes half a minute to compile with -O3.
     set_source_files_properties(kernels/cuda/graph_plan.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
     # Device discovery skips GPUs older than the oldest architecture in the build.

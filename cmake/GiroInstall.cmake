@@ -33,7 +33,7 @@ configure_package_config_file(cmake/giroConfig.cmake.in ${PROJECT_BINARY_DIR}/gi
   INSTALL_DESTINATION ${giro_config_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/giroConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroConfigVersion.cmake cmake/FindDNNL.cmake
-  cmake/FindISAL.cmake cmake/FindcuBLASLt.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake cmake/GiroImport.cmake
+  cmake/FindISAL.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake cmake/GiroImport.cmake
   cmake/GiroNvidia.cmake DESTINATION ${giro_config_dir} COMPONENT dev)
 
 # pkg-config --static lists what the static library needs: a name where the compiler finds it, else a path.
@@ -41,7 +41,7 @@ file(RELATIVE_PATH giro_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(giro_pc_private -lfmt)
 set(libraries ${DNNL_LIBRARY} ${ISAL_LIBRARY} ${PNG_LIBRARIES} ${ZLIB_LIBRARIES} ${MPI_CXX_LIBRARIES})
 if(GIRO_WITH_CUDA)
-  list(APPEND libraries ${CUDA_cudart_LIBRARY} ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
+  list(APPEND libraries ${CUDA_cudart_LIBRARY} ${GIRO_CUDNN_LIBRARY})
 endif()
 if(GIRO_WITH_NCCL)
   list(APPEND libraries ${GIRO_NCCL_LIBRARY})

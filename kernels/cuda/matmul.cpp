@@ -8,6 +8,7 @@
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
+#include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/handle.h"
 #include "runtime/cuda/stream.h"
 
@@ -17,9 +18,11 @@ namespace {
 constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
 constexpr int kCandidates = 8;
 
-using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+const CublasLt& cublaslt() { return CublasLt::instance(); }
+
+using Description = Handle<cublasLtMatmulDesc_t, [](auto made) { return cublaslt().destroy_description(made); }>;
+using Layout = Handle<cublasLtMatrixLayout_t, [](auto made) { return cublaslt().destroy_layout(made); }>;
+using Preference = Handle<cublasLtMatmulPreference_t, [](auto made) { return cublaslt().destroy_preference(made); }>;
 
 struct MatmulPlan {
   Description description;
@@ -31,12 +34,12 @@ struct MatmulPlan {
 
 template <class T>
 void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  check(cublaslt().set_of_description(description, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
 }
 
 template <class T>
 void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+  check(cublaslt().set_of_preference(preference, attribute, &value, sizeof value),
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
@@ -46,13 +49,13 @@ cudaDataType_t data_type(DType dtype) {
 
 template <class T>
 void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
-  check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
+  check(cublaslt().set_of_layout(layout, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
 }
 
 Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride) {
   Layout made;
-  check(cublasLtMatrixLayoutCreate(made.out(), data_type(dtype), static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), rows),
+  check(cublaslt().create_layout(made.out(), data_type(dtype), static_cast<std::uint64_t>(rows),
+                                 static_cast<std::uint64_t>(columns), rows),
         "cublasLtMatrixLayoutCreate");
   if (batch > 1) {
     set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
@@ -61,11 +64,11 @@ Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t
   return made;
 }
 
-MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
+MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t handle) {
   MatmulPlan plan;
   const bool tf32 = matmul.math == MathMode::tf32 && matmul.a.dtype() == DType::f32;
-  check(cublasLtMatmulDescCreate(plan.description.out(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                 CUDA_R_32F),
+  check(cublaslt().create_description(plan.description.out(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                      CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   const cublasOperation_t op_a = matmul.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = matmul.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -84,7 +87,7 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   plan.d = layout(matmul.d.dtype(), matmul.m, matmul.n, matmul.batch, matmul.m * matmul.n);
 
   Preference preference;
-  check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
+  check(cublaslt().create_preference(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.a.raw()));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.b.raw()));
@@ -93,8 +96,8 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cublaslt, plan.description, plan.a, plan.b, plan.d,
-                                                               plan.d, preference, kCandidates, results.data(), &count);
+  const cublasStatus_t status = cublaslt().heuristic(handle, plan.description, plan.a, plan.b, plan.d, plan.d,
+                                                     preference, kCandidates, results.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < count && !plan.found; ++i) {
@@ -125,9 +128,9 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
   // From the stream's arena, so that a recorded graph owns it.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float alpha = 1.0f, beta = matmul.adds ? 1.0f : 0.0f;
-  check(cublasLtMatmul(owner.cublaslt(), plan.description, &alpha, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b,
-                       &beta, matmul.d.raw(), plan.d, matmul.d.raw(), plan.d, &plan.algorithm, workspace.data(),
-                       plan.workspace, owner.handle()),
+  check(cublaslt().matmul(owner.cublaslt(), plan.description, &alpha, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b,
+                          &beta, matmul.d.raw(), plan.d, matmul.d.raw(), plan.d, &plan.algorithm, workspace.data(),
+                          plan.workspace, owner.handle()),
         "cublasLtMatmul");
   return true;
 }

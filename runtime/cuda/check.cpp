@@ -5,6 +5,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/cuda/check_libraries.h"
+#include "runtime/cuda/cublaslt.h"
 
 namespace giro::cuda {
 
@@ -16,13 +17,14 @@ void fail(cudaError_t status, const char* call, std::source_location where) {
 }
 
 void fail(cublasStatus_t status, const char* call, std::source_location where) {
+  const CublasLt& library = CublasLt::instance();
   (void)cudaGetLastError();
   const ErrorCode code = status == CUBLAS_STATUS_ALLOC_FAILED    ? ErrorCode::out_of_memory
                          : status == CUBLAS_STATUS_NOT_SUPPORTED ? ErrorCode::unsupported
                                                                  : ErrorCode::device;
-  throw Error(
-      code, fmt::format("cuBLASLt: {}: {} ({})", call, cublasLtGetStatusName(status), cublasLtGetStatusString(status)),
-      where);
+  throw Error(code,
+              fmt::format("cuBLASLt: {}: {} ({})", call, library.status_name(status), library.status_string(status)),
+              where);
 }
 
 void fail(cudnnStatus_t status, const char* call, std::source_location where) {

@@ -1,20 +1,13 @@
 #include "runtime/cuda/nvrtc.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nvrtc.h>
 
 #include <algorithm>
-#include <sstream>
-#include <utility>
 
+#include "runtime/cuda/library.h"
 #include "runtime/internal/throw_error.h"
-
-// Directories where the build found CUDA's libraries, separated by colons.
-#ifndef GIRO_NVRTC_PLACES
-#define GIRO_NVRTC_PLACES "/usr/local/cuda/lib64"
-#endif
 
 namespace giro::cuda {
 
@@ -33,38 +26,26 @@ struct Nvrtc::Functions {
   decltype(&nvrtcGetPTXSize) ptx_size;
   decltype(&nvrtcGetPTX) ptx;
 
-  // False if the library lacks one.
-  bool find_in(void* library) {
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-      return function != nullptr;
-    };
-    return find(version, "nvrtcVersion") && find(error_string, "nvrtcGetErrorString") &&
-           find(num_architectures, "nvrtcGetNumSupportedArchs") && find(architectures, "nvrtcGetSupportedArchs") &&
-           find(create, "nvrtcCreateProgram") && find(destroy, "nvrtcDestroyProgram") &&
-           find(compile, "nvrtcCompileProgram") && find(log_size, "nvrtcGetProgramLogSize") &&
-           find(log, "nvrtcGetProgramLog") && find(cubin_size, "nvrtcGetCUBINSize") && find(cubin, "nvrtcGetCUBIN") &&
-           find(ptx_size, "nvrtcGetPTXSize") && find(ptx, "nvrtcGetPTX");
+  explicit Functions(const Library& library) {
+    library.find(version, "nvrtcVersion");
+    library.find(error_string, "nvrtcGetErrorString");
+    library.find(num_architectures, "nvrtcGetNumSupportedArchs");
+    library.find(architectures, "nvrtcGetSupportedArchs");
+    library.find(create, "nvrtcCreateProgram");
+    library.find(destroy, "nvrtcDestroyProgram");
+    library.find(compile, "nvrtcCompileProgram");
+    library.find(log_size, "nvrtcGetProgramLogSize");
+    library.find(log, "nvrtcGetProgramLog");
+    library.find(cubin_size, "nvrtcGetCUBINSize");
+    library.find(cubin, "nvrtcGetCUBIN");
+    library.find(ptx_size, "nvrtcGetPTXSize");
+    library.find(ptx, "nvrtcGetPTX");
   }
 };
 
 namespace {
 
 constexpr const char* kPackage = "it comes with the CUDA toolkit (cuda-nvrtc) and with PyPI's nvidia-cuda-nvrtc";
-
-void* open_library(std::string& tried) {
-  constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-  std::vector<std::string> paths(std::begin(kNames), std::end(kNames));
-  std::istringstream places(GIRO_NVRTC_PLACES);
-  for (std::string place; std::getline(places, place, ':');) {
-    for (const char* name : kNames) paths.push_back(place + "/" + name);
-  }
-  for (const std::string& path : paths) {
-    if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  tried = fmt::format("{}", fmt::join(paths, ", "));
-  return nullptr;
-}
 
 }  // namespace
 
@@ -74,18 +55,10 @@ const Nvrtc& Nvrtc::instance() {
 }
 
 Nvrtc::Nvrtc() {
-  static Functions functions{};
-  if (!functions.find_in(RTLD_DEFAULT)) {
-    std::string tried;
-    void* const library = open_library(tried);
-    if (library == nullptr) {
-      throw_error(ErrorCode::unsupported, "NVRTC, which compiles kernels at run time, was not found; {}; looked for {}",
-                  kPackage, tried);
-    }
-    if (!functions.find_in(library)) {
-      throw_error(ErrorCode::unsupported, "the NVRTC that was found is too old: 12.0 or later is needed; {}", kPackage);
-    }
-  }
+  static const Functions functions(Library({.name = "NVRTC, which compiles kernels at run time,",
+                                            .files = {"libnvrtc.so.13", "libnvrtc.so.12"},
+                                            .package = kPackage,
+                                            .newest = "nvrtcGetCUBIN"}));
   functions_ = &functions;
   int major = 0, minor = 0;
   (void)functions_->version(&major, &minor);

@@ -1,6 +1,5 @@
 #include "runtime/cuda/stream.h"
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
@@ -14,6 +13,7 @@
 
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
+#include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/graph.h"
 #include "runtime/cuda/handle.h"
@@ -21,11 +21,13 @@
 #include "runtime/internal/throw_error.h"
 
 namespace giro::cuda {
+static cublasStatus_t close_cublaslt(cublasLtHandle_t handle) { return CublasLt::instance().destroy(handle); }
+
 // The CUDA objects of a stream.
 struct StreamHandles {
   Handle<cudaStream_t, cudaStreamDestroy> stream;
-  Handle<cudaGraph_t, cudaGraphDestroy> captured;      // the recording so far
-  Handle<cublasLtHandle_t, cublasLtDestroy> cublaslt;  // null until used, like cudnn
+  Handle<cudaGraph_t, cudaGraphDestroy> captured;     // the recording so far
+  Handle<cublasLtHandle_t, close_cublaslt> cublaslt;  // null until used, like cudnn
   Handle<cudnnHandle_t, cudnnDestroy> cudnn;
   Buffer arrivals;  // counters, CudaStream::arrivals
 
@@ -139,7 +141,7 @@ unsigned int* CudaStream::arrivals() const noexcept {
 cublasLtHandle_t CudaStream::cublaslt() {
   if (handles_->cublaslt == nullptr) {
     make_current(device);
-    outside_capture([&] { check(cublasLtCreate(handles_->cublaslt.out()), "cublasLtCreate"); });
+    outside_capture([&] { check(CublasLt::instance().create(handles_->cublaslt.out()), "cublasLtCreate"); });
   }
   return handles_->cublaslt;
 }

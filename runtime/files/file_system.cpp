@@ -28,14 +28,21 @@ namespace {
               std::strerror(error));
 }
 
-// A file descriptor with its path for messages.
+// A file descriptor with its path for messages. Opens a regular file or, with O_DIRECTORY, a directory. Anything else
+// is an error, and is not waited for: opening a pipe would wait for its other end, and reading one might never end.
 class File {
  public:
   File(const std::string& path, int flags, const char* what) : path_(path) {
     do {
-      descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+      descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     } while (descriptor_ < 0 && errno == EINTR);
-    if (descriptor_ < 0) fail(what, path, errno);
+    if (descriptor_ < 0 && errno != ENXIO) fail(what, path, errno);
+    if ((flags & O_DIRECTORY) != 0) return;
+    struct stat status {};  // ENXIO: a pipe that nothing reads, or a socket
+    if (descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) return;
+    if (descriptor_ >= 0) ::close(descriptor_);
+    throw_error(ErrorCode::io, "cannot {} '{}': it is {}not a regular file", what, path,
+                S_ISDIR(status.st_mode) ? "a directory, " : "");
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -48,6 +55,16 @@ class File {
 
   void sync() {
     if (::fsync(descriptor_) != 0) fail("sync", path_, errno);
+  }
+  // Error(io) if what is written is lost, because the file was removed or another one has taken its place.
+  void expect_kept() const {
+    struct stat here {
+    }, there{};
+    if (::fstat(descriptor_, &here) != 0) fail("access", path_, errno);
+    if (here.st_nlink > 0) return;
+    // Some file systems do not count the names of a file.
+    if (::stat(path_.c_str(), &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev) return;
+    throw_error(ErrorCode::io, "'{}' was removed or replaced while it was being written", path_);
   }
   void close() {
     const int descriptor = descriptor_;
@@ -81,8 +98,12 @@ class PosixWriter final : public FileSystem::Writer {
       (void)::sync_file_range(file_.descriptor(), 0, 0, SYNC_FILE_RANGE_WRITE);
       waiting_ = 0;
     }
+    file_.expect_kept();
   }
-  void sync() override { file_.sync(); }
+  void sync() override {
+    file_.sync();
+    file_.expect_kept();
+  }
   void close() override { file_.close(); }
 
  private:

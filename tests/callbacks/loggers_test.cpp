@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/jsonl_logger.h>
+#include <giro/callbacks/tensorboard.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/loop.h>
 
@@ -287,6 +290,28 @@ TEST(CsvLogger, ReportsFailureOfEveryCall) {
         << "call " << call << ": " << text;
   }
   EXPECT_GT(call, 12u);
+}
+
+// The lines would be lost without a word.
+TEST(Loggers, RemovedFileIsAnError) {
+  using Make = std::function<Callback<int, int>(const std::string& dir)>;
+  const std::pair<const char*, Make> loggers[] = {
+      {"log.csv", [](const std::string& dir) { return csv_logger(dir + "/log.csv"); }},
+      {"log.jsonl", [](const std::string& dir) { return jsonl_logger(dir + "/log.jsonl"); }},
+      {"events.out", [](const std::string& dir) { return tensorboard(dir); }}};
+  for (const auto& [name, make] : loggers) {
+    const test::TemporaryDirectory dir;
+    const auto log = [](const Elapsed&) { return logs().add_metric("a", 1); };
+    const auto remove = [&](const Elapsed& elapsed) {
+      if (elapsed.steps != 2) return;
+      for (const std::string& file : posix_file_system()->list(dir.path())) {
+        if (!file.starts_with(".")) posix_file_system()->remove(dir / file);
+      }
+    };
+    expect_error(ErrorCode::io, {dir / name, "removed or replaced"}, [&, &make = make] {
+      (void)loop(0, std::vector<int>(5), {{every(1), log}, {every(1), make(dir.path())}, {every(1), remove}});
+    });
+  }
 }
 
 TEST(Loggers, RejectBadOptions) {

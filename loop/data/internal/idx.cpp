@@ -97,18 +97,9 @@ std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& sizes, 
   return empty ? 0 : bytes;
 }
 
-std::vector<char> read_file(const std::string& path, FileSystem& files) {
-  std::error_code failure;
-  const fs::file_status status = fs::status(path, failure);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {  // reading a pipe might never end
-    throw_error(ErrorCode::io, "{}: not a regular file", path);
-  }
-  return files.read(path);
-}
-
 std::vector<char> read_packed(const std::string& path, FileSystem& files) {
   try {
-    return read_file(path + ".gz", files);
+    return files.read(path + ".gz");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
     throw_error(ErrorCode::not_found, "{}: no such file, nor one ending in .gz", path);
@@ -132,7 +123,7 @@ IdxFile read_idx(const std::string& path, FileSystem& files) {
   file.path = path;
   std::vector<char> content;
   try {
-    content = read_file(path, files);
+    content = files.read(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
     file.path += ".gz";

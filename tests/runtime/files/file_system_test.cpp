@@ -1,10 +1,15 @@
 #include <giro/runtime/files/file_system.h>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -158,10 +163,66 @@ TEST(FileSystem, NamesThePathInErrors) {
   expect_error(ErrorCode::io, {dir / "file"}, [&] { files->create_directories(dir / "file/a"); });
 }
 
-TEST(FileSystem, FullDiskIsAnError) {
-  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
-  const auto writer = posix_file_system()->create("/dev/full");
-  expect_error(ErrorCode::io, {"/dev/full", "No space left"}, [&] { writer->write("abc", 3); });
+TEST(FileSystem, FailedWriteIsAnError) {
+  const test::TemporaryDirectory dir;
+  const auto writer = posix_file_system()->create(dir / "file");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit two_bytes{2, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &two_bytes), 0);
+  expect_error(ErrorCode::io, {dir / "file", "File too large"}, [&] { writer->write("abc", 3); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+}
+
+// Opening a pipe would wait for its other end.
+TEST(FileSystem, OpensNothingButRegularFiles) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  const std::string pipe = dir / "pipe", link = dir / "link", socket_path = dir / "socket";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(pipe, link);
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  ASSERT_LT(socket_path.size(), sizeof address.sun_path);
+  socket_path.copy(address.sun_path, socket_path.size());
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  for (const std::string& path : {pipe, link, socket_path, dir.path(), std::string("/dev/null")}) {
+    const auto refuses = [&](const auto& f) { expect_error(ErrorCode::io, {path}, f); };
+    refuses([&] { files->open(path); });
+    refuses([&] { files->create(path); });
+    refuses([&] { files->append(path); });
+    refuses([&] { files->lock(path, "holder"); });
+  }
+  expect_error(ErrorCode::io, {pipe, "not a regular file"}, [&] { files->read(pipe); });
+  const int reader = ::open(pipe.c_str(), O_RDWR);  // a pipe with both ends open
+  expect_error(ErrorCode::io, {pipe, "not a regular file"}, [&] { files->append(pipe); });
+  ::close(reader);
+  ::close(socket);
+  EXPECT_FALSE(files->read("/proc/self/status").empty());
+}
+
+TEST(FileSystem, WriterNoticesThatItsFileIsGone) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  const std::string path = dir / "log", other = dir / "other";
+  for (const bool replaced : {false, true}) {
+    const auto writer = files->create(path);
+    writer->write("abc", 3);
+    writer->sync();
+    files->rename(path, other);  // what is written is still there, under another name
+    writer->sync();
+    files->rename(other, path);
+    if (replaced) {
+      test::write_text(other, "");
+      files->rename(other, path);
+    } else {
+      files->remove(path);
+    }
+    expect_error(ErrorCode::io, {path, "removed or replaced"}, [&] { writer->sync(); });
+    expect_error(ErrorCode::io, {path, "removed or replaced"}, [&] { writer->write("d", 1); });
+  }
 }
 
 TEST(ReplaceFile, IsDurableBeforeItReturns) {

@@ -111,6 +111,7 @@ class Header {
   }
   std::vector<std::int64_t> sizes() {
     std::vector<std::int64_t> all;
+    bool is_tuple = true;  // one number in parentheses is a number
     expect('(');
     while (!take(')')) {
       std::int64_t size = 0;
@@ -119,8 +120,11 @@ class Header {
       if (!is_digit || error != std::errc()) fail("a shape that is not a tuple of sizes");
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       all.push_back(size);
-      if (!take(',') && !peek(')')) expect(',');
+      const bool is_followed = take(',');
+      is_tuple = is_followed || all.size() > 1;
+      if (!is_followed && !peek(')')) expect(',');
     }
+    if (!is_tuple) fail("a shape that is a number, where (n,) is a tuple");
     return all;
   }
 
@@ -154,10 +158,12 @@ NpyFile read_npy_header(const std::string& path, FileSystem& files) {
   if (got < kMagic.size() || !std::equal(kMagic.begin(), kMagic.end(), reinterpret_cast<const char*>(prefix))) {
     throw corrupt(R"(not an NPY file, which begins with "\x93NUMPY")");
   }
-  const unsigned version = prefix[6];
+  const unsigned version = prefix[6], minor = prefix[7];
   const std::uint64_t begin = version == 1 ? 10 : 12;
   if (got < begin) throw corrupt("the file ends within the header");
-  if (version < 1 || version > 3) throw corrupt(fmt::format("NPY version {}, expected 1, 2 or 3", version));
+  if (version < 1 || version > 3 || minor != 0) {
+    throw corrupt(fmt::format("NPY version {}.{}, expected 1.0, 2.0 or 3.0", version, minor));
+  }
   std::uint64_t size = prefix[8] | prefix[9] << 8;
   if (version > 1) size |= std::uint64_t{prefix[10]} << 16 | std::uint64_t{prefix[11]} << 24;
   if (size > kMaxHeaderBytes)

@@ -20,7 +20,7 @@ struct NpyFile {
   Shape shape;
   std::uint64_t elements = 0;  // where they begin, in bytes
 };
-// Reads the header of the file at `path`, of version 1, 2 or 3. The elements fill the rest of the file. Errors:
+// Reads the header of the file at `path`, of version 1.0, 2.0 or 3.0. The elements fill the rest of the file. Errors:
 // not_found, io; corrupt_data if it is not an NPY file, or is shorter or longer than its header says; unsupported for
 // elements that no DType stores, in the other byte order, or in Fortran order, and for more than Shape::kMaxRank axes.
 // Each names the file.

@@ -1,5 +1,6 @@
 #include <giro/loop/data/npy.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -118,8 +119,12 @@ TEST_F(NpyTest, LaterVersionsHaveALongerHeader) {
         file("a.npy", one.substr(0, 6) + version + '\0' + one[8] + std::string(3, '\0') + one.substr(10));
     EXPECT_EQ(data::npy(path)->num_rows(), 3);
   }
-  expect_error(kCorrupt, {"version 4", "1, 2 or 3"},
-               [&] { data::npy(file("a.npy", one.substr(0, 6) + '\4' + one.substr(7))); });
+  for (const auto& [major, minor] : {std::pair{'\4', '\0'}, {'\0', '\0'}, {'\1', '\1'}, {'\1', '\x10'}, {'\2', '\1'}}) {
+    expect_error(kCorrupt, {fmt::format("version {}.{}", int{major}, int{minor}), "1.0, 2.0 or 3.0"},
+                 [&, &major = major, &minor = minor] {
+                   data::npy(file("a.npy", one.substr(0, 6) + major + minor + one.substr(8)));
+                 });
+  }
 }
 
 TEST_F(NpyTest, NamesInvalidFiles) {
@@ -145,6 +150,7 @@ TEST_F(NpyTest, NamesInvalidFiles) {
   refuses(kUnsupported, {"records"}, with("[('a', '<f4')]", "False", "(6,)"));
   refuses(kUnsupported, {"7 axes"}, with("'<f4'", "False", "(1, 1, 1, 1, 1, 1, 6)"));
   refuses(kCorrupt, {"tuple"}, with("'<f4'", "False", "(-3, 2)"));
+  refuses(kCorrupt, {"a number", "(n,)"}, with("'<f4'", "False", "(6)"));
   refuses(kCorrupt, {"overflows"}, with("'<f4'", "False", "(4294967296, 4294967296)"));
   refuses(ErrorCode::shape_mismatch, {"shape ()"},
           npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", floats(0, 1)));

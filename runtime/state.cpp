@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -31,6 +33,12 @@ void check_part(const std::string& name, const CollectionOptions& options) {
 // All existing states, so that a state inside another's object can be found.
 constinit std::mutex states_mutex;
 constinit State* first_state = nullptr;
+
+// The state that an identity belongs to; null if there is none any more.
+const State* owner_of(const std::weak_ptr<const void>& identity) {
+  const auto found = std::static_pointer_cast<const detail::StateIdentity>(identity.lock());
+  return found ? found->owner.load() : nullptr;
+}
 
 bool is_below(const std::string& path, const std::string& prefix) {
   return prefix.empty() || path == prefix ||
@@ -192,8 +200,23 @@ void State::attach(const std::string& name, const State& part) {
   std::copy_if(collections_.begin(), collections_.end(), std::back_inserter(before), is_here);
   const bool takes_place = std::equal(before.begin(), before.end(), collections.begin(), collections.end(), is_same) ||
                            std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.name == name; });
-  if (name.empty() || &part == this || (!before.empty() && !takes_place)) {
+  if (name.empty() || (!before.empty() && !takes_place)) {
     throw_invalid("attach: a part of the tree needs a name of its own, found '{}'", name);
+  }
+  std::vector<const State*> tree;  // the part, and what is part of it by now
+  const std::function<void(const State&)> add_tree = [&](const State& state) {
+    if (std::ranges::find(tree, &state) != tree.end()) return;
+    tree.push_back(&state);
+    for (const Part& inner : state.parts_) {
+      if (const State* const owner = owner_of(inner.identity)) add_tree(*owner);
+    }
+  };
+  add_tree(part);
+  const auto is_in_part = [&](const State* state) { return std::ranges::find(tree, state) != tree.end(); };
+  if (is_in_part(this)) throw_invalid("attach '{}': this state is a part of that one, expected it the other way", name);
+  for (const Part& known : parts_) {
+    if (is_below(known.name, name) || !is_in_part(owner_of(known.identity))) continue;
+    throw_invalid("attach '{}': that state is in the tree as '{}', expected one name for each part", name, known.name);
   }
   if (part.context() != context()) {
     throw_invalid("attach '{}': the state has a context of its own, expected one created with this state's context()",

@@ -258,9 +258,40 @@ TEST_F(StateTest, AttachRejectsInvalidStates) {
     expect_error(ErrorCode::invalid_argument, {"attach", "a name of its own", name},
                  [&] { state_.attach(name, part); });
   }
-  expect_error(ErrorCode::invalid_argument, {"attach", "a name of its own"}, [&] { state_.attach("self", state_); });
+  expect_error(ErrorCode::invalid_argument, {"attach 'self'", "a part of that one"},
+               [&] { state_.attach("self", state_); });
   expect_error(ErrorCode::invalid_argument, {"attach 'apart'", "context"}, [&] { state_.attach("apart", apart); });
   EXPECT_EQ(state_.flatten().size(), 6u);
+}
+
+TEST_F(StateTest, PartIsAttachedOnceAndNotAroundItsWhole) {
+  const auto make = [&] {
+    State state(state_.context());
+    state.add("params", {{"kernel", DType::f32, {2}}});
+    return state;
+  };
+  State inner = make(), middle = make();
+  state_.attach("middle", middle);
+  middle.attach("inner", inner);  // after the whole took it in, which does not know of it
+  const auto rejects = [&](State& whole, const char* name, const State& part, const std::string& why) {
+    const std::size_t leaves = whole.flatten().size();
+    expect_error(ErrorCode::invalid_argument, {"attach '" + std::string(name) + "'", why},
+                 [&] { whole.attach(name, part); });
+    EXPECT_EQ(whole.flatten().size(), leaves);
+  };
+  rejects(inner, "whole", state_, "a part of that one");
+  rejects(middle, "whole", state_, "a part of that one");
+  rejects(state_, "again", middle, "in the tree as 'middle'");
+  state_.attach("middle", middle);
+  rejects(state_, "inner", inner, "in the tree as 'middle/inner'");
+  State other = make();
+  other.attach("inner", inner);  // a tree of its own
+  rejects(state_, "other", other, "in the tree as 'middle/inner'");
+  const std::size_t leaves = state_.flatten().size();
+  state_.attach("middle", middle);  // the same again
+  EXPECT_EQ(state_.flatten().size(), leaves);
+  State moved = std::move(middle);
+  rejects(moved, "whole", state_, "a part of that one");
 }
 
 TEST_F(StateTest, StateWithinAnotherIsFound) {

@@ -112,6 +112,7 @@ void check_same_directory(const CheckpointStore& store, const Partitioner& ranks
 
 // Whether the directory has a checkpoint of a finite state.
 bool has_finite(const CheckpointStore& store) {
+  if (const auto latest = store.latest(); latest && latest->record.not_finite.empty()) return true;
   const std::vector<StoredCheckpoint> all = store.all();
   return std::any_of(all.begin(), all.end(), [](const auto& stored) { return stored.record.not_finite.empty(); });
 }

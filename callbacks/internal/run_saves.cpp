@@ -44,7 +44,10 @@ std::vector<std::int64_t> RunSaves::resumable() const {
   std::vector<std::int64_t> steps;
   for (const Directory& directory : directories_) {
     if (!directory.options.monitor.empty()) continue;
-    const std::int64_t latest = CheckpointStore(directory.dir, {.files = directory.options.files}).latest_steps();
+    const std::shared_ptr<CheckpointStore> store = directory.store.lock();
+    const std::int64_t latest = store
+                                    ? store->latest_steps()
+                                    : CheckpointStore(directory.dir, {.files = directory.options.files}).latest_steps();
     steps.push_back(latest >= 0 ? latest : begin_);
     if (directory.saving > latest) steps.push_back(directory.saving);
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <future>
 #include <map>
-#include <set>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -16,6 +15,7 @@
 #include "runtime/files/internal/line_files.h"
 #include "runtime/files/internal/manifest.h"
 #include "runtime/files/internal/shard_group.h"
+#include "runtime/files/internal/store_index.h"
 #include "runtime/files/internal/store_names.h"
 #include "runtime/files/internal/stored_checkpoints.h"
 #include "runtime/internal/throw_error.h"
@@ -73,7 +73,8 @@ struct CheckpointStore::Impl {
         options(std::move(options)),
         files(*this->options.files),
         group(this->options.group, files),
-        line_files(files, this->dir) {}
+        line_files(files, this->dir),
+        index(files, this->dir) {}
   ~Impl() {
     if (under_way.valid()) under_way.wait();
   }
@@ -84,6 +85,8 @@ struct CheckpointStore::Impl {
   detail::ShardGroup group;
   detail::LineFiles line_files;
   std::map<std::string, std::size_t> passed_lines;  // saved by shard 0, for the other shards
+  detail::StoreIndex index;                         // of the writer
+  bool is_settled = false;                          // whether nothing unfinished is left in the directory
   std::unique_ptr<FileSystem::Lock> lock;
   std::shared_future<void> under_way;
 
@@ -102,7 +105,9 @@ struct CheckpointStore::Impl {
     wait();
     if (!is_writer()) return false;
     acquire();
+    index.forget();
     recover_unfinished_saves();
+    is_settled = true;
     return true;
   }
 
@@ -131,7 +136,7 @@ struct CheckpointStore::Impl {
   }
 
   // Durably writes all files of a checkpoint; commit() gives it its name.
-  void write_unit(const std::string& unit, const std::vector<Leaf>& leaves, const CheckpointRecord& record,
+  Item write_unit(const std::string& unit, const std::vector<Leaf>& leaves, const CheckpointRecord& record,
                   const Archive& archive) {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
     files.create_directories(unit);
@@ -143,9 +148,13 @@ struct CheckpointStore::Impl {
         manifest.files.insert(manifest.files.end(), shards.begin(), shards.end());
       }
     }
+    const std::string name = detail::unit_name(record.steps);
+    Item item{{record.steps, StoreEntryKind::checkpoint, name}, {path_of(name), manifest.version, record}, {}};
+    for (const detail::Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
     detail::write_manifest(files, unit, std::move(manifest));
     if (group) group.remove_receipts(unit);
     files.sync_directory(unit);
+    return item;
   }
 
   // Renames the unit, which makes it a checkpoint.
@@ -169,7 +178,9 @@ struct CheckpointStore::Impl {
     if (!is_writer()) return save_shard(snapshot, record.steps, archive);
     acquire();
     const std::string name = group.unit_name(record.steps);
-    recover_unfinished_saves(name);
+    const bool was_settled = std::exchange(is_settled, false);
+    if (!was_settled) index.forget();
+    if (!was_settled || group) recover_unfinished_saves(name);  // another shard may have begun what it did not finish
     snapshot.wait();
     if (!group || !group.is_named()) {
       write_and_commit(path_of(name), snapshot, record, archive);
@@ -178,13 +189,15 @@ struct CheckpointStore::Impl {
     }
     line_files.keep_new();
     prune(record.steps);
+    is_settled = true;
   }
 
   void write_and_commit(const std::string& unit, const Snapshot& snapshot, const CheckpointRecord& record,
                         const Archive& archive) {
     try {
-      write_unit(unit, snapshot.leaves(), record, archive);
+      Item item = write_unit(unit, snapshot.leaves(), record, archive);
       commit(unit, record.steps);
+      index.add(std::move(item));
     } catch (...) {
       line_files.forget();
       ignore_errors([&] {
@@ -208,36 +221,8 @@ struct CheckpointStore::Impl {
     for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.count;
   }
 
-  // Removes the checkpoints superseded by the one of `steps`, then the files of lines that nothing refers to.
   void prune(std::int64_t steps) {
-    const StoredCheckpoints stored = detail::stored_checkpoints(files, dir);
-    for (const Error& error : stored.unreadable) {
-      if (error.code() == ErrorCode::io) throw error;  // it may be one to remove
-    }
-    std::vector<std::string> trash;
-    std::set<std::string> stay;
-    for (const Item& item : stored.items) stay.insert(item.entry.name);
-    for (const Item& item : detail::superseded(stored.items, steps, options)) {
-      if (item.entry.kind == StoreEntryKind::old) continue;  // it belongs to another host
-      trash.push_back(path_of(detail::side_name(item.entry.steps, "trash")));
-      files.rename(item.stored.path, trash.back());
-      stay.erase(item.entry.name);
-    }
-    if (!trash.empty()) files.sync_directory(dir);
-    for (const detail::StoreEntry& entry : detail::store_entries(files, dir)) {
-      if (entry.kind == StoreEntryKind::ahead && entry.steps <= steps) trash.push_back(path_of(entry.name));
-    }
-    for (const std::string& path : trash) detail::remove_all(files, path);
-
-    if (!stored.unreadable.empty()) return;  // they may refer to any lines
-    std::set<std::string> lines;
-    for (const Item& item : stored.items) {
-      if (stay.contains(item.entry.name)) lines.insert(item.lines.begin(), item.lines.end());
-    }
-    for (const std::string& name : files.list(dir)) {
-      if (!detail::parse_lines_name(name) || lines.contains(name) || line_files.uses(name)) continue;
-      files.remove(path_of(name));
-    }
+    index.prune(steps, options, [&](const std::string& lines) { return line_files.uses(lines); });
   }
 
   void wait() {
@@ -283,6 +268,7 @@ std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unr
 }
 
 std::int64_t CheckpointStore::latest_steps() const {
+  if (const auto known = impl().index.latest_steps()) return *known;
   std::int64_t steps = -1;
   for (const detail::StoreEntry& entry : detail::store_entries(impl().files, impl().dir)) {
     if (entry.kind == StoreEntryKind::checkpoint) steps = std::max(steps, entry.steps);
@@ -291,8 +277,7 @@ std::int64_t CheckpointStore::latest_steps() const {
 }
 
 std::optional<StoredCheckpoint> CheckpointStore::latest() const {
-  std::vector<StoredCheckpoint> stored = all();
-  return stored.empty() ? std::nullopt : std::optional(std::move(stored.back()));
+  return detail::newest_checkpoint(impl().files, impl().dir);
 }
 
 std::optional<StoredCheckpoint> CheckpointStore::best(const std::string& monitor, const std::string& mode) const {
@@ -314,7 +299,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   }
   if (!impl().prepare()) return;
   FileSystem& files = impl().files;
-  const auto stored = static_cast<std::int64_t>(all().size());
+  const auto stored = static_cast<std::int64_t>(impl().index.size());
   const std::int64_t more = std::max<std::int64_t>(impl().options.keep - stored, 0) + 1;
   const double needed = static_cast<double>(more) * static_cast<double>(bytes_per_checkpoint);
   const std::uint64_t free = files.free_bytes(impl().dir);

@@ -369,11 +369,41 @@ class Summary {
   std::vector<Repetition> repetitions_;
 };
 
+// Times saves beside few and beside many checkpoints, in turn: each adds one and removes one.
+void print_saves_beside(std::int64_t bytes, const fs::path& directory, std::int64_t many) {
+  const giro::State state = make_state(bytes);
+  giro::Snapshot snapshot(state, giro::MemoryKind::pinned);
+  snapshot.wait();
+  struct Place {
+    Place(const fs::path& parent, std::int64_t count)
+        : folder(parent), kept(count), store((folder.path() / "model").string(), {.keep = count}) {}
+    Folder folder;
+    std::int64_t kept, steps = 0;
+    giro::CheckpointStore store;
+    std::vector<double> seconds = {};
+  };
+  Place places[]{{directory, 10}, {directory, many}};
+  const auto save = [&](Place& place) { place.store.save(snapshot, {.steps = ++place.steps}, place.store.archive()); };
+  for (Place& place : places) {
+    while (place.steps < place.kept) save(place);
+  }
+  constexpr int kSaves = 100;
+  settle();
+  for (int i = 0; i < kSaves; ++i) {
+    for (Place& place : places) place.seconds.push_back(seconds_of([&] { save(place); }));
+  }
+  for (const Place& place : places) {
+    fmt::print("a save of {} bytes beside {:5} checkpoints {:10.6f} s\n", bytes, place.kept, median(place.seconds));
+  }
+  fmt::print("ratio {:.2f}\n", median(places[1].seconds) / median(places[0].seconds));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Saves and loads checkpoints of a state on the CPU, beside dd on the same disk.", "checkpoint_bench");
   std::int64_t bytes = std::int64_t{1} << 30;
+  std::int64_t beside = 0;
   int repetitions = 3;
   std::string directory = ".", json;
   app.add_option("--bytes", bytes, "of the state; needs 5 times as much memory, and as much room on the disk")
@@ -387,8 +417,14 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
   app.add_option("--json", json, "a file for what each repetition measures, in seconds and copies");
+  app.add_option("--beside", beside, "only times saves beside this many checkpoints, and beside 10")
+      ->check(CLI::Range(11, 1'000'000));
   CLI11_PARSE(app, argc, argv);
   try {
+    if (beside > 0) {
+      print_saves_beside(bytes, directory, beside);
+      return 0;
+    }
     Bench bench(bytes, directory);
     std::vector<Repetition> measured;
     for (int i = 0; i < repetitions; ++i) measured.push_back(bench.repeat());

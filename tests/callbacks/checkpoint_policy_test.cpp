@@ -209,6 +209,26 @@ TEST(CheckpointPolicy, ErrorOfAsynchronousSaveIsRethrown) {
   FAIL() << "nothing was renamed";
 }
 
+// Saves of the best and of the latest, each beside those that are kept.
+TEST(CheckpointPolicy, SaveMakesAsManyCallsBesideManyCheckpoints) {
+  const auto calls_of_a_step = [](std::int64_t keep) {
+    const test::TemporaryDirectory dir;
+    const auto files = std::make_shared<test::FaultyFileSystem>();
+    std::vector<std::size_t> calls;
+    const auto log = [&](const State&, const Elapsed& elapsed) {
+      calls.push_back(files->calls.size());
+      return logs().add_metric("loss", -static_cast<double>(elapsed.steps));
+    };
+    (void)loop(make_state(), std::vector<int>(34),
+               {{every(1), count},
+                {every(1), log},
+                {every(1), checkpoint(dir / "best", {.keep = keep, .monitor = "loss", .files = files})},
+                {every(1), checkpoint(dir / "latest", {.keep = keep, .files = files})}});
+    return calls[33] - calls[32];
+  };
+  EXPECT_EQ(calls_of_a_step(2), calls_of_a_step(30));
+}
+
 TEST(CheckpointPolicy, RetriesAsConfigured) {
   const auto counting = std::make_shared<test::FaultyFileSystem>();
   const auto run = [](const std::shared_ptr<FileSystem>& files, const std::string& on_failure) {

@@ -256,6 +256,17 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) 
   }
 }
 
+std::optional<StoredCheckpoint> newest_checkpoint(FileSystem& files, const std::string& dir) {
+  const std::vector<StoreEntry> entries = candidates(files, dir);
+  if (entries.empty()) return std::nullopt;
+  try {
+    return describe(files, dir, entries.back()).stored;
+  } catch (const Error&) {
+    StoredCheckpoints stored = stored_checkpoints(files, dir);  // throws if the error is not of this checkpoint alone
+    return stored.items.empty() ? std::nullopt : std::optional(std::move(stored.items.back().stored));
+  }
+}
+
 HeldParts held_parts(const State& state) {
   HeldParts held;
   for (const auto& collection : state.collections()) {
@@ -329,32 +340,38 @@ bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::
   return mode == "max" ? *a.best > *b.best : *a.best < *b.best;
 }
 
-std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
-                                                const CheckpointStoreOptions& options) {
+std::vector<std::size_t> superseded(const std::deque<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                    const CheckpointStoreOptions& options) {
   std::vector<bool> stays(items.size());
+  // The better one first, and of equal ones the newer.
+  const auto stays_longer = [&](std::size_t a, std::size_t b) {
+    const CheckpointRecord &record = items[a].stored.record, &other = items[b].stored.record;
+    if (is_better(record, other, options.monitor, options.mode)) return true;
+    return a > b && !is_better(other, record, options.monitor, options.mode);
+  };
   const auto keep_as_of = [&](std::int64_t latest) {
-    std::vector<std::size_t> order;
+    std::vector<std::size_t> order;  // newest first
     for (std::size_t i = items.size(); i-- > 0;) {
       if (items[i].entry.steps <= latest && !(i + 1 < items.size() && items[i + 1].entry.steps == items[i].entry.steps))
         order.push_back(i);
     }
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return is_better(items[a].stored.record, items[b].stored.record, options.monitor, options.mode);
-    });
-    for (std::size_t i = 0; i < order.size() && std::cmp_less(i, options.keep); ++i) stays[order[i]] = true;
+    const auto kept =
+        static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(order.size(), static_cast<std::uint64_t>(options.keep)));
+    if (!options.monitor.empty()) std::nth_element(order.begin(), order.begin() + kept, order.end(), stays_longer);
+    for (std::ptrdiff_t i = 0; i < kept; ++i) stays[order[static_cast<std::size_t>(i)]] = true;
   };
   keep_as_of(steps);
   for (const std::int64_t resumable : options.resumable) keep_as_of(std::min(resumable, steps));
 
   const std::int64_t every = options.keep_every_n_steps;
   std::int64_t multiple = 0;  // passed by the latest checkpoint kept for good
-  std::vector<StoredCheckpoints::Item> found;
+  std::vector<std::size_t> found;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::int64_t at = items[i].entry.steps;
     const bool is_latest = at == steps && (i + 1 == items.size() || items[i + 1].entry.steps > steps);
     const bool is_permanent = at < steps && every > 0 && at / every > multiple;
     if (is_permanent) multiple = at / every;
-    if (!is_latest && !is_permanent && !stays[i]) found.push_back(items[i]);
+    if (!is_latest && !is_permanent && !stays[i]) found.push_back(i);
   }
   return found;
 }

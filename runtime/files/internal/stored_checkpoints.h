@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +24,12 @@ struct StoredCheckpoints {
     StoredCheckpoint stored;
     std::vector<std::string> lines;  // names of the files of lines it refers to
   };
-  std::vector<Item> items;        // fewest steps first
+  std::deque<Item> items;         // fewest steps first
   std::vector<Error> unreadable;  // damaged, foreign, of a newer version, or unreadable at the moment
 };
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
+// The newest of these items.
+std::optional<StoredCheckpoint> newest_checkpoint(FileSystem& files, const std::string& dir);
 
 // What must be undamaged for a checkpoint to be loaded. LoadedCheckpoint::skipped lists other damage.
 enum class Needed { all, all_but_lines, state };
@@ -44,9 +49,9 @@ HeldParts held_parts(const State& state);
 bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
                const std::string& mode);
 
-// The items, fewest steps first, to remove once there is a checkpoint of `steps`.
-std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
-                                                const CheckpointStoreOptions& options);
+// Which of the items to remove once there is a checkpoint of `steps`, in increasing order.
+std::vector<std::size_t> superseded(const std::deque<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                    const CheckpointStoreOptions& options);
 
 // Whether an older checkpoint is tried after one fails with this error.
 bool is_damaged(const Error& error);

@@ -8,8 +8,8 @@ namespace giro {
 
 // A MetricLogger that writes JSON, one object per line:
 //   {"elapsed":{"steps":0,"samples":0,"date":1e9,"date_start":1e9,"time":0},"metrics":{"loss":0.5}}
-// Reading a number back gives the same bits. JSON has no NaN and no infinity: they become the strings "NaN", "Infinity"
-// and "-Infinity".
+// Reading a number back gives the same bits. JSON has no NaN and no infinity: they are null, which readers such as
+// pandas, pyarrow and DuckDB take for a missing number. csv_logger tells them apart.
 class JsonlLogger : public MetricLogger {
  public:
   using MetricLogger::persist;

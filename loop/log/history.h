@@ -82,8 +82,8 @@ class History {
   // a NaN loses its sign and payload.
   void write_csv(const std::string& path, FileSystem& files = *posix_file_system()) const;
   // One line with a JSON object per record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON
-  // has no numbers for non-finite values, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's
-  // float() and JavaScript's Number() read; the sign and payload of a NaN are lost.
+  // has no NaN and no infinity: they are null, so that every reader takes the entry for a number; write_csv and
+  // write_npy tell them apart.
   void write_jsonl(const std::string& path, FileSystem& files = *posix_file_system()) const;
   // The values of collect(key) as a NumPy array: format 1.0, float64. Also throws the errors of collect.
   void write_npy(std::string_view key, const std::string& path, FileSystem& files = *posix_file_system()) const;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,14 +18,21 @@
 namespace giro {
 namespace {
 
-using detail::append_json;
-
 [[noreturn]] void reject(std::size_t line, std::string_view text, const std::string& expected) {
   throw_error(ErrorCode::corrupt_data, "record {} of the history is {:?}, expected {}", line, text.substr(0, 60),
               expected);
 }
 
-// Reads a number as append_json writes it.
+// Unlike in the exports, a number that is not finite must be read back.
+void append_number(std::string& text, double number) {
+  if (std::isfinite(number)) {
+    detail::append_json(text, number);
+  } else {
+    text += std::isnan(number) ? R"("NaN")" : number > 0 ? R"("Infinity")" : R"("-Infinity")";
+  }
+}
+
+// Reads a number as append_number writes it.
 double number_of(const nlohmann::json& json) {
   if (json.is_number()) return json.get<double>();
   const std::string& text = json.get_ref<const std::string&>();
@@ -48,9 +56,9 @@ std::string History::Records::lines_from(std::size_t first) const {
     const Elapsed elapsed = it.elapsed();
     const std::size_t layout = runs[it.run_].layout;
     text += fmt::format("[{},{},{}", layout, elapsed.steps, elapsed.samples);
-    for (const double date : {elapsed.date, elapsed.date_start}) append_json(text += ',', date);
+    for (const double date : {elapsed.date, elapsed.date_start}) append_number(text += ',', date);
     text += fmt::format(",{}", elapsed.step_samples);
-    for (const std::uint32_t column : layouts[layout].columns) append_json(text += ',', it.value(column));
+    for (const std::uint32_t column : layouts[layout].columns) append_number(text += ',', it.value(column));
     text += "]\n";
   }
   return text;

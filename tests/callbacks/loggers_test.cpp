@@ -334,7 +334,7 @@ TEST(JsonlLogger, WritesOneObjectPerLine) {
             R"("metrics":{"loss":0.1,"x\"\n":-0.0},"losses":{"kl":2}})"
             "\n"
             R"({"elapsed":{"steps":5,"samples":160,"date":1000,"date_start":1000,"time":0},)"
-            R"("metrics":{"nan":"NaN","inf":"Infinity","minus":"-Infinity"}})"
+            R"("metrics":{"nan":null,"inf":null,"minus":null}})"
             "\n");
 }
 

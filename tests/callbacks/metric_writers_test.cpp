@@ -97,7 +97,7 @@ TEST_F(JsonlWriterTest, WritesOneObjectPerLine) {
   }
   using nlohmann::json;
   EXPECT_EQ(objects(path),
-            (std::vector<json>{{{"step", 3}, {"scalars", {{"loss", 0.1}, {"a\"b", "Infinity"}}}},
+            (std::vector<json>{{{"step", 3}, {"scalars", {{"loss", 0.1}, {"a\"b", nullptr}}}},
                                {{"step", 4}, {"texts", {{"note", "two\nlines"}}}},
                                {{"hparams", {{"rate", 1e-3}, {"nesterov", false}, {"model", "cnn"}}}},
                                {{"step", 5}, {"images", {{"digit", {{"dtype", "u8"}, {"shape", {2, 2, 3}}}}}}},

@@ -31,10 +31,8 @@ std::string csv_cell(const std::string& text) {
 }
 
 void append_json(std::string& text, double number) {
-  if (std::isnan(number)) {
-    text += "\"NaN\"";
-  } else if (std::isinf(number)) {
-    text += number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  if (!std::isfinite(number)) {
+    text += "null";
   } else if (number == 0 && std::signbit(number)) {
     text += "-0.0";  // -0 would be read as an integer, which has no sign
   } else {

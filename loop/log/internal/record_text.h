@@ -18,7 +18,8 @@ std::string csv_column(std::string_view collection, std::string_view name);
 // Quoted if RFC 4180 requires it.
 std::string csv_cell(const std::string& text);
 
-// JSON has no numbers for non-finite values: they are the strings "NaN", "Infinity" and "-Infinity".
+// JSON has no numbers for non-finite values: they are null. Readers of tables refuse a column in which a number is
+// followed by a text, or make all of it text, and many readers refuse a bare NaN.
 void append_json(std::string& text, double number);
 // The beginning of every JSONL line, {"elapsed":{...}. The caller closes the outer object.
 inline constexpr std::string_view kJsonlBegin = R"({"elapsed":{"steps":)";

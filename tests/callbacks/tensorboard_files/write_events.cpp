@@ -1,7 +1,8 @@
-// The program that tensorboard_test.py runs:
+// The program that tensorboard_test.py and json_lines_test.py run:
 //   write_events kinds DIR             writes records of every kind by hand
 //   write_events train DIR [STEP]      trains for 20 steps with a checkpoint every 5; resumes where it was killed, and
 //                                      kills itself after step STEP
+//   write_events lines DIR             writes JSON lines of a run that diverged, in each way that giro has
 
 #include <csignal>
 #include <cstdio>
@@ -76,6 +77,23 @@ void train(const std::string& dir, std::int64_t kill_at) {
                    {.stop = giro::at(20)});
 }
 
+void lines(const std::string& dir) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> losses{0.5, 0.25, kNan, kInfinity, -kInfinity, 1.5}, late{kNan, kInfinity, 3, 2, 1, 0.5};
+  const auto step = [&](const giro::Elapsed& elapsed) {
+    const auto i = static_cast<std::size_t>(elapsed.steps);
+    return giro::logs().add_metric("loss", losses[i]).add_metric("late", late[i]);
+  };
+  giro::JsonlWriter writer(dir + "/writer.jsonl");
+  const auto by_hand = [&](const giro::Elapsed& elapsed, const giro::Logs& logs) {
+    writer.write_scalars(elapsed.steps, {{"loss", logs.entry_value("loss")}, {"late", logs.entry_value("late")}});
+  };
+  const auto result = giro::loop(0, std::vector<int>(losses.size()),
+                                 {{giro::every(1), {step, giro::jsonl_logger(dir + "/logger.jsonl"), by_hand}}});
+  writer.close();
+  result.history.write_jsonl(dir + "/history.jsonl");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,7 +101,8 @@ int main(int argc, char** argv) {
     const std::string what = argc > 2 ? argv[1] : "";
     if (what == "kinds") return kinds(argv[2]), 0;
     if (what == "train") return train(argv[2], argc > 3 ? std::atoll(argv[3]) : -1), 0;
-    std::fprintf(stderr, "usage: write_events kinds DIR | write_events train DIR [STEP]\n");
+    if (what == "lines") return lines(argv[2]), 0;
+    std::fprintf(stderr, "usage: write_events kinds DIR | write_events train DIR [STEP] | write_events lines DIR\n");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "write_events: %s\n", error.what());
   }

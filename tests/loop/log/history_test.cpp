@@ -414,9 +414,8 @@ TEST_F(HistoryFiles, JsonlNumbersKeepTheirBits) {
     const double value = read[i].get<double>();
     EXPECT_EQ(std::memcmp(&value, &values[i], sizeof value), 0) << read[i];
   }
-  EXPECT_EQ(read[values.size()], "Infinity");
-  EXPECT_EQ(read[values.size() + 1], "-Infinity");
-  EXPECT_EQ(read[values.size() + 2], "NaN");
+  // There are no such numbers in JSON.
+  for (std::size_t i = values.size(); i < read.size(); ++i) EXPECT_TRUE(read[i].is_null()) << read[i];
 }
 
 TEST_F(HistoryFiles, NpyFormat1) {

@@ -84,6 +84,7 @@
 #include <giro/loop/find_batch_size.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/log/aggregation.h>
+#include <giro/loop/log/combined_logs.h>
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/logs.h>

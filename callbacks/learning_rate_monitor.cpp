@@ -6,7 +6,8 @@ namespace giro {
 
 Logs LearningRateMonitor::operator()(const State& state) const {
   // The current number: the leaf will change.
-  return logs().add_metric("learning_rate", LogValue(nn::Var(state.at("learning_rate"), state.stream())).value());
+  const LogValue rate = LogValue(nn::Var(state.at("learning_rate"), state.stream())).value();
+  return logs().add_entry("metrics", "learning_rate", rate, LogSchema::Rule::last);
 }
 
 }  // namespace giro

@@ -54,22 +54,7 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
   if (finished_) return;
   dated_ = done_ = elapsed;
   done_.count(elapsed.step_samples);
-  const Logs::Entries entries = logs.entries();
-  counts_.assign(entries.size(), 1);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto& [part, counted] = logs.schema().role(i);
-    if (part == LogSchema::Part::count) counts_[counted] = logs.value(i);
-  }
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Logs::Entry entry = entries[i];
-    Metric& metric = metric_of(entry, i);
-    if (metric.kind == Kind::hidden) continue;
-    const double count = counts_[i];
-    if (!(count > 0) && metric.kind == Kind::mean) continue;
-    const double value = entry.value.value();
-    metric.sum = metric.kind == Kind::latest ? value : metric.sum + count * value;
-    metric.count = metric.kind == Kind::latest ? 1 : metric.count + count;
-  }
+  combined_.add(logs, elapsed.step_samples);
   if (done_ >= options_.total) {
     draw(true);
     return;
@@ -87,14 +72,8 @@ void Progress::end(const Elapsed& elapsed) {
   done_.steps = 0;
 }
 
-void Progress::Metric::persist(Archive& archive) {
-  std::int64_t number = static_cast<std::int64_t>(kind);
-  archive("collection", collection)("name", name)("kind", number)("sum", sum)("count", count);
-  kind = number == 0 ? Kind::mean : number == 1 ? Kind::latest : Kind::hidden;
-}
-
 void Progress::persist(Archive& archive) {
-  archive("metrics", metrics_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
+  archive("combined", combined_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
   archive.date("drawn_date", drawn_date_);
   if (!archive.is_reading() || done_.steps == 0) return;
   // The total may have changed since. One in tokens can only be compared if the run counted tokens.
@@ -137,9 +116,14 @@ double Progress::seconds() const noexcept { return step_time() * static_cast<dou
 
 std::vector<Progress::Shown> Progress::shown() const {
   std::vector<Shown> shown;
-  for (const Metric& metric : metrics_) {
-    if (metric.kind == Kind::hidden) continue;
-    shown.push_back({metric.name, without_nan_sign(metric.sum / metric.count)});
+  for (std::size_t i = 0; i < combined_.schema().size(); ++i) {
+    const auto& [collection, name] = combined_.schema()[i];
+    const bool is_metric = collection == "metrics" || collection == "losses" || collection == "stateful_metrics";
+    if (!is_metric || std::ranges::find(shown, name, &Shown::name) != shown.end()) continue;
+    const auto& stateful = options_.stateful_metrics;
+    const bool is_latest = options_.always_stateful || std::ranges::find(stateful, name) != stateful.end();
+    const double value = is_latest ? combined_.last(i) : combined_.value(i).value();
+    shown.push_back({name, without_nan_sign(value)});
   }
   return shown;
 }
@@ -150,30 +134,12 @@ void Progress::begin(const Elapsed& elapsed) {
   begin_ = elapsed;
   // A terminal shows the bar at once; a file gets its first line after file_interval.
   drawn_date_ = terminal_ ? -std::numeric_limits<double>::infinity() : elapsed.date;
-  metrics_.clear();
+  combined_ = {};
   finished_ = elapsed >= options_.total;
   if (finished_ || heading_.empty()) return;
   std::fwrite(heading_.data(), 1, heading_.size(), options_.out);
   std::fputc('\n', options_.out);
   std::fflush(options_.out);
-}
-
-// Most steps log the same entries in the same order, so the entry's position finds its metric.
-Progress::Metric& Progress::metric_of(const Logs::Entry& entry, std::size_t hint) {
-  const auto same = [&](const Metric& m) { return m.name == entry.name && m.collection == entry.collection; };
-  if (hint < metrics_.size() && same(metrics_[hint])) return metrics_[hint];
-  const auto found = std::find_if(metrics_.begin(), metrics_.end(), same);
-  if (found != metrics_.end()) return *found;
-
-  Kind kind = Kind::hidden;
-  const auto& stateful = options_.stateful_metrics;
-  const bool latest = options_.always_stateful || std::count(stateful.begin(), stateful.end(), entry.name) > 0;
-  if (entry.collection == "metrics" || entry.collection == "losses") kind = latest ? Kind::latest : Kind::mean;
-  if (entry.collection == "stateful_metrics") kind = Kind::latest;
-  const bool is_shown = std::ranges::any_of(
-      metrics_, [&](const Metric& other) { return other.name == entry.name && other.kind != Kind::hidden; });
-  metrics_.push_back({entry.collection, entry.name, is_shown ? Kind::hidden : kind});
-  return metrics_.back();
 }
 
 void Progress::draw(bool final) {

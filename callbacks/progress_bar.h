@@ -14,12 +14,12 @@ class Progress;
 
 // Base of keras_bar and tqdm_bar: an observer that draws a progress bar. Copies draw the same one.
 //
-// Entries of "metrics" and "losses" are shown as their mean over the steps so far, weighted by the counts of metrics
-// that have them (Logs::add_metric). Entries of "stateful_metrics" are shown as their latest value. A name in several
-// of these collections is shown once. On a terminal the line is redrawn in place and cut to the terminal's width,
-// except for the last line; elsewhere whole lines are written. The last line is written when the total is reached, or
-// else when the loop ends or the bar and its copies are destroyed. Steps past the total are not shown. A step that does
-// not come after the previous one restarts the bar. Output errors are ignored.
+// Entries of "metrics", "losses" and "stateful_metrics" are shown as what the steps so far are together (CombinedLogs):
+// means, weighted by counts or samples, and the latest value of stateful metrics, of rates and of an evaluation's
+// results. A name in several of these collections is shown once. On a terminal the line is redrawn in place and cut to
+// the terminal's width, except for the last line; elsewhere whole lines are written. The last line is written when the
+// total is reached, or else when the loop ends or the bar and its copies are destroyed. Steps past the total are not
+// shown. A step that does not come after the previous one restarts the bar. Output errors are ignored.
 class ProgressBar {
  public:
   static constexpr bool kPrimaryOnly = true;

@@ -11,9 +11,10 @@ std::optional<Logs> Timer::operator()(const Elapsed& elapsed) {
   // If the clock was set back, the interval is unknown.
   if (!before || !(elapsed.date > before->date)) return std::nullopt;
   const Elapsed interval = elapsed - *before;
+  const auto rate = [&](std::int64_t count) { return static_cast<double>(count) / interval.time(); };
   return logs()
-      .add_metric("steps_per_second", static_cast<double>(interval.steps) / interval.time())
-      .add_metric("samples_per_second", static_cast<double>(interval.samples) / interval.time());
+      .add_entry("metrics", "steps_per_second", rate(interval.steps), LogSchema::Rule::last)
+      .add_entry("metrics", "samples_per_second", rate(interval.samples), LogSchema::Rule::last);
 }
 
 void Timer::persist(Archive& archive) { archive("before", before_); }

@@ -7,11 +7,12 @@ void restore(const State& state, const Snapshot& before) {
 }
 
 Logs renamed(const Logs& logs, const std::string& name) {
-  Logs result;
-  for (const Logs::Entry& entry : logs.entries()) {
-    result.add_entry(entry.collection, entry.name + "_" + name, entry.value);
+  LogSchema schema;
+  for (std::size_t i = 0; i < logs.schema().size(); ++i) {
+    const LogSchema::Key& key = logs.schema()[i];
+    schema.add(key.collection, key.name + "_" + name, logs.schema().role(i));
   }
-  return result;
+  return Logs(std::move(schema), logs.values());
 }
 
 }  // namespace giro::detail

@@ -18,7 +18,7 @@ namespace giro {
 
 struct InnerLoopOptions {
   bool output_state = false;         // whether the outer loop continues with the inner loop's final state
-  Aggregation aggregation = "last";  // "last": the last record only; "mean": all of them
+  Aggregation aggregation = "mean";  // of all records, each entry by its rule; "last": the last record only
 };
 
 namespace detail {
@@ -136,11 +136,11 @@ class InnerLoop {
 };
 
 // A callback that runs an inner loop on the state of the outer loop. Logs one value for each entry of the inner loop's
-// history, as <entry>_<name>:
+// history (aggregate), as <entry>_<name>:
 //
 //   {giro::every(1'000), giro::inner_loop("valid", [&](giro::TrainState& state) {
 //      return giro::loop(std::move(state), valid, {{giro::every(1), valid_step}});
-//    }, {.aggregation = "mean"})}
+//    })}
 //
 // The function takes the state as S&, const S& or S, and returns what a loop returns: a LoopResult, or a tuple of a
 // state, a History and an Elapsed. It may move the state away and return it. Unless output_state is set, the outer loop

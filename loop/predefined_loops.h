@@ -52,7 +52,7 @@ struct TrainOptions {
   PeriodOrSteps epoch_duration = {};  // no time or date; default: one pass over the data
   PeriodOrSteps test_duration = {};   // default: the whole test dataset
   std::string test_name = "test";
-  Aggregation test_aggregation = "last";  // "last": the last batch only; "mean": all of them
+  Aggregation test_aggregation = "mean";  // of all batches, each entry by its rule; "last": the last batch only
   // As in LoopOptions.
   PeriodOrSteps stop = {};
   Elapsed elapsed = {};
@@ -214,7 +214,7 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //   auto [trained, history, elapsed] = giro::train_loop(std::move(state), train,
 //       {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
 //        .callbacks = {giro::keras_bar({.total = 5'000})},
-//        .test_dataset = test, .test_aggregation = "mean", .stop = giro::at(5'000)});
+//        .test_dataset = test, .stop = giro::at(5'000)});
 //
 // An epoch is `epoch_duration` in steps, samples or tokens. By default it has dataset.num_rows() samples; it is the
 // whole loop if the dataset has no num_rows. The last epoch may be shorter. If the loop ends for a reason other than

@@ -42,8 +42,7 @@ void train(const std::string& data, std::int64_t epochs) {
   auto [trained, history, elapsed] = giro::fit(std::move(state), train_data,
       {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
           .callbacks = {giro::keras_bar({.total = train_data.num_batches()})},
-          .test_dataset = test_data,
-          .test_aggregation = "mean"});
+          .test_dataset = test_data});
 
   const auto [steps, loss, accuracy] = history.collect("steps", "loss_test", "accuracy_test");
   for (std::size_t epoch = 0; epoch < steps.size(); ++epoch) {

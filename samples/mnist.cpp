@@ -118,7 +118,7 @@ int train(const Arguments& args) {
         .add_metric("accuracy", accuracy(logits, batch["label"]));
   });
   const auto evaluated = giro::loop(std::move(trained.state), test_data, {{giro::every(1), test_step}});
-  const giro::Logs test = giro::aggregate(evaluated.history, "mean");
+  const giro::Logs test = giro::aggregate(evaluated.history);
 
   // 7. The files and the result of the run.
   if (!world.is_primary()) return 0;

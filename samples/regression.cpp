@@ -159,7 +159,7 @@ int train(Arguments args) {
   auto trained = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
-          {evaluating, giro::inner_loop("valid", validate, {.aggregation = "mean"}).preserves_state()},
+          {evaluating, giro::inner_loop("valid", validate).preserves_state()},
           {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
           {args.saving(), giro::backup_and_restore(logdir + "/model")},
           {evaluating, stopping},
@@ -199,8 +199,7 @@ int train(Arguments args) {
       {"logdir", logdir}, {"rows", all.num_rows()}, {"steps", trained.elapsed.steps},
       {"stopped_early", trained.elapsed.steps < args.steps}, {"train_loss_first", losses.front()},
       {"train_loss_last", losses.back()}, {"best_step", best_step}, {"valid_loss", best_loss},
-      {"valid_mae", giro::aggregate(validated.history, "mean").entry_value("mae")},
-      {"train_seconds", trained.elapsed.time()}};
+      {"valid_mae", giro::aggregate(validated.history).entry_value("mae")}, {"train_seconds", trained.elapsed.time()}};
   return sample::print_result(result);
 }
 

@@ -90,15 +90,13 @@ Summary EvalLoop::operator()(Summary summary) {
   const EvalLoopOptions& options = impl_->options;
   const AnyDataset<Batch>& data = options.task.data;
   std::int64_t steps = 0;
-  auto evaluate = inner_loop(
-      [&](TrainState moved) {
-        auto result = loop(std::move(moved), data, {{every(1), impl_->step}},
-                           {.stop = options.n_steps ? at(*options.n_steps) : Period{},
-                            .arbiter = std::make_shared<UninterruptedArbiter>()});
-        steps = result.elapsed.steps;
-        return result;
-      },
-      {.aggregation = "mean"});
+  auto evaluate = inner_loop([&](TrainState moved) {
+    auto result = loop(std::move(moved), data, {{every(1), impl_->step}},
+                       {.stop = options.n_steps ? at(*options.n_steps) : Period{},
+                        .arbiter = std::make_shared<UninterruptedArbiter>()});
+    steps = result.elapsed.steps;
+    return result;
+  });
   const Logs logs = evaluate.preserves_state()(state);
   if (options.n_steps && steps < *options.n_steps) {
     throw_invalid("eval loop: n_steps is {}, but the data ended after {} batches", *options.n_steps, steps);

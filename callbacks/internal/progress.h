@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/loop/log/combined_logs.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 
@@ -72,26 +73,14 @@ class Progress {
  private:
   static void check(const char* bar, const Period& total, int width, int min_width, const std::FILE* out);
 
-  enum class Kind { mean, latest, hidden };
-  struct Metric {
-    std::string collection, name;
-    Kind kind = Kind::hidden;
-    double sum = 0;
-    double count = 0;  // the weight of sum: steps, or elements if the logs count them
-
-    void persist(Archive& archive);
-  };
-
   void begin(const Elapsed& elapsed);
-  Metric& metric_of(const Logs::Entry& entry, std::size_t hint);
   void draw(bool final);
 
   const Options options_;
   const std::string heading_;
   const Format format_;
   const bool terminal_;
-  std::vector<Metric> metrics_;
-  std::vector<double> counts_;  // of the latest logs' entries: how many elements each is the mean of; 1: not counted
+  CombinedLogs combined_;  // of the steps since the loop began
   Elapsed begin_;
   Elapsed done_;   // including the latest step
   Elapsed dated_;  // at the latest date, so without the latest step

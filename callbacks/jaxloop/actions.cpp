@@ -34,7 +34,7 @@ Action summary_action(MetricWriter& writer, const SummaryActionOptions& options)
         MetricWriter::Arrays arrays, images;
         for (const auto& [name, values] : outputs.arrays) {
           const bool is_image = std::find(names.begin(), names.end(), name) != names.end();
-          if (!values.empty()) (is_image ? images : arrays).emplace_back(name, values.back());
+          if (!values.empty()) (is_image ? images : arrays).emplace_back(name, outputs.array(name));
         }
         const std::int64_t step = step_of(state);
         if (!scalars.empty()) writer.write_scalars(step, scalars);

@@ -19,8 +19,9 @@ struct SummaryActionOptions {
   bool flush_each_call = true;
   std::vector<std::string> images = {};  // the names of arrays that are images (MetricWriter::write_images)
 };
-// Writes the mean of each list of numbers as a scalar, and the last array of each name as a histogram, or as images, at
-// the state's step. The writer must outlive the action. Only rank 0 writes.
+// Writes the mean of each list of numbers (LoopOutputs::mean) as a scalar, and the array of each name
+// (LoopOutputs::array) as a histogram, or as images, at the state's step. The writer must outlive the action. Only rank
+// 0 writes.
 Action summary_action(MetricWriter& writer, const SummaryActionOptions& options = {});
 
 // Saves the state into a directory, as `checkpoint` does in a loop written by hand.

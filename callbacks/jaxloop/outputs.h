@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/loop/log/combined_logs.h>
 #include <giro/runtime/host_array.h>
 
 namespace giro::jaxloop {
@@ -13,6 +14,8 @@ namespace giro::jaxloop {
 struct LoopOutputs {
   std::map<std::string, std::vector<double>> scalars;
   std::map<std::string, std::vector<HostArray>> arrays;
+  // What the steps are together, by count, samples and kind of metric.
+  CombinedLogs combined;
   // Set by an action: the outer loop ends after the evaluations of this round.
   bool stop_loop = false;
   // The signal that has ended the loop, or 0.
@@ -20,8 +23,12 @@ struct LoopOutputs {
 
   // The numbers of a name. Error(not_found) naming the nearest.
   const std::vector<double>& operator[](const std::string& name) const;
-  // Their mean. Errors: as above; invalid_argument if there are none.
+  // What the numbers are together, as in `combined`: a mean of all elements, or what else the metric's kind is. Of a
+  // list that an action has added: the mean of its values. Errors: not_found as above; invalid_argument if there are
+  // none.
   double mean(const std::string& name) const;
+  // The same of the arrays: totals added up, of others the last one.
+  HostArray array(const std::string& name) const;
   bool empty() const noexcept { return scalars.empty() && arrays.empty(); }
 };
 

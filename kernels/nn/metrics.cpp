@@ -118,7 +118,7 @@ Metric recall(const Var& predictions, const Var& labels, std::int64_t of_class, 
   return share(predictions, labels, of_class, mask);
 }
 
-Var confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes, Where where) {
+Metric confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes, Where where) {
   const detail::CallSite site(where);
   expect_classes("confusion_matrix", predictions, labels);
   if (classes < 1) {
@@ -128,7 +128,7 @@ Var confusion_matrix(const Var& predictions, const Var& labels, std::int64_t cla
   const auto is_class = [&](const Var& x) { return logical_and(x >= 0, x < classes); };
   const Var cell = nn::where(logical_and(is_class(row), is_class(column)), row * classes + column, -1);
   const Var zeros = arange(classes * classes, cell.stream()) * 0;
-  return scatter_add(zeros, cell, cell * 0 + 1).reshape({classes, classes});
+  return {.value = scatter_add(zeros, cell, cell * 0 + 1).reshape({classes, classes})};
 }
 
 }  // namespace giro::nn

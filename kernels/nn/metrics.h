@@ -8,10 +8,11 @@
 namespace giro::nn {
 
 // A metric over the elements of a batch that count: its value, and what is needed to merge it with other batches and
-// ranks. Scalars, f64; not differentiated. Logs take it as one entry (Logs::add_metric).
+// ranks. Scalars, f64; not differentiated. Logs take it as one entry (Logs::add_metric). A metric without a count is a
+// total, of any shape and dtype: those of several batches are added.
 struct Metric {
   Var value;
-  Var count;           // elements that count
+  Var count = {};      // elements that count
   Var mean = {};       // for a standard deviation, else empty
   Var logarithm = {};  // the mean of the logarithms, if the value is its exponential; else empty
 };
@@ -45,7 +46,9 @@ Metric precision(const Var& predictions, const Var& labels, std::int64_t of_clas
 Metric recall(const Var& predictions, const Var& labels, std::int64_t of_class = 1, const Var& mask = {},
               Where where = Where::current());
 // How many elements of each class have been predicted as each class: i64 (C, C), rows by label, columns by prediction.
-// predictions and labels are integers of one shape. Elements with a class outside [0, classes) are not counted.
-Var confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes, Where where = Where::current());
+// A total, to log with Logs::add_output. predictions and labels are integers of one shape. Elements with a class
+// outside [0, classes) are not counted.
+Metric confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes,
+                        Where where = Where::current());
 
 }  // namespace giro::nn

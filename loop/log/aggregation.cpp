@@ -1,13 +1,17 @@
 #include <giro/loop/log/aggregation.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include <giro/loop/log/combined_logs.h>
+
+#include "loop/log/internal/combined_entry.h"
 #include "loop/log/internal/history_records.h"
 #include "runtime/internal/text.h"
 #include "runtime/internal/throw_error.h"
@@ -19,21 +23,17 @@ using Values = std::span<const double>;
 
 double sum(Values values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-double weighted_mean(Values values, Values weights) {
-  return std::inner_product(values.begin(), values.end(), weights.begin(), 0.0) / sum(weights);
-}
-
-double mean(const Aggregation::Records& records) {
-  const auto& [values, own_weights, means, logarithms] = records;
-  const std::vector<double> equal(sum(own_weights) > 0 ? 0 : values.size(), 1);
-  const Values weights = equal.empty() ? own_weights : equal;
-  if (!logarithms.empty()) return std::exp(weighted_mean(logarithms, weights));
-  if (means.empty()) return weighted_mean(values, weights);
-  std::vector<double> squares;  // mean square of each record
-  for (std::size_t i = 0; i < values.size(); ++i) squares.push_back(values[i] * values[i] + means[i] * means[i]);
-  const double mean = weighted_mean(means, weights);
-  const double variance = weighted_mean(squares, weights) - mean * mean;
-  return std::sqrt(variance < 0 ? 0 : variance);  // unlike std::max, this keeps a NaN
+// By the entry's own rule.
+double combined(const Aggregation::Records& records) {
+  const auto& [values, weights, means, logarithms, rule] = records;
+  detail::CombinedEntry entry(rule);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    entry.add({.value = values[i],
+               .weight = weights[i],
+               .mean = means.empty() ? std::nullopt : std::optional(means[i]),
+               .logarithm = logarithms.empty() ? std::nullopt : std::optional(logarithms[i])});
+  }
+  return entry.value();
 }
 
 using Records = Aggregation::Records;
@@ -41,7 +41,7 @@ using Records = Aggregation::Records;
 const std::map<std::string, double (*)(const Records&)> kByName{
     {"last", [](const Records& records) { return records.values.back(); }},
     {"first", [](const Records& records) { return records.values.front(); }},
-    {"mean", mean},
+    {"mean", combined},
     {"unweighted_mean",
      [](const Records& records) { return sum(records.values) / static_cast<double>(records.values.size()); }},
     {"sum", [](const Records& records) { return sum(records.values); }},
@@ -81,7 +81,8 @@ Logs aggregate(const History& history, const Aggregation& aggregation) {
   const auto is_logged = [&](std::size_t column) { return !all.columns[column].values.empty(); };
   const std::vector<LogSchema::Parts> all_parts = all.names.parts();
 
-  Logs result;
+  LogSchema schema;
+  std::vector<LogValue> results;
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     if (!is_logged(i) || all.names.role(i).part != LogSchema::Part::value) continue;
     using Source = History::Records::Source;
@@ -107,15 +108,19 @@ Logs aggregate(const History& history, const Aggregation& aggregation) {
                              : aggregation(key.collection, {.values = columns[0],
                                                             .weights = columns[1],
                                                             .means = parts.mean ? columns[2] : Values(),
-                                                            .logarithms = parts.logarithm ? columns.back() : Values()});
-    result.add_entry(key.collection, key.name, value);
+                                                            .logarithms = parts.logarithm ? columns.back() : Values(),
+                                                            .rule = all.names.rule(i)});
+    schema.add(key.collection, key.name, all.names.role(i).of_result());
+    results.emplace_back(value);
   }
-  return result;
+  return Logs(std::move(schema), std::move(results));
 }
 
 Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation) {
   Logs result = aggregate(history, aggregation);
-  result.merge(outputs.latest_arrays());
+  CombinedLogs arrays;
+  for (const Outputs::Record& record : outputs) arrays.add_arrays(record.logs);
+  result.merge(arrays.logs());
   return result;
 }
 

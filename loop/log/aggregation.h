@@ -14,11 +14,10 @@
 namespace giro {
 
 // How the values of an entry are reduced to one over the records of a history. By name:
-//   last              the default of inner_loop and train_loop, as in ciclo; in an evaluation: its last batch only
-//   first, sum, min, max
-//   mean              weighted by the samples of the records, or by a metric's own counts (Logs::add_metric); standard
-//                     deviations and perplexities become those of all elements together
+//   mean              the default: each entry by its own rule (CombinedLogs). Metrics and losses become those of all
+//                     elements together, stateful metrics and results of an earlier aggregation keep the newest value
 //   unweighted_mean   each record counts the same
+//   last, first, sum, min, max
 // or a callable on the values, std::span<const double> -> double; or one of these for each collection, where other
 // collections keep their last value: {{"metrics", "mean"}, {"losses", "sum"}}.
 class Aggregation {
@@ -38,6 +37,7 @@ class Aggregation {
     std::span<const double> weights;
     std::span<const double> means = {};       // for standard deviations: one mean per value; else none
     std::span<const double> logarithms = {};  // for perplexities: one per value; else none
+    LogSchema::Rule rule = LogSchema::Rule::mean;
   };
   double operator()(const std::string& collection, const Records& records) const {
     return reduce_(collection, records);
@@ -49,9 +49,10 @@ class Aggregation {
 
 // One value for each entry of a history. The weight of a record is the number of samples of its step. For a metric with
 // counts, records with count 0 are left out, and the value is NaN if no record remains; the counts and means do not
-// appear in the result. Error(invalid_argument) for a metric that has counts or means in some records only.
-Logs aggregate(const History& history, const Aggregation& aggregation);
-// Also adds the last array of each output, since arrays cannot be aggregated.
-Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation);
+// appear in the result. Logged in another loop the values are results, of which the newest counts: they are never
+// averaged over evaluations. Error(invalid_argument) for a metric that has counts or means in some records only.
+Logs aggregate(const History& history, const Aggregation& aggregation = "mean");
+// Also adds one array for each output that has any (CombinedLogs), whatever the aggregation.
+Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation = "mean");
 
 }  // namespace giro

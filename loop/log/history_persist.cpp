@@ -44,6 +44,18 @@ bool is_number(const nlohmann::json& json) {
   return json.is_number() || (json.is_string() && (json == "NaN" || json == "Infinity" || json == "-Infinity"));
 }
 
+std::string text_of(LogSchema::Rule rule) {
+  return rule == LogSchema::Rule::mean ? "" : rule == LogSchema::Rule::last ? "last" : "sum";
+}
+
+LogSchema::Rule rule_of(const std::string& text) {
+  for (const LogSchema::Rule rule : {LogSchema::Rule::mean, LogSchema::Rule::last, LogSchema::Rule::sum}) {
+    if (text == text_of(rule)) return rule;
+  }
+  throw_error(ErrorCode::corrupt_data, "a column of the history has the rule {:?}, expected 'last' or 'sum'",
+              text.substr(0, 80));
+}
+
 // The fields before the values in a line: the layout, then the fields of Elapsed that a history keeps.
 constexpr std::size_t kFields = 6;
 
@@ -97,29 +109,35 @@ void History::Records::read_lines(std::string_view text, const std::vector<Logs>
 
 void History::persist(Archive& archive) {
   struct Name {
-    std::string collection, name;
-    void persist(Archive& inner) { inner("collection", collection)("name", name); }
+    std::string collection, name, rule = {};  // rule: empty for a mean
+    void persist(Archive& inner) {
+      inner("collection", collection)("name", name);
+      if (inner.is_reading() ? inner.contains("rule") : !rule.empty()) inner("rule", rule);
+    }
   };
   const Records& all = records();
   std::vector<Name> columns;
   std::vector<std::vector<std::uint32_t>> layouts;
-  for (std::size_t i = 0; i < all.names.size(); ++i) columns.push_back({all.names[i].collection, all.names[i].name});
+  for (std::size_t i = 0; i < all.names.size(); ++i) {
+    columns.push_back({all.names[i].collection, all.names[i].name, text_of(all.names.role(i).rule)});
+  }
   for (const Records::Layout& layout : all.layouts) layouts.push_back(layout.columns);
   archive("columns", columns)("layouts", layouts);
   archive.lines(
       "records", size(), [&](std::size_t first) { return all.lines_from(first); },
       [&](std::string_view text) {
         auto read = std::make_shared<Records>();
-        // A file has names alone: those that Logs::add_metric makes tell a column's role.
+        // The names that Logs::add_metric makes tell which columns hold the data of others.
         const auto role_of = [&](const Name& column) -> LogSchema::Role {
+          const LogSchema::Role own{.rule = rule_of(column.rule)};
           const std::size_t slash = column.name.find('/');
-          if (slash == column.name.npos) return {};
+          if (slash == column.name.npos) return own;
           const auto metric = read->names.find(column.name.substr(0, slash), column.name.substr(slash + 1));
-          if (!metric) return {};
+          if (!metric) return own;
           if (column.collection == detail::kCounts) return {LogSchema::Part::count, *metric};
           if (column.collection == detail::kMeans) return {LogSchema::Part::mean, *metric};
           if (column.collection == detail::kLogarithms) return {LogSchema::Part::logarithm, *metric};
-          return {};
+          return own;
         };
         for (const Name& column : columns) {
           if (column.collection == "elapsed") {

@@ -150,13 +150,17 @@ bool LogSchema::add_if_next(std::string_view collection, std::string_view name, 
 const LogSchema::Key& LogSchema::operator[](std::size_t entry) const noexcept { return branch_->entry(entry).key; }
 const LogSchema::Role& LogSchema::role(std::size_t entry) const noexcept { return branch_->entry(entry).role; }
 
+LogSchema::Rule LogSchema::rule(std::size_t entry) const noexcept {
+  return (*this)[entry].collection == "stateful_metrics" ? Rule::last : role(entry).rule;
+}
+
 std::vector<LogSchema::Parts> LogSchema::parts() const {
   std::vector<Parts> parts(size_);
   for (std::size_t i = 0; i < size_; ++i) {
-    const auto& [part, metric] = role(i);
-    if (part == Part::count) parts[metric].count = i;
-    if (part == Part::mean) parts[metric].mean = i;
-    if (part == Part::logarithm) parts[metric].logarithm = i;
+    const Role& of = role(i);
+    if (of.part == Part::count) parts[of.metric].count = i;
+    if (of.part == Part::mean) parts[of.metric].mean = i;
+    if (of.part == Part::logarithm) parts[of.metric].logarithm = i;
   }
   return parts;
 }

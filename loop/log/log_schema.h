@@ -30,15 +30,29 @@ class LogSchema {
   // What an entry is for: a value of its own, or data to merge the metric at a position before it (Logs::add_metric).
   enum class Part : std::uint8_t { value, count, mean, logarithm };
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  // How the values of an entry in several records become one (CombinedLogs).
+  enum class Rule : std::uint8_t {
+    mean,  // weighted by the metric's count, or by the samples of the records
+    last,  // the newest: of a rate, a learning rate, the result of an evaluation
+    sum,   // of a total, such as a confusion matrix
+  };
   struct Role {
-    Part part;
-    std::size_t metric;
+    Part part = Part::value;
+    std::size_t metric = 0;
+    Rule rule = Rule::mean;  // of a value
 
     // The role among other entries, where entry i has the position positions[i], or kNone if it is left out.
     template <class Positions>
     Role among(const Positions& positions) const {
-      if (part == Part::value || positions[metric] == kNone) return {};
+      if (part == Part::value) return *this;
+      if (positions[metric] == kNone) return {};
       return {part, static_cast<std::size_t>(positions[metric])};
+    }
+    // The role of the combined value: results are not combined again, the newest one counts.
+    Role of_result() const {
+      Role result = *this;
+      result.rule = Rule::last;
+      return result;
     }
     friend bool operator==(const Role&, const Role&) = default;
   };
@@ -60,14 +74,17 @@ class LogSchema {
   }
 
   // Adds an entry, which must be new.
-  void add(std::string_view collection, std::string_view name, Role role = {});
+  void add(std::string_view collection, std::string_view name, Role role);
+  void add(std::string_view collection, std::string_view name) { add(collection, name, Role()); }
   // Adds the entry only if that needs no search: another schema has already added it right after these names. Returns
   // whether it was added.
-  bool add_if_next(std::string_view collection, std::string_view name, Role role = {}) noexcept;
+  bool add_if_next(std::string_view collection, std::string_view name, Role role) noexcept;
 
   std::size_t size() const noexcept { return size_; }
   const Key& operator[](std::size_t entry) const noexcept;
   const Role& role(std::size_t entry) const noexcept;
+  // How the entry is combined; each of the collection "stateful_metrics" is its newest value.
+  Rule rule(std::size_t entry) const noexcept;
   // For each entry.
   std::vector<Parts> parts() const;
   std::optional<std::size_t> find(std::string_view collection, std::string_view name) const;

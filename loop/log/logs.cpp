@@ -85,8 +85,8 @@ Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(s
 
 std::span<LogValue> Logs::values() noexcept { return values_; }
 
-Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
-  add(collection, name, {}, std::move(value));
+Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value, LogSchema::Rule rule) {
+  add(collection, name, {.rule = rule}, std::move(value));
   return *this;
 }
 
@@ -111,7 +111,10 @@ std::size_t Logs::add(std::string_view collection, std::string_view name, LogSch
 
 Logs& Logs::add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric) {
   using Part = LogSchema::Part;
-  const std::size_t entry = add(collection, name, {}, metric.value);
+  const bool is_total = !metric.count.value();
+  const LogSchema::Rule rule = is_total ? LogSchema::Rule::sum : LogSchema::Rule::mean;
+  const std::size_t entry = add(collection, name, {.rule = rule}, metric.value);
+  if (is_total) return *this;
   const std::string merged = detail::name_in_counts(collection, name);
   add(detail::kCounts, merged, {Part::count, entry}, metric.count);
   if (metric.mean.value()) add(detail::kMeans, merged, {Part::mean, entry}, metric.mean);

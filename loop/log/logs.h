@@ -106,16 +106,18 @@ class Logs {
 
   // Sets an entry, replacing an earlier one of the same name. Each of these functions returns *this.
   // Error(invalid_argument) naming an entry with an integer that a double cannot represent.
-  Logs& add_entry(std::string_view collection, std::string_view name, LogValue value);
+  // `rule` says what the values of several steps are together (CombinedLogs); stateful metrics are their newest value.
+  Logs& add_entry(std::string_view collection, std::string_view name, LogValue value,
+                  LogSchema::Rule rule = LogSchema::Rule::mean);
   Logs& add_metric(std::string_view name, LogValue value) { return add_entry("metrics", name, std::move(value)); }
   Logs& add_stateful_metric(std::string_view name, LogValue value) {
     return add_entry("stateful_metrics", name, std::move(value));
   }
-  // Metrics with a count of elements. The mean over steps (Aggregation) weights each step by its count; the mean of
-  // standard deviations is the standard deviation of all elements together. The same holds over ranks. Adds the value,
-  // as an ordinary metric, and the entry counts."metrics/NAME"; for a standard deviation also means."metrics/NAME"; for
-  // a perplexity, whose mean is exp of the mean of its logarithms, also logarithms."metrics/NAME". The schema has the
-  // roles of these (LogSchema::Role); an entry with such a name that add_entry makes has none.
+  // Metrics with a count of elements. Over several steps and ranks such a metric is that of all their elements together
+  // (CombinedLogs). Adds the value, as an ordinary metric, and the entry counts."metrics/NAME"; for a standard
+  // deviation also means."metrics/NAME"; for a perplexity, whose mean is exp of the mean of its logarithms, also
+  // logarithms."metrics/NAME". The schema has the roles of these (LogSchema::Role); an entry with such a name that
+  // add_entry makes has none. A metric without a count is a total: it adds only the value, with Rule::sum.
   Logs& add_metric(std::string_view name, const nn::Metric& metric) { return add_counted("metrics", name, metric); }
   Logs& add_stateful_metric(std::string_view name, const nn::Metric& metric) {
     return add_counted("stateful_metrics", name, metric);
@@ -124,6 +126,8 @@ class Logs {
   Logs& add_loss(std::string_view name, LogValue value, bool add_metric = false);
   // A number or an array; see Outputs.
   Logs& add_output(std::string_view name, LogValue value) { return add_entry("outputs", name, std::move(value)); }
+  // Such as a confusion matrix, which is added over steps.
+  Logs& add_output(std::string_view name, const nn::Metric& metric) { return add_counted("outputs", name, metric); }
 
   // Several at once: add_metrics({{"loss", loss}, {"accuracy", accuracy}}).
   Logs& add_metrics(NamedValues metrics);

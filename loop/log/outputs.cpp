@@ -46,24 +46,17 @@ Shape rows_shape(const HostArray& array) { return array.shape().rank() == 0 ? Sh
 }  // namespace
 
 void Outputs::commit(const Elapsed& elapsed, const Logs& logs) {
-  Logs kept;
-  for (const Logs::Entry& entry : logs.entries()) {
+  LogSchema schema;
+  std::vector<LogValue> values;
+  for (std::size_t i = 0; i < logs.entries().size(); ++i) {
+    const Logs::Entry entry = logs.entries()[i];
     if (entry.collection != "outputs") continue;
+    schema.add(entry.collection, entry.name, logs.schema().role(i));
     // Device memory belongs to the step, which will reuse it.
     const nn::Var* var = entry.value.scalar();
-    kept.add_output(entry.name, var != nullptr ? HostArray::copy_of(var->value(), var->stream()) : entry.value);
+    values.push_back(var != nullptr ? HostArray::copy_of(var->value(), var->stream()) : entry.value);
   }
-  if (!kept.empty()) records_.push_back({elapsed, std::move(kept)});
-}
-
-Logs Outputs::latest_arrays() const {
-  Logs latest;
-  for (const Record& record : records_) {
-    for (const Logs::Entry& entry : record.logs.entries()) {
-      if (is_array(entry)) latest.add_output(entry.name, entry.value);
-    }
-  }
-  return latest;
+  if (!values.empty()) records_.push_back({elapsed, Logs(std::move(schema), std::move(values))});
 }
 
 std::vector<HostArray> Outputs::collect(std::string_view name) const {

@@ -14,7 +14,9 @@ namespace giro {
 // collections are numbers. Where an array goes:
 //   Outputs                 keeps it, on the host; LoopResult::outputs has those of a loop
 //   History, loggers, bars  leave it out: they are for numbers
-//   aggregate               gives the last array of each name, whatever the aggregation
+//   aggregate               gives one array of each name, whatever the aggregation: the sum of totals, such as
+//   confusion
+//                           matrices, and of others the last one
 // All of them keep an output that is a number.
 inline bool is_array(const Logs::Entry& entry) { return entry.collection == "outputs" && !entry.value.is_scalar(); }
 
@@ -34,9 +36,6 @@ class Outputs {
   std::size_t size() const noexcept { return records_.size(); }
   std::vector<Record>::const_iterator begin() const noexcept { return records_.begin(); }
   std::vector<Record>::const_iterator end() const noexcept { return records_.end(); }
-
-  // The last array of each name that has one, in the order of first mention. Does not wait.
-  Logs latest_arrays() const;
 
   // The arrays of a name, in record order; a number is an f64 array of shape (). Reading an array that has not arrived
   // waits for it. Error(not_found) naming the nearest name.

@@ -59,15 +59,19 @@ Buffer zero(const Stream& stream) {
   return counter;
 }
 
-// Replaces losses and metrics by their means over the ranks, where this rank has the given weight. Metrics with counts
-// become the metrics of all elements on all ranks.
+// Replaces losses and metrics by their means over the ranks, where this rank has the given weight, and totals by their
+// sums. Metrics with counts become the metrics of all elements on all ranks.
 void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream) {
   // The positions of a metric with a count, and of its other data.
   struct Counted {
     std::size_t value, count;
     std::optional<std::size_t> mean, logarithm;
   };
-  std::vector<std::size_t> entries;
+  struct Plain {
+    std::size_t entry;
+    double factor;
+  };
+  std::vector<Plain> entries;
   std::vector<Counted> counted;
   const std::vector<LogSchema::Parts> parts = logs.schema().parts();
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
@@ -79,12 +83,16 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
       continue;
     }
     if (collection != "losses" && collection != "metrics") continue;
+    if (logs.schema().rule(i) == LogSchema::Rule::sum) {
+      entries.push_back({i, weight > 0 ? partitioner.size() : 0.0});
+      continue;
+    }
     if (!is_floating(scalar->dtype())) {
       throw_error(ErrorCode::dtype_mismatch,
                   "the metric '{}' is {}, expected floating-point: it is averaged over the ranks", name,
                   to_string(scalar->value()));
     }
-    entries.push_back(i);
+    entries.push_back({i, weight});
   }
   if (entries.empty() && counted.empty()) return;
   std::vector<std::shared_ptr<const Buffer>> temporaries;
@@ -103,7 +111,10 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
     const auto begin = static_cast<std::int64_t>(entries.size() + 3 * i);
     return means.rows(begin, begin + 3);
   };
-  for (std::size_t i = 0; i < entries.size(); ++i) scale(element(means, i), value(entries[i]), weight, stream);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto& [entry, factor] = entries[i];
+    scale(element(means, i), value(entry), factor, stream);
+  }
   for (std::size_t i = 0; i < counted.size(); ++i) {
     const auto& [number, count, mean, logarithm] = counted[i];
     moment_sums(sums(i), value(mean.value_or(logarithm.value_or(number))), mean ? value(number) : Tensor(),
@@ -112,7 +123,7 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
     if (weight == 0) fill(sums(i), 0, stream);
   }
   partitioner.mean(means, stream);
-  for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i]] = nn::Var(element(means, i), stream);
+  for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i].entry] = nn::Var(element(means, i), stream);
   for (std::size_t i = 0; i < counted.size(); ++i) {
     const auto& [number, count, mean, logarithm] = counted[i];
     const Tensor of_all = allocate(3);

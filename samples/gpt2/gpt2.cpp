@@ -206,11 +206,9 @@ int run(const Arguments& args) {
   const giro::Schedule sampling = args.sample_every == 0 ? giro::never() : giro::every_end(args.sample_every);
   sample::Stopwatch stopwatch(logdir + "/model");
   const giro::Schedule others = validating | args.saving() | sampling | stopwatch.begins() | giro::last();
-  auto validate = giro::inner_loop("valid",
-      [&](giro::TrainState& state) {
-        return giro::loop(std::move(state), valid_data, {{giro::every(1), valid_step}}, {.stop = giro::at(50)});
-      },
-      {.aggregation = "mean"});
+  auto validate = giro::inner_loop("valid", [&](giro::TrainState& state) {
+    return giro::loop(std::move(state), valid_data, {{giro::every(1), valid_step}}, {.stop = giro::at(50)});
+  });
   std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
       {logging, train_step},
       {!logging, silent_step},

@@ -102,7 +102,7 @@ int train(const Arguments& args) {
       {
           {giro::every(1), train_step},
           {others, stopwatch.pause()},
-          {evaluating, giro::inner_loop("test", test, {.aggregation = "mean"}).preserves_state()},
+          {evaluating, giro::inner_loop("test", test).preserves_state()},
           {args.saving(), giro::backup_and_restore(logdir + "/model")},
           {giro::every(1), giro::keras_bar({.total = args.steps, .always_stateful = true})},
           {others, stopwatch.restart()},
@@ -111,7 +111,7 @@ int train(const Arguments& args) {
   if (trained.interrupted != 0) {
     return sample::stopped(trained.interrupted, trained.elapsed.steps, environment, logdir, args.checkpoint_every > 0);
   }
-  const auto tested = giro::aggregate(test(trained.state).history, "mean");
+  const auto tested = giro::aggregate(test(trained.state).history);
 
   if (!world.is_primary()) return 0;
   trained.history.write_csv(logdir + "/history.csv");

@@ -14,6 +14,7 @@
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/learning_rate.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/loop/log/aggregation.h>
 #include <giro/loop/loop.h>
 
 #include "tests/support/expect_error.h"
@@ -100,6 +101,7 @@ TEST(Timer, LogsIntoTheHistory) {
   const auto [steps, rates] = result.history.collect("steps", "steps_per_second");
   EXPECT_EQ(steps, (std::vector<double>{3, 6}));
   for (const double rate : rates) EXPECT_GT(rate, 0);
+  EXPECT_EQ(aggregate(result.history).entry_value("steps_per_second"), rates.back());
 }
 
 TEST(Noop, KeepsNoDeviceWaiting) {
@@ -116,6 +118,7 @@ TEST(LearningRateMonitor, LogsTheRateOfTheLatestUpdate) {
   const auto [state, history, elapsed] =
       loop(std::move(initial), std::vector<int>(6), {{every(1), {update, learning_rate_monitor()}}});
   EXPECT_EQ(history.collect("metrics.learning_rate")[0], (std::vector<double>{0, 0.25, 0.5, 0.75, 1, 1}));
+  EXPECT_EQ(aggregate(history).entry_value("learning_rate"), 1);  // not a mean
 }
 
 TEST(LearningRateMonitor, NamesTheMissingLeaf) {

@@ -33,8 +33,8 @@ auto count_to(std::int64_t steps) {
 
 // Reference test 4: 100 steps with an inner loop of 3 every 10.
 TEST(InnerLoop, ThreeStepsEveryTen) {
-  const auto [state, history, elapsed] =
-      loop(0, Ints(100, 0), {{every(1), count}, {every(10), inner_loop("valid", count_to(3))}});
+  const auto [state, history, elapsed] = loop(
+      0, Ints(100, 0), {{every(1), count}, {every(10), inner_loop("valid", count_to(3), {.aggregation = "last"})}});
   EXPECT_EQ(state, 100);
   EXPECT_EQ(history.size(), 100u);
   const auto [steps, a, a_valid] = history.collect("steps", "a", "a_valid");
@@ -78,8 +78,9 @@ TEST(InnerLoop, NamesAndAggregation) {
     }
     return text;
   };
-  EXPECT_EQ(entries(inner_loop("valid", count_to(3))), "metrics.a_valid=3 ");
-  EXPECT_EQ(entries(inner_loop(count_to(3))), "metrics.a=3 ");
+  EXPECT_EQ(entries(inner_loop("valid", count_to(3))), "metrics.a_valid=2 ");
+  EXPECT_EQ(entries(inner_loop(count_to(3))), "metrics.a=2 ");
+  EXPECT_EQ(entries(inner_loop("valid", count_to(3), {.aggregation = "last"})), "metrics.a_valid=3 ");
   EXPECT_EQ(entries(inner_loop("valid", count_to(3), {.aggregation = "sum"})), "metrics.a_valid=6 ");
   EXPECT_EQ(entries(inner_loop("valid", count_to(3), {.aggregation = {{"metrics", "first"}}})), "metrics.a_valid=1 ");
 }
@@ -111,7 +112,8 @@ TEST(InnerLoop, MoveOnlyStates) {
   const auto add = [](Pointer state) {
     return loop(std::move(state), kTen, {{every(1), [](Pointer& p) { return logs().add_metric("a", ++*p); }}});
   };
-  const auto result = loop(std::make_unique<int>(5), Ints(2, 0), {{every(1), inner_loop(add, {.output_state = true})}});
+  const auto result = loop(std::make_unique<int>(5), Ints(2, 0),
+                           {{every(1), inner_loop(add, {.output_state = true, .aggregation = "last"})}});
   EXPECT_EQ(*result.state, 25);
   EXPECT_EQ(result.history.collect("a")[0], (Values{15, 25}));
 

@@ -38,6 +38,7 @@ TEST(TrainLoop, OneStepAndFourTestBatches) {
   EXPECT_EQ(run("last").history.collect("a_test")[0], Values{4});
   EXPECT_EQ(run("sum").history.collect("a_test")[0], Values{10});
   EXPECT_EQ(run("mean").history.collect("a_test")[0], Values{2.5});
+  EXPECT_EQ(run(TrainOptions<Counted, int>().test_aggregation).history.collect("a_test")[0], Values{2.5});
   EXPECT_EQ(run("last").state.a, 0);
 }
 

@@ -22,25 +22,31 @@ std::int64_t next_due(const std::vector<Action>& actions, std::int64_t from) {
   return next;
 }
 
-// Adds the records of a history from `first` on.
+// Whether the entry is only there to combine another one.
+bool is_part(const Logs& logs, std::size_t entry) { return logs.schema().role(entry).part != LogSchema::Part::value; }
+
+// Adds the records of a history from `first` on. A loss that is also a metric is added once.
 void add_records(LoopOutputs& outputs, const History& history, std::size_t first) {
   if (history.size() == first) return;
   std::vector<std::string> added;
   const Logs latest = history.latest(first);
-  for (const auto& entry : latest.entries()) {
-    if (std::find(added.begin(), added.end(), entry.name) != added.end()) continue;  // a loss that is also a metric
-    added.push_back(entry.name);
+  for (std::size_t i = 0; i < latest.schema().size(); ++i) {
+    const std::string& name = latest.schema()[i].name;
+    if (is_part(latest, i) || std::find(added.begin(), added.end(), name) != added.end()) continue;
+    added.push_back(name);
   }
   if (first == 0) {
     for (const std::string& name : added) outputs.scalars[name] = {};
   }
   for (std::size_t record = first; record < history.size(); ++record) {
     const History::Record values = record + 1 == history.size() ? history.back() : history[record];
+    outputs.combined.add(values.logs, values.elapsed.step_samples);
     std::vector<std::string_view> seen;
-    for (const auto& entry : values.logs.entries()) {
-      if (std::find(seen.begin(), seen.end(), entry.name) != seen.end()) continue;
-      seen.push_back(entry.name);
-      outputs.scalars[entry.name].push_back(values.logs.entry_value(entry.collection + "." + entry.name));
+    for (std::size_t i = 0; i < values.logs.schema().size(); ++i) {
+      const std::string& name = values.logs.schema()[i].name;
+      if (is_part(values.logs, i) || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+      seen.push_back(name);
+      outputs.scalars[name].push_back(values.logs.value(i));
     }
   }
 }
@@ -49,6 +55,7 @@ void add_arrays(LoopOutputs& outputs, const Outputs& all, std::size_t first) {
   std::size_t record = 0;
   for (const Outputs::Record& one : all) {
     if (record++ < first) continue;
+    outputs.combined.add_arrays(one.logs);
     for (const auto& entry : one.logs.entries()) {
       if (!entry.value.is_scalar()) outputs.arrays[entry.name].push_back(*entry.value.array());
     }

@@ -63,11 +63,11 @@ TEST_P(MetricsVarTest, PrecisionAndRecall) {
 TEST_P(MetricsVarTest, ConfusionMatrix) {
   const Var predictions = value(DType::u8, {2, 4}, {0, 1, 2, 2, 2, 0, 1, 3}),
             labels = value(DType::i32, {2, 4}, {0, 1, 2, 1, 1, -1, 1, 0});
-  const Var matrix = confusion_matrix(predictions, labels, 3);
+  const Var matrix = confusion_matrix(predictions, labels, 3).value;
   EXPECT_EQ(matrix.shape(), (Shape{3, 3}));
   EXPECT_EQ(matrix.dtype(), DType::i64);
   EXPECT_EQ(read(matrix), (Doubles{1, 0, 0, 0, 2, 2, 0, 0, 1}));
-  EXPECT_EQ(read(confusion_matrix(value(DType::i32, {0}, {}), value(DType::i32, {0}, {}), 2)), Doubles(4));
+  EXPECT_EQ(read(confusion_matrix(value(DType::i32, {0}, {}), value(DType::i32, {0}, {}), 2).value), Doubles(4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MetricsVarTest, test::kDevices, test::device_name);

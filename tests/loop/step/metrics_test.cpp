@@ -97,10 +97,9 @@ TEST_P(MetricsTest, TrainLoopEvaluationWeightsByCounts) {
   const auto test = jit([](const State&, const Batch& batch) {
     return logs().add_metric("accuracy", accuracy(batch["logits"], batch["label"], batch["mask"]));
   });
-  const auto result = train_loop(state(), four_rows().batch(4),
-                                 {.tasks = {{"train_step", [] { return logs(); }}, {"test_step", test}},
-                                  .test_dataset = four_rows().batch(3),
-                                  .test_aggregation = "mean"});
+  const auto result = train_loop(
+      state(), four_rows().batch(4),
+      {.tasks = {{"train_step", [] { return logs(); }}, {"test_step", test}}, .test_dataset = four_rows().batch(3)});
   EXPECT_EQ(result.history.column("accuracy_test"), (std::vector<double>{0.5}));
 }
 
@@ -194,6 +193,25 @@ TEST_P(MetricsTest, ReducesAPerplexityOverRanks) {
   EXPECT_NEAR(logs.entry_value("perplexity"), std::exp(2.5), 1e-13);
   EXPECT_EQ(logs.entry_value("logarithms.metrics/perplexity"), 2.5);
   EXPECT_EQ(logs.entry_value("counts.metrics/perplexity"), 4);
+}
+
+TEST_P(MetricsTest, AddsTotalsOverRanks) {
+  const auto step = jit([](const TrainState&, const Batch& batch) {
+    return logs()
+        .add_metric("total", nn::Metric{.value = sum(batch["x"])})
+        .add_metric("rows", nn::Metric{.value = sum(cast(batch["x"] > 0, DType::i64))});
+  });
+  TrainState one = state_of_two({2 * 7, 2 * 2});  // [3, 4], as this rank's sums enter the mean
+  Batch batch({feature("x", {1, 2})});
+  batch.set_part(BatchPart{.ranks = 2, .samples = 4, .rows = 2});
+  const Logs both = step(one, batch);
+  EXPECT_EQ(both.entry_value("total"), 10);
+  EXPECT_EQ(both.entry_value("rows"), 4);
+  // A part without samples holds a row that does not count.
+  batch.set_part(BatchPart{.ranks = 2, .samples = 2, .rows = 0});
+  const Logs other = step(one, batch);
+  EXPECT_EQ(other.entry_value("total"), 7);
+  EXPECT_EQ(other.entry_value("rows"), 2);
 }
 
 TEST_P(MetricsTest, CountsElementsOfAnyRankAndDtype) {

@@ -64,44 +64,45 @@ struct Convolution {
 
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c) {
-  return one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kDirect, c.x, c.w_any, c.b,
-                                                      c.y, c.stride, c.dilation, c.pad_before, c.pad_after);
-}
-
 // oneDNN's 1 x 1 convolutions with a stride write beyond their scratchpad where a vector has more lanes than there are
 // channels left (seen in 2.6 on AVX2). Another implementation does not.
-template <class Desc>
-Desc within_scratchpad(Desc desc, const Key& key) {
-  const bool is_affected =
-      key.w[1] == 1 && key.w[2] == 1 && key.w[3] % 8 != 0 && std::max(key.options.stride[0], key.options.stride[1]) > 1;
-  while (is_affected && std::string_view(desc.impl_info_str()).starts_with("jit_1x1") && desc.next_impl()) {
+struct BeyondScratchpad {
+  bool is_affected;
+
+  explicit BeyondScratchpad(const Key& key)
+      : is_affected(key.w[1] == 1 && key.w[2] == 1 && key.w[3] % 8 != 0 &&
+                    std::max(key.options.stride[0], key.options.stride[1]) > 1) {}
+  bool operator()(std::string_view implementation) const {
+    return is_affected && implementation.starts_with("jit_1x1");
   }
-  return desc;
+};
+
+dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c, const Key& key) {
+  return one_dnn::describe_unless<dnnl::convolution_forward>(BeyondScratchpad(key), dnnl::prop_kind::forward_training,
+                                                             kDirect, c.x, c.w_any, c.b, c.y, c.stride, c.dilation,
+                                                             c.pad_before, c.pad_after);
 }
 
 struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
-  explicit Forward(const Key& key) : Convolution(key), Kernel(within_scratchpad(describe_forward(*this), key)) {}
+  explicit Forward(const Key& key) : Convolution(key), Kernel(describe_forward(*this, key)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };
 
 struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward_weights> {
   explicit BackwardWeights(const Key& key)
       : Convolution(key),
-        Kernel(within_scratchpad(
-            one_dnn::describe_backward<dnnl::convolution_backward_weights>(
-                describe_forward(*this), kDirect, x, dw_any, b, y, stride, dilation, pad_before, pad_after),
-            key)) {}
+        Kernel(one_dnn::describe_backward_unless<dnnl::convolution_backward_weights>(
+            BeyondScratchpad(key), describe_forward(*this, key), kDirect, x, dw_any, b, y, stride, dilation, pad_before,
+            pad_after)) {}
   memory::desc layout() const { return desc.diff_weights_desc(); }
 };
 
 struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
   explicit BackwardData(const Key& key)
       : Convolution(key),
-        Kernel(within_scratchpad(
-            one_dnn::describe_backward<dnnl::convolution_backward_data>(describe_forward(*this), kDirect, x, w_any, y,
-                                                                        stride, dilation, pad_before, pad_after),
-            key)) {}
+        Kernel(one_dnn::describe_backward_unless<dnnl::convolution_backward_data>(
+            BeyondScratchpad(key), describe_forward(*this, key), kDirect, x, w_any, y, stride, dilation, pad_before,
+            pad_after)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -70,23 +71,46 @@ inline const dnnl::primitive_attr& attributes() {
 }
 
 // The primitive descriptor of an operation, and of its backward pass given the forward one. oneDNN 3 takes the
-// arguments directly; oneDNN 2 first makes an operation descriptor from them.
+// arguments directly; oneDNN 2 first makes an operation descriptor from them. Implementations for which skips(name) is
+// true are passed over while there is another: not later, because oneDNN 2 looks for the next one by the addresses of
+// the operation descriptor and the forward one.
+template <class Primitive, class Skips, class... Args>
+typename Primitive::primitive_desc describe_unless(const Skips& skips, const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  typename Primitive::primitive_desc desc(engine(), args..., attributes());
+#else
+  const typename Primitive::desc operation(args...);
+  typename Primitive::primitive_desc desc(operation, attributes(), engine());
+#endif
+  while (skips(std::string_view(desc.impl_info_str())) && desc.next_impl()) {
+  }
+  return desc;
+}
+
+template <class Primitive, class Skips, class Forward, class... Args>
+typename Primitive::primitive_desc describe_backward_unless(const Skips& skips, const Forward& forward,
+                                                            const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  typename Primitive::primitive_desc desc(engine(), args..., forward, attributes());
+#else
+  const typename Primitive::desc operation(args...);
+  typename Primitive::primitive_desc desc(operation, attributes(), engine(), forward);
+#endif
+  while (skips(std::string_view(desc.impl_info_str())) && desc.next_impl()) {
+  }
+  return desc;
+}
+
+inline bool skips_none(std::string_view) { return false; }
+
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const Args&... args) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {engine(), args..., attributes()};
-#else
-  return {typename Primitive::desc(args...), attributes(), engine()};
-#endif
+  return describe_unless<Primitive>(skips_none, args...);
 }
 
 template <class Primitive, class Forward, class... Args>
 typename Primitive::primitive_desc describe_backward(const Forward& forward, const Args&... args) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {engine(), args..., forward, attributes()};
-#else
-  return {typename Primitive::desc(args...), attributes(), engine(), forward};
-#endif
+  return describe_backward_unless<Primitive>(skips_none, forward, args...);
 }
 
 // Pooling with a dilation argument, the only kind in oneDNN 3.

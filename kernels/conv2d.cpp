@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "kernels/internal/checks.h"
@@ -12,16 +13,20 @@
 namespace giro {
 namespace {
 
+constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // of a stride, a dilation or a padding
+
 // How many pixels a window covers.
 std::int64_t reach(std::int64_t window, std::int64_t dilation) { return (window - 1) * dilation + 1; }
 
 void check_options(const Conv2dOptions& options) {
   for (std::size_t axis = 0; axis < 2; ++axis) {
-    if (options.stride[axis] < 1 || options.dilation[axis] < 1 || options.pad_before[axis] < 0 ||
-        options.pad_after[axis] < 0) {
+    const std::int64_t stride = options.stride[axis], dilation = options.dilation[axis];
+    const std::int64_t before = options.pad_before[axis], after = options.pad_after[axis];
+    if (std::min(stride, dilation) < 1 || std::min(before, after) < 0 ||
+        std::max({stride, dilation, before, after}) > kMost) {
       throw_error(ErrorCode::invalid_argument,
-                  "conv2d: stride {}, dilation {} and padding {}, {}; expected at least 1, 1 and 0",
-                  options.stride[axis], options.dilation[axis], options.pad_before[axis], options.pad_after[axis]);
+                  "conv2d: stride {}, dilation {} and padding {}, {}; expected at least 1, 1 and 0, and at most {}",
+                  stride, dilation, before, after, kMost);
     }
   }
   if (options.groups < 1) {

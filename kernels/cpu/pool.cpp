@@ -42,23 +42,26 @@ struct PoolKey {
 };
 
 struct AveragePooling {
-  static constexpr auto kAlgorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+  dnnl::algorithm algorithm;
   memory::desc x, y;
-  memory::dims stride, window, dilation{0, 0}, pad_before{0, 0}, pad_after;
+  memory::dims stride, window, dilation{0, 0}, pad_before, pad_after;
 
   explicit AveragePooling(const PoolKey& key)
-      : x(image(key.x)),
+      : algorithm(key.options.count_include_pad ? dnnl::algorithm::pooling_avg_include_padding
+                                                : dnnl::algorithm::pooling_avg_exclude_padding),
+        x(image(key.x)),
         y(image(key.y)),
         stride(key.options.stride.begin(), key.options.stride.end()),
         window(key.options.window.begin(), key.options.window.end()),
-        // How far the last window reaches beyond the image. It never does, so this is zero or less.
-        pad_after{(key.y[1] - 1) * stride[0] + window[0] - key.x[1],
-                  (key.y[2] - 1) * stride[1] + window[1] - key.x[2]} {}
+        pad_before(key.options.pad_before.begin(), key.options.pad_before.end()),
+        // How far the last window reaches beyond the image: less than zero if pixels are left over.
+        pad_after{(key.y[1] - 1) * stride[0] + window[0] - key.x[1] - pad_before[0],
+                  (key.y[2] - 1) * stride[1] + window[1] - key.x[2] - pad_before[1]} {}
 };
 
 one_dnn::PoolingForward::primitive_desc describe_forward(const AveragePooling& p) {
-  return one_dnn::describe<one_dnn::PoolingForward>(dnnl::prop_kind::forward_inference, AveragePooling::kAlgorithm, p.x,
-                                                    p.y, p.stride, p.window, p.dilation, p.pad_before, p.pad_after);
+  return one_dnn::describe<one_dnn::PoolingForward>(dnnl::prop_kind::forward_inference, p.algorithm, p.x, p.y, p.stride,
+                                                    p.window, p.dilation, p.pad_before, p.pad_after);
 }
 
 struct PoolForward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingForward> {
@@ -68,7 +71,7 @@ struct PoolForward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingForward> {
 struct PoolBackward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingBackward> {
   explicit PoolBackward(const PoolKey& key)
       : AveragePooling(key),
-        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(describe_forward(*this), kAlgorithm, x, y, stride,
+        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(describe_forward(*this), algorithm, x, y, stride,
                                                                     window, dilation, pad_before, pad_after)) {}
 };
 
@@ -92,26 +95,26 @@ struct MaxPool {
   static constexpr int kLanes = 16;  // floats in the widest vector
   T* y;
   const T* x;
-  std::int64_t height, width, channels, out_height, out_width;
-  std::int64_t window_h, window_w, stride_h, stride_w;
+  std::int64_t channels;
+  functors::PoolAxis<std::int64_t> rows, columns;
 
   void operator()(std::int64_t pixel) const {
-    const std::int64_t row = pixel / out_width, n = row / out_height;
-    const std::int64_t h = row % out_height * stride_h, w = pixel % out_width * stride_w;
-    const T* window = x + ((n * height + h) * width + w) * channels;
+    const std::int64_t row = pixel / columns.windows, n = row / rows.windows;
+    const std::int64_t oh = row % rows.windows, ow = pixel % columns.windows;
+    const T* window = x + ((n * rows.pixels + rows.begin(oh)) * columns.pixels + columns.begin(ow)) * channels;
     T* out = y + pixel * channels;
     std::int64_t c = 0;
-    for (; c + kLanes <= channels; c += kLanes) largest<kLanes>(out + c, window + c);
-    for (; c < channels; ++c) largest<1>(out + c, window + c);
+    for (; c + kLanes <= channels; c += kLanes) largest<kLanes>(out + c, window + c, rows.count(oh), columns.count(ow));
+    for (; c < channels; ++c) largest<1>(out + c, window + c, rows.count(oh), columns.count(ow));
   }
 
   template <int kChannels>
-  void largest(T* out, const T* window) const {
+  void largest(T* out, const T* window, std::int64_t height, std::int64_t width) const {
     float best[kChannels];
     std::copy_n(window, kChannels, best);
-    for (std::int64_t h = 0; h < window_h; ++h) {
-      for (std::int64_t w = 0; w < window_w; ++w) {
-        const T* values = window + (h * width + w) * channels;
+    for (std::int64_t h = 0; h < height; ++h) {
+      for (std::int64_t w = 0; w < width; ++w) {
+        const T* values = window + (h * columns.pixels + w) * channels;
 #pragma omp simd
         for (int c = 0; c < kChannels; ++c) {
           const auto value = static_cast<float>(values[c]);
@@ -253,9 +256,11 @@ void run(const ops::MaxPool& op, const Stream& stream) {
                      work = work_of(op.y.shape(), op.options);
   if (work == 0) return;
   functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
-    const MaxPool<T> pool{op.y.data<T>(),       op.x.data<T>(),       op.x.shape()[1],     op.x.shape()[2],
-                          op.x.shape()[3],      op.y.shape()[1],      op.y.shape()[2],     op.options.window[0],
-                          op.options.window[1], op.options.stride[0], op.options.stride[1]};
+    const MaxPool<T> pool{.y = op.y.data<T>(),
+                          .x = op.x.data<T>(),
+                          .channels = op.x.shape()[3],
+                          .rows = {op.x, op.y, op.options, 0},
+                          .columns = {op.x, op.y, op.options, 1}};
     submit(stream, [=] {
       for_each_block(pixels, std::max<std::int64_t>(1, kBlock * pixels / work), work,
                      [&](std::int64_t begin, std::int64_t end) {

@@ -136,8 +136,6 @@ pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlo
   return std::move(code).take();
 }
 
-void run(const ops::AvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
-void run(const ops::MaxPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 
 namespace {
@@ -147,6 +145,8 @@ bool is_expression(const Op&) {
   return true;
 }
 using giro::is_expression;  // for narrow layers
+bool is_expression(const ops::AvgPool& op) { return !pool_has_padding(op.options); }
+bool is_expression(const ops::MaxPool& op) { return !pool_has_padding(op.options); }
 bool is_expression(const ops::AvgPoolBackward& op) { return pool_windows_tile(op.dx.shape(), op.options); }
 bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
 

@@ -24,9 +24,10 @@ using Result = Convolution::Result;
 
 std::string text_of(const Convolution& c) {
   constexpr const char* kResults[] = {"y", "dx", "dw"};
-  return fmt::format("{} of x {}, w {}, strides {}, dilation {}, in {}", kResults[static_cast<int>(c.result)],
-                     to_string(c.x), to_string(c.w), fmt::join(c.options.stride, " and "),
-                     fmt::join(c.options.dilation, " and "), name_of(c.dtype));
+  return fmt::format("{} of x {}, w {}, strides {}, padding {} before and {} after, dilation {}, in {}",
+                     kResults[static_cast<int>(c.result)], to_string(c.x), to_string(c.w),
+                     fmt::join(c.options.stride, " and "), fmt::join(c.options.pad_before, " and "),
+                     fmt::join(c.options.pad_after, " and "), fmt::join(c.options.dilation, " and "), name_of(c.dtype));
 }
 
 // Runs cuDNN's best plan or, if it has none, giro's own kernel: own(), which computes the same from the op's operands.

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -14,30 +16,37 @@
 namespace giro::cuda {
 namespace {
 
-// Uses 32-bit indices, with as many images per launch as they can address.
-template <bool kOfLargest>
-void pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
-                   const Stream& stream) {
-  if (dx.count() == 0) return;
-  functors::with_storage(dx.dtype(), [&]<class T>(functors::Type<T>) {
+// Runs a functor over `out`. Uses 32-bit indices, with as many images per launch as they can address.
+template <template <bool, class, class, int> class Pool, bool kOfLargest, class... Tensors>
+void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, const Tensors&... in) {
+  if (out.count() == 0) return;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t images = out.shape()[0];
+  const std::array<Tensor, 1 + sizeof...(in)> all{out, in...};
+  functors::with_storage(out.dtype(), [&]<class T>(functors::Type<T>) {
     const auto launch = [&]<int kPack>(std::integral_constant<int, kPack>) {
-      const std::int64_t images = dx.shape()[0], packs = dx.count() / images / kPack;
-      const std::int64_t most = std::numeric_limits<std::int32_t>::max() / packs;
+      std::int64_t most = kMost;
+      for (const Tensor& t : all) {
+        if (!t) continue;
+        most = std::min(most, kMost / (t.count() / images / kPack));
+        for (std::size_t axis = 0; axis < 2; ++axis) {
+          const std::int64_t size = t.shape()[static_cast<int>(axis) + 1];
+          if (size + options.pad_before[axis] + options.pad_after[axis] > kMost) most = 0;
+        }
+      }
       if (most == 0) {
-        throw Error(ErrorCode::unsupported,
-                    "pooling gradient: images of " + to_string(dx.shape()) + " exceed 32-bit indices");
+        throw Error(ErrorCode::unsupported, "pooling: images of " + to_string(out.shape()) + " exceed 32-bit indices");
       }
       for (std::int64_t begin = 0; begin < images; begin += most) {
         const auto part = [&](const Tensor& t) { return t ? t.rows(begin, std::min(begin + most, images)) : t; };
-        const Tensor dx_part = part(dx);
-        ForEach{stream}(dx_part.count() / kPack, functors::PoolBackward<kOfLargest, T, std::int32_t, kPack>(
-                                                     dx_part, part(dy), part(x), part(y), options));
+        const Tensor of_out = part(out);
+        ForEach{stream}(of_out.count() / kPack, Pool<kOfLargest, T, std::int32_t, kPack>(of_out, part(in)..., options));
       }
     };
-    const auto address = [](const Tensor& t) { return t ? reinterpret_cast<std::uintptr_t>(t.raw()) : 0; };
+    std::uintptr_t addresses = 0;
+    for (const Tensor& t : all) addresses |= t ? reinterpret_cast<std::uintptr_t>(t.raw()) : 0;
     constexpr int kMax = 16 / sizeof(T);
-    const bool is_packed = dx.shape()[3] % kMax == 0 && (address(dx) | address(dy) | address(x) | address(y)) % 16 == 0;
-    if (is_packed) {
+    if (out.shape()[3] % kMax == 0 && addresses % 16 == 0) {
       launch(std::integral_constant<int, kMax>{});
     } else {
       launch(std::integral_constant<int, 1>{});
@@ -47,14 +56,24 @@ void pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Te
 
 }  // namespace
 
+void run(const ops::AvgPool& op, const Stream& stream) {
+  if (!pool_has_padding(op.options)) return cuda::run(as_expression(op), stream);
+  pool<functors::PoolForward, false>(op.options, stream, op.y, op.x);
+}
+
+void run(const ops::MaxPool& op, const Stream& stream) {
+  if (!pool_has_padding(op.options)) return cuda::run(as_expression(op), stream);
+  pool<functors::PoolForward, true>(op.options, stream, op.y, op.x);
+}
+
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
   if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
-  pool_backward<false>(op.dx, op.dy, {}, {}, op.options, stream);
+  pool<functors::PoolBackward, false>(op.options, stream, op.dx, op.dy, Tensor(), Tensor());
 }
 
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
   if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
-  pool_backward<true>(op.dx, op.dy, op.x, op.y, op.options, stream);
+  pool<functors::PoolBackward, true>(op.options, stream, op.dx, op.dy, op.x, op.y);
 }
 
 }  // namespace giro::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include <giro/kernels/pool.h>
@@ -32,46 +33,139 @@ GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
   return value == largest || (value != value && largest != largest);
 }
 
-// dx sums over all windows that contain an element: if kOfLargest, dy where the element is the first of the window's
-// largest values, else dy times `factor`. Element i is kPack channels. Index must be able to count pixels and packs.
+// The windows along one axis. Index must be able to count the padded pixels.
+template <class Index>
+struct PoolAxis {
+  Index pixels, windows, size, stride, padding;  // size: of a window; stride: within the padded image
+
+  PoolAxis(const Tensor& x, const Tensor& y, const PoolOptions& options, std::size_t axis)
+      : pixels(static_cast<Index>(x.shape()[static_cast<int>(axis) + 1])),
+        windows(static_cast<Index>(y.shape()[static_cast<int>(axis) + 1])),
+        size(static_cast<Index>(options.window[axis])),
+        stride(
+            static_cast<Index>(std::min(options.stride[axis], x.shape()[static_cast<int>(axis) + 1] +
+                                                                  options.pad_before[axis] + options.pad_after[axis]))),
+        padding(static_cast<Index>(options.pad_before[axis])) {}
+
+  // The pixels of a window.
+  GIRO_HOST_DEVICE Index begin(Index window) const {
+    const Index at = window * stride;
+    return at < padding ? 0 : at - padding;
+  }
+  GIRO_HOST_DEVICE Index end(Index window) const {
+    const Index at = window * stride;
+    return pixels + padding - at < size ? pixels : at + size - padding;
+  }
+  GIRO_HOST_DEVICE Index count(Index window) const { return end(window) - begin(window); }
+
+  // The first window that contains a pixel, if any does, and whether a later one still does.
+  GIRO_HOST_DEVICE Index first(Index pixel) const {
+    return pixel + padding < size ? 0 : (pixel + padding - size) / stride + 1;
+  }
+  GIRO_HOST_DEVICE bool reaches(Index window, Index pixel) const {
+    return window < windows && window * stride <= pixel + padding;
+  }
+};
+
+// What is common to a pooling and its gradient. Elements are kPack channels. Index must also be able to count packs.
+template <class Index>
+struct PoolWindows {
+  PoolAxis<Index> rows, columns;
+  Index packs;
+  float factor;  // of a whole window's average
+  bool count_include_pad;
+
+  PoolWindows(const Tensor& x, const Tensor& y, const PoolOptions& options, int pack)
+      : rows(x, y, options, 0),
+        columns(x, y, options, 1),
+        packs(static_cast<Index>(x.shape()[3] / pack)),
+        factor(1.0f / static_cast<float>(options.window[0] * options.window[1])),
+        count_include_pad(options.count_include_pad) {}
+
+  GIRO_HOST_DEVICE float factor_of(Index oh, Index ow) const {
+    if (count_include_pad) return factor;
+    return 1.0f / (static_cast<float>(rows.count(oh)) * static_cast<float>(columns.count(ow)));
+  }
+  GIRO_HOST_DEVICE Index x_at(Index n, Index h, Index w, Index c) const {
+    return ((n * rows.pixels + h) * columns.pixels + w) * packs + c;
+  }
+  GIRO_HOST_DEVICE Index y_at(Index n, Index oh, Index ow, Index c) const {
+    return ((n * rows.windows + oh) * columns.windows + ow) * packs + c;
+  }
+};
+
+// Element i of y: the largest value of its window, or the average.
+template <bool kOfLargest, class T, class Index = std::int64_t, int kPack = 1>
+struct PoolForward {
+  using Values = Pack<T, kPack>;
+  Values* y;
+  const Values* x;
+  PoolWindows<Index> windows;
+
+  PoolForward(const Tensor& y, const Tensor& x, const PoolOptions& options)
+      : y(static_cast<Values*>(y.raw())), x(static_cast<const Values*>(x.raw())), windows(x, y, options, kPack) {}
+
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    const PoolAxis<Index>&rows = windows.rows, &columns = windows.columns;
+    const auto at = static_cast<Index>(i);
+    const Index pixel = at / windows.packs, c = at - pixel * windows.packs;
+    const Index row = pixel / columns.windows, n = row / rows.windows;
+    const Index oh = row - n * rows.windows, ow = pixel - row * columns.windows;
+    float result[kPack] = {};
+    if constexpr (kOfLargest) {
+      const Values first = x[windows.x_at(n, rows.begin(oh), columns.begin(ow), c)];
+      for (int k = 0; k < kPack; ++k) result[k] = static_cast<float>(first.element[k]);
+    }
+    for (Index h = rows.begin(oh); h < rows.end(oh); ++h) {
+      for (Index w = columns.begin(ow); w < columns.end(ow); ++w) {
+        const Values values = x[windows.x_at(n, h, w, c)];
+        for (int k = 0; k < kPack; ++k) {
+          const auto value = static_cast<float>(values.element[k]);
+          if constexpr (kOfLargest) {
+            result[k] = result[k] >= value || result[k] != result[k] ? result[k] : value;
+          } else {
+            result[k] += value;
+          }
+        }
+      }
+    }
+    Values stored;
+    for (int k = 0; k < kPack; ++k) {
+      stored.element[k] = T(kOfLargest ? result[k] : result[k] * windows.factor_of(oh, ow));
+    }
+    y[at] = stored;
+  }
+};
+
+// Element i of dx sums over all windows that contain it: if kOfLargest, dy where it is the first of the window's
+// largest values, else dy times the average's factor.
 template <bool kOfLargest, class T, class Index = std::int64_t, int kPack = 1>
 struct PoolBackward {
   using Values = Pack<T, kPack>;
   Values* dx;
   const Values *dy, *x, *y;  // x and y are only read with kOfLargest
-  Index height, width, packs, out_height, out_width, window_h, window_w;
-  Index stride_h, stride_w;  // within the image
-  float factor;
+  PoolWindows<Index> windows;
 
   PoolBackward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options)
       : dx(static_cast<Values*>(dx.raw())),
         dy(static_cast<const Values*>(dy.raw())),
         x(static_cast<const Values*>(x.raw())),
         y(static_cast<const Values*>(y.raw())),
-        height(static_cast<Index>(dx.shape()[1])),
-        width(static_cast<Index>(dx.shape()[2])),
-        packs(static_cast<Index>(dx.shape()[3] / kPack)),
-        out_height(static_cast<Index>(dy.shape()[1])),
-        out_width(static_cast<Index>(dy.shape()[2])),
-        window_h(static_cast<Index>(options.window[0])),
-        window_w(static_cast<Index>(options.window[1])),
-        stride_h(static_cast<Index>(std::min(options.stride[0], dx.shape()[1]))),
-        stride_w(static_cast<Index>(std::min(options.stride[1], dx.shape()[2]))),
-        factor(1.0f / static_cast<float>(options.window[0] * options.window[1])) {}
+        windows(dx, dy, options, kPack) {}
 
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    const PoolAxis<Index>&rows = windows.rows, &columns = windows.columns;
     const auto at = static_cast<Index>(i);
-    const Index pixel = at / packs, c = at - pixel * packs, row = pixel / width, n = row / height;
-    const Index h = row - n * height, w = pixel - row * width;
-    const Index first_oh = h < window_h ? 0 : (h - window_h) / stride_h + 1;
-    const Index first_ow = w < window_w ? 0 : (w - window_w) / stride_w + 1;
+    const Index pixel = at / windows.packs, c = at - pixel * windows.packs;
+    const Index row = pixel / columns.pixels, n = row / rows.pixels;
+    const Index h = row - n * rows.pixels, w = pixel - row * columns.pixels;
     float sum[kPack] = {};
-    for (Index oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
-      for (Index ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
-        const Index o = ((n * out_height + oh) * out_width + ow) * packs + c;
+    for (Index oh = rows.first(h); rows.reaches(oh, h); ++oh) {
+      for (Index ow = columns.first(w); columns.reaches(ow, w); ++ow) {
+        const Index o = windows.y_at(n, oh, ow, c);
         bool takes[kPack];
         if constexpr (kOfLargest) {
-          if (!find_largest(takes, x[at], y[o], n, oh * stride_h, ow * stride_w, h, w, c)) continue;
+          if (!find_largest(takes, x[at], y[o], n, oh, ow, h, w, c)) continue;
         }
         const Values shares = dy[o];
         for (int k = 0; k < kPack; ++k) {
@@ -79,7 +173,7 @@ struct PoolBackward {
           if constexpr (kOfLargest) {
             if (takes[k]) sum[k] += share;
           } else {
-            sum[k] += factor * share;
+            sum[k] += windows.factor_of(oh, ow) * share;
           }
         }
       }
@@ -89,10 +183,10 @@ struct PoolBackward {
     dx[at] = result;
   }
 
-  // In which channels `own`, at (h, w) of a window that begins at (top, left), is the first of the largest values.
-  // Returns whether there is any.
+  // In which channels `own`, at (h, w), is the first of the largest values of window (oh, ow). Returns whether there is
+  // any.
   GIRO_HOST_DEVICE bool find_largest(bool (&is_first)[kPack], const Values& own, const Values& largest, Index n,
-                                     Index top, Index left, Index h, Index w, Index c) const {
+                                     Index oh, Index ow, Index h, Index w, Index c) const {
     const auto remains = [&](const Values& values, bool expected) {
       bool any = false;
       for (int k = 0; k < kPack; ++k) {
@@ -104,10 +198,10 @@ struct PoolBackward {
     };
     for (int k = 0; k < kPack; ++k) is_first[k] = true;
     if (!remains(own, true)) return false;
-    for (Index row = top; row <= h; ++row) {
-      const Index end = row == h ? w : left + window_w;
-      for (Index column = left; column < end; ++column) {
-        if (!remains(x[((n * height + row) * width + column) * packs + c], false)) return false;
+    for (Index row = windows.rows.begin(oh); row <= h; ++row) {
+      const Index end = row == h ? w : windows.columns.end(ow);
+      for (Index column = windows.columns.begin(ow); column < end; ++column) {
+        if (!remains(x[windows.x_at(n, row, column, c)], false)) return false;
       }
     }
     return true;

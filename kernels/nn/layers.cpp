@@ -1,6 +1,10 @@
 #include <giro/kernels/nn/layers.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "runtime/internal/throw_error.h"
 
@@ -70,6 +74,19 @@ struct Dense {
   }
 };
 
+void expect_images(const std::string& layer, const Shape& input) {
+  if (input.rank() != 4) {
+    throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (N, H, W, C)", layer, to_string(input));
+  }
+}
+
+// How windows pass over images.
+Conv2dOptions placed(const Shape& images, const std::array<std::int64_t, 2>& window,
+                     const std::array<std::int64_t, 2>& strides, const Padding& padding) {
+  if (padding.is_same()) return same_padding(images[1], images[2], window, strides);
+  return {.stride = strides, .pad_before = padding.before(), .pad_after = padding.after()};
+}
+
 struct Conv {
   using BuiltinLayer = void;
   std::int64_t features;
@@ -78,19 +95,13 @@ struct Conv {
 
   Var operator()(Scope& s, const Var& x) const {
     const Shape& input = x.shape();
-    if (input.rank() != 4) {
-      throw_error(ErrorCode::shape_mismatch, "conv({}): the input is {}, expected (N, H, W, C)", features,
-                  to_string(input));
-    }
+    expect_images(fmt::format("conv({})", features), input);
     const std::int64_t window = kernel_size[0] * kernel_size[1];
     const Fans fans{window * input[3], window * features};
     const Shape shape{features, kernel_size[0], kernel_size[1], input[3]};
     const Var kernel = s.param("kernel", shape, options.kernel_init, fans);
     const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, fans) : Var();
-    const Conv2dOptions placement = options.padding == Padding::valid
-                                        ? Conv2dOptions{.stride = options.strides}
-                                        : same_padding(input[1], input[2], kernel_size, options.strides);
-    return conv2d(x, kernel, bias, placement, options.activation);
+    return conv2d(x, kernel, bias, placed(input, kernel_size, options.strides, options.padding), options.activation);
   }
 };
 
@@ -123,10 +134,26 @@ struct Swiglu {
   }
 };
 
-PoolOptions pool_options(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides) {
-  const bool given = strides[0] != 0 || strides[1] != 0;
-  return {.window = window, .stride = given ? strides : window};
-}
+struct Pooling {
+  std::string name;
+  Var (*pool)(const Var&, const PoolOptions&, Where);
+  std::array<std::int64_t, 2> window, strides;
+  Padding padding;
+  bool count_include_pad = true;
+
+  Var operator()(const Var& x) const {
+    expect_images(name, x.shape());
+    const bool has_strides = strides[0] != 0 || strides[1] != 0;
+    const Conv2dOptions at = placed(x.shape(), window, has_strides ? strides : window, padding);
+    return pool(x,
+                {.window = window,
+                 .stride = at.stride,
+                 .pad_before = at.pad_before,
+                 .pad_after = at.pad_after,
+                 .count_include_pad = count_include_pad},
+                Where::current());
+  }
+};
 
 std::int64_t checked_features(const char* layer, std::int64_t features) {
   if (features < 1) throw_error(ErrorCode::invalid_argument, "{}: {} features, expected at least 1", layer, features);
@@ -174,15 +201,22 @@ Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const
                 "conv({}): a kernel of ({}, {}) with strides ({}, {}), expected at least 1 each", features,
                 kernel_size[0], kernel_size[1], strides[0], strides[1]);
   }
+  const auto &before = options.padding.before(), &after = options.padding.after();
+  if (std::min({before[0], before[1], after[0], after[1]}) < 0) {
+    throw_error(ErrorCode::invalid_argument,
+                "conv({}): padding ({}, {}) of rows and ({}, {}) of columns, expected at least 0 each", features,
+                before[0], after[0], before[1], after[1]);
+  }
   return Layer("conv", Conv{checked_features("conv", features), kernel_size, options});
 }
 
-Layer avg_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides) {
-  return function("avg_pool", [options = pool_options(window, strides)](const Var& x) { return avg_pool(x, options); });
+Layer avg_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides, const Padding& padding,
+               bool count_include_pad) {
+  return function("avg_pool", Pooling{"avg_pool", avg_pool, window, strides, padding, count_include_pad});
 }
 
-Layer max_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides) {
-  return function("max_pool", [options = pool_options(window, strides)](const Var& x) { return max_pool(x, options); });
+Layer max_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides, const Padding& padding) {
+  return function("max_pool", Pooling{"max_pool", max_pool, window, strides, padding});
 }
 
 }  // namespace giro::nn

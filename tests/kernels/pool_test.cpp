@@ -27,10 +27,20 @@ struct Pooling {
       for (std::int64_t oh = 0; oh < out[1]; ++oh)
         for (std::int64_t ow = 0; ow < out[2]; ++ow)
           for (std::int64_t c = 0; c < channels; ++c)
-            for (std::int64_t h = oh * options.stride[0]; h < oh * options.stride[0] + options.window[0]; ++h)
-              for (std::int64_t w = ow * options.stride[1]; w < ow * options.stride[1] + options.window[1]; ++w) {
+            for (std::int64_t i = 0; i < options.window[0]; ++i)
+              for (std::int64_t j = 0; j < options.window[1]; ++j) {
+                const std::int64_t h = oh * options.stride[0] + i - options.pad_before[0];
+                const std::int64_t w = ow * options.stride[1] + j - options.pad_before[1];
+                if (h < 0 || h >= x[1] || w < 0 || w >= x[2]) continue;
                 f(((n * out[1] + oh) * out[2] + ow) * channels + c, ((n * x[1] + h) * x[2] + w) * channels + c);
               }
+  }
+
+  // What an average divides each sum by.
+  Values divisors() const {
+    Values counts(static_cast<std::size_t>(y().count()), options.count_include_pad ? area() : 0);
+    if (!options.count_include_pad) for_each_element([&](auto i_y, auto) { ++counts[static_cast<std::size_t>(i_y)]; });
+    return counts;
   }
 };
 
@@ -46,6 +56,22 @@ const Pooling kPoolings[] = {
     {"overlapping, many channels", {2, 7, 6, 8}, {.window = {3, 3}, .stride = {2, 2}}},
     {"stride beyond the window", {1, 11, 10, 3}, {.window = {2, 1}, .stride = {3, 4}}},
     {"one row", {1, 1, 31, 8}, {.window = {1, 4}, .stride = {1, 3}}},
+    {"padding", {2, 7, 6, 5}, {.window = {3, 3}, .stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}}},
+    {"padding, many channels",
+     {1, 6, 7, 24},
+     {.window = {3, 2}, .stride = {2, 1}, .pad_before = {1, 0}, .pad_after = {1, 1}}},
+    {"padding in front", {1, 5, 6, 3}, {.window = {4, 3}, .stride = {1, 2}, .pad_before = {3, 2}}},
+    {"padding behind, a remainder", {2, 6, 5, 2}, {.window = {2, 3}, .stride = {2, 2}, .pad_after = {1, 2}}},
+    {"a stride beyond the image",
+     {1, 2, 3, 4},
+     {.window = {3, 3}, .stride = {3, 5}, .pad_before = {2, 1}, .pad_after = {2, 2}}},
+    {"padding of windows that would tile", {2, 4, 6, 8}, {.pad_before = {1, 1}, .pad_after = {1, 1}}},
+    {"padding that does not count",
+     {2, 7, 6, 8},
+     {.window = {3, 3}, .stride = {2, 2}, .pad_before = {1, 2}, .pad_after = {2, 1}, .count_include_pad = false}},
+    {"padding that does not count, overlapping everywhere",
+     {1, 4, 5, 3},
+     {.window = {3, 4}, .stride = {1, 1}, .pad_before = {2, 0}, .pad_after = {0, 3}, .count_include_pad = false}},
 };
 
 Expected average(const Pooling& pool, const Values& x) {
@@ -54,10 +80,11 @@ Expected average(const Pooling& pool, const Values& x) {
     sum[i_y] += x[i_x];
     magnitude[i_y] += std::abs(x[i_x]);
   });
+  const Values divisors = pool.divisors();
   Expected y;
   for (std::size_t i = 0; i < sum.size(); ++i) {
-    y.add(sum[i] / pool.area(),
-          test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i] / pool.area()));
+    y.add(sum[i] / divisors[i],
+          test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i] / divisors[i]));
   }
   return y;
 }
@@ -73,9 +100,10 @@ Expected largest(const Pooling& pool, const Values& x) {
 
 Expected average_backward(const Pooling& pool, const Values& dy) {
   Values dx(static_cast<std::size_t>(pool.x.count())), magnitude(dx.size());
+  const Values divisors = pool.divisors();
   pool.for_each_element([&](auto i_y, auto i_x) {
-    dx[i_x] += dy[i_y] / pool.area();
-    magnitude[i_x] += std::abs(dy[i_y]) / pool.area();
+    dx[i_x] += dy[i_y] / divisors[i_y];
+    magnitude[i_x] += std::abs(dy[i_y]) / divisors[i_y];
   });
   Expected expected;
   for (std::size_t i = 0; i < dx.size(); ++i) {
@@ -245,7 +273,34 @@ TEST(PoolShapeTest, DropsTheRemainder) {
   EXPECT_EQ(pool_shape({1, 5, 5, 1}, {.window = {5, 1}, .stride = {7, 1}}), (Shape{1, 1, 5, 1}));
 }
 
+TEST(PoolShapeTest, CountsThePadding) {
+  EXPECT_EQ(pool_shape({1, 9, 8, 5}, {.window = {3, 3}, .stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}}),
+            (Shape{1, 5, 4, 5}));
+  EXPECT_EQ(pool_shape({1, 1, 4, 1}, {.window = {3, 2}, .pad_before = {2, 1}, .pad_after = {2, 0}}),
+            (Shape{1, 2, 2, 1}));
+  EXPECT_TRUE(pool_windows_tile({1, 4, 6, 1}, {}));
+  EXPECT_FALSE(pool_windows_tile({1, 4, 6, 1}, {.pad_before = {1, 0}, .pad_after = {1, 0}}));
+  EXPECT_FALSE(pool_windows_tile({1, 4, 6, 1}, {.pad_after = {0, 1}}));
+}
+
 TEST_P(PoolTest, ShapeRejectsMismatches) {
+  expect_error(ErrorCode::invalid_argument, {"pooling", "padding -1 and 0", "window of 2", "0 to 1"}, [] {
+    pool_shape({1, 9, 9, 1}, {.pad_before = {-1, 0}});
+  });
+  // A window could lie outside of the image.
+  expect_error(ErrorCode::invalid_argument, {"pooling", "padding 0 and 3", "window of 3", "0 to 2"}, [] {
+    pool_shape({1, 9, 9, 1}, {.window = {2, 3}, .pad_after = {1, 3}});
+  });
+  expect_error(ErrorCode::shape_mismatch, {"window of 4", "(1, 1, 9, 1)", "padding 1 and 1"}, [] {
+    pool_shape({1, 1, 9, 1}, {.window = {4, 2}, .pad_before = {1, 0}, .pad_after = {1, 0}});
+  });
+  expect_error(ErrorCode::shape_mismatch, {"window of 2", "(1, 0, 9, 1)"}, [] {
+    pool_shape({1, 0, 9, 1}, {.pad_before = {1, 0}, .pad_after = {1, 0}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"window 4611686018427387904"}, [] {
+    pool_shape({1, 9, 9, 1}, {.window = {1LL << 62, 2}, .pad_before = {(1LL << 62) - 1, 0}});
+  });
+
   expect_error(ErrorCode::shape_mismatch, {"4", "3"}, [&] {
     pool_shape({1, 3, 9, 1}, {.window = {4, 2}, .stride = {1, 1}});
   });

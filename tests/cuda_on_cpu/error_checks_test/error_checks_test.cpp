@@ -186,10 +186,15 @@ const std::vector<Operation> kOperations{
      [](Bench& b) {
        return [&b, x = b.zeros({2, 4, 4, 3}), dx = b.zeros({2, 4, 4, 3}), y = b.zeros({2, 2, 2, 3}),
                dy = b.zeros({2, 2, 2, 3})] {
+         const PoolOptions padded{.window = {3, 3}, .pad_before = {1, 1}};
          avg_pool(y, x, {}, b.stream());
          avg_pool_backward(dx, dy, {}, b.stream());
          max_pool(y, x, {}, b.stream());
          max_pool_backward(dx, dy, x, y, {}, b.stream());
+         avg_pool(y, x, padded, b.stream());
+         avg_pool_backward(dx, dy, padded, b.stream());
+         max_pool(y, x, padded, b.stream());
+         max_pool_backward(dx, dy, x, y, padded, b.stream());
        };
      }},
     {"reduce",

@@ -128,9 +128,12 @@ TEST_P(FunctionalTest, TransposedConvolutionSpreadsPixels) {
 
 TEST_P(FunctionalTest, PoolGradients) {
   const PoolOptions plain, overlapping{.window = {3, 2}, .stride = {1, 1}};
+  const PoolOptions padded{.window = {3, 2}, .stride = {2, 1}, .pad_before = {1, 1}, .pad_after = {2, 0}};
   const Array x = random_.uniform({2, 5, 4, 3}), y = separated({2, 5, 4, 3});
   check("avg_pool", {x}, [&](const Vars& p) { return avg_pool(p[0], plain); });
   check("avg_pool, overlapping", {x}, [&](const Vars& p) { return avg_pool(p[0], overlapping); });
+  check("avg_pool, padded", {x}, [&](const Vars& p) { return avg_pool(p[0], padded); });
+  check("max_pool, padded", {y}, [&](const Vars& p) { return max_pool(p[0], padded); });
   check("max_pool", {y}, [&](const Vars& p) { return max_pool(p[0], plain); });
   check("max_pool, overlapping", {y}, [&](const Vars& p) { return max_pool(p[0], overlapping); });
 }

@@ -78,10 +78,38 @@ TEST(Layers, OutputShapes) {
   EXPECT_EQ(output_shape(conv(8, {3, 3}), image), Shape({2, 9, 7, 8}));
   EXPECT_EQ(output_shape(conv(8, {3, 2}, {.strides = {2, 3}}), image), Shape({2, 5, 3, 8}));
   EXPECT_EQ(output_shape(conv(8, {3, 2}, {.padding = Padding::valid}), image), Shape({2, 7, 6, 8}));
+  EXPECT_EQ(output_shape(conv(8, {3, 3}, {.strides = {2, 2}, .padding = 1}), image), Shape({2, 5, 4, 8}));
+  EXPECT_EQ(output_shape(conv(8, {3, 2}, {.padding = {{4, 0}, {0, 1}}}), image), Shape({2, 11, 7, 8}));
   EXPECT_EQ(output_shape(avg_pool({2, 2}), image), Shape({2, 4, 3, 3}));
+  EXPECT_EQ(output_shape(avg_pool({2, 2}, {2, 2}, Padding::same), image), Shape({2, 5, 4, 3}));
+  EXPECT_EQ(output_shape(max_pool({3, 3}, {2, 2}, 1), image), Shape({2, 5, 4, 3}));
+  EXPECT_EQ(output_shape(max_pool({3, 3}, {0, 0}, Padding{{2, 0}, {1, 1}}), image), Shape({2, 3, 3, 3}));
   EXPECT_EQ(output_shape(max_pool({3, 2}, {1, 2}), image), Shape({2, 7, 3, 3}));
   EXPECT_EQ(output_shape(test::cnn_model(), {32, 28, 28, 1}), Shape({32, 10}));
   EXPECT_EQ(output_shape(sequential(), image), image);
+}
+
+// On an even size, `same` pads an odd total behind, so with a stride of 2 its windows begin a pixel later than those of
+// a padding of 1.
+TEST(Layers, PaddingIsWhereItIsAsked) {
+  const Stream stream{Device::cpu()};
+  std::vector<float> ones(4, 1), pixels{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  const Params params({{"conv0/kernel", Var(Tensor(ones.data(), DType::f32, {1, 2, 2, 1}, Device::cpu()), stream)}},
+                      stream);
+  const Tensor image(pixels.data(), DType::f32, {1, 4, 4, 1}, Device::cpu());
+  const auto result = [&](const Layer& layer) {
+    return to_host<float>(sequential(layer)(params, image).value(), stream);
+  };
+  const auto sums = [&](const Padding& padding) {
+    return result(conv(1, {2, 2}, {.strides = {2, 2}, .padding = padding, .use_bias = false}));
+  };
+  EXPECT_EQ(sums(Padding::same), (std::vector<float>{14, 22, 46, 54}));
+  EXPECT_EQ(sums(1), (std::vector<float>{1, 5, 4, 14, 34, 20, 13, 29, 16}));
+  EXPECT_EQ(sums({{1, 0}, {0, 0}}), (std::vector<float>{3, 7, 30, 38}));
+  EXPECT_EQ(sums({{0, 0}, {0, 1}}), (std::vector<float>{14, 22, 46, 54}));
+  EXPECT_EQ(result(max_pool({2, 2}, {2, 2}, Padding{{1, 0}, {0, 0}})), (std::vector<float>{2, 4, 10, 12}));
+  EXPECT_EQ(result(avg_pool({2, 2}, {2, 2}, Padding{{1, 0}, {0, 0}})), (std::vector<float>{0.75, 1.75, 7.5, 9.5}));
+  EXPECT_EQ(result(avg_pool({2, 2}, {2, 2}, Padding{{1, 0}, {0, 0}}, false)), (std::vector<float>{1.5, 3.5, 7.5, 9.5}));
 }
 
 TEST(Layers, ErrorsNameTheLayer) {
@@ -103,6 +131,15 @@ TEST(Layers, ErrorsNameTheLayer) {
   expect_error(ErrorCode::invalid_argument, {"conv(4)", "(0, 3)"}, [] { conv(4, {0, 3}); });
   expect_error(ErrorCode::invalid_argument, {"conv(4)", "(0, 1)"}, [] { conv(4, {3, 3}, {.strides = {0, 1}}); });
   expect_error(ErrorCode::invalid_argument, {"pool"}, [] { output_shape(avg_pool({0, 2}), {1, 5, 5, 1}); });
+  expect_error(ErrorCode::shape_mismatch, {"max_pool", "(2, 9)", "(N, H, W, C)"}, [] {
+    output_shape(max_pool({2, 2}, {2, 2}, Padding::same), {2, 9});
+  });
+  expect_error(ErrorCode::invalid_argument, {"conv(4)", "(0, 1) of rows", "(-1, 0) of columns"}, [] {
+    conv(4, {3, 3}, {.padding = {{0, 1}, {-1, 0}}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"layer 'max_pool0'", "padding 2 and 2", "window of 2", "0 to 1"}, [] {
+    output_shape(sequential(max_pool({3, 2}, {1, 1}, 2)), {1, 5, 5, 1});
+  });
 }
 
 // A custom layer: x w + x, with a named parameter.

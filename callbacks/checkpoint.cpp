@@ -317,6 +317,7 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
   }
   for (std::size_t failures = 0;; ++failures) {
     Archive archive = store().archive();
+    detail::persist_declared(archive, saving.snapshot->declared());
     if (persist) archive.within("run", [&] { persist(archive); });
     try {
       if (options_.asynchronous) {

@@ -39,7 +39,11 @@ bool Monitor::is_better(double value, double than) const {
   return maximize_ ? value - min_delta_ > than : value + min_delta_ < than;
 }
 
-void Monitor::persist(Archive& archive) { archive("best", best_); }
+void Monitor::persist(Archive& archive) {
+  archive.same({"the monitor", "its best value is of another entry; to go on without it, restore() the state alone"},
+               "entry", entry_);
+  archive("best", best_);
+}
 
 bool Monitor::update(double value) {
   if (!is_better(value, best_)) return false;

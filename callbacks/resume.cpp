@@ -18,8 +18,9 @@ namespace {
 
 // Loads a checkpoint into a state of the same structure, in any precision. Only f16 has a loss scale, so either may
 // lack it.
-void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
+void restore_state(State& state, LoadedCheckpoint& checkpoint) {
   try {
+    detail::persist_declared(checkpoint.archive, state.declared());
     const auto is_scale = [](const auto& leaf) { return leaf.path.starts_with("loss_scale/"); };
     const bool is_given = std::ranges::any_of(checkpoint.leaves, is_scale);
     LoadOptions options;
@@ -80,8 +81,21 @@ Restored restored_from(const LoadedCheckpoint& checkpoint) {
 
 }  // namespace
 
+void detail::persist_declared(Archive& archive, const std::vector<State::Declared>& declared) {
+  if (declared.empty() || (archive.is_reading() && !archive.contains("state"))) return;  // an older checkpoint
+  archive.within("state", [&] {
+    for (const State::Declared& each : declared) {
+      if (archive.is_reading() && (each.may_differ || !archive.contains(each.name))) continue;
+      const std::string instead = fmt::format(
+          "to go on regardless, call may_differ(\"{}\") on the state, or take the weights alone with load_into",
+          each.name);
+      archive.same({"the state", instead}, each.name, each.value);
+    }
+  });
+}
+
 Restored detail::restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files) {
-  const auto checkpoint = load_same(ranks, path, [&](std::int64_t max_steps) -> std::optional<LoadedCheckpoint> {
+  auto checkpoint = load_same(ranks, path, [&](std::int64_t max_steps) -> std::optional<LoadedCheckpoint> {
     return load_checkpoint(files, path, {Needed::state, held_parts(state), max_steps});
   });
   restore_state(state, *checkpoint);

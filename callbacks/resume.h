@@ -28,6 +28,17 @@ struct Restored : Elapsed {
 };
 
 namespace detail {
+// Saves what a state declares, or expects the same of the saved state.
+void persist_declared(Archive& archive, const std::vector<State::Declared>& declared);
+// For loops that save a state alone, and find their place in the dataset by its step: the state declares what the
+// dataset saves in a run.
+template <class Dataset>
+void declare_dataset(State& state, const Dataset& dataset) {
+  Archive archive;
+  dataset.persist(archive);
+  for (const auto& [name, value] : archive.values()) state.declare("dataset/" + name, value);
+}
+
 Restored restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files);
 
 // Restores the state from the first checkpoint of `paths` that is not damaged on any rank; the paths are rank 0's. No
@@ -40,7 +51,8 @@ std::optional<Restored> restore_first(State& state, const Partitioner* ranks, co
 // directory it takes the newest whose state is not damaged, even if other parts are. The state changes only if all of
 // it is intact. Collections that are not saved stay as they are. A TrainState accepts checkpoints of any precision; if
 // it has a loss scale and the checkpoint has none, the scale stays as it is. Errors: those of load_checkpoint and
-// load_into, each naming the checkpoint and, where it applies, the leaf.
+// load_into, each naming the checkpoint and, where it applies, the leaf; invalid_argument if the state declares
+// something that the checkpoint declares differently (State::declare), such as the optimizer.
 //
 // If several ranks hold shards of the state (zero_data_parallel), all of them call this, and each reads only the bytes
 // that it needs. From a directory they take the newest checkpoint that all of them can read.

@@ -77,6 +77,7 @@ struct Snapshot::Saved {
   Buffer memory;
   std::vector<Part> parts;
   std::vector<Leaf> leaves;
+  std::vector<State::Declared> declared;
   Event copied, read;  // after the latest copy into `memory`, and after the latest read from it
 };
 
@@ -95,6 +96,7 @@ void Snapshot::update(const State& state) {
   saved.transfer("a snapshot", state, saved.copied, [&](const Saved::Part& part, void* of_state) {
     state.stream().copy(part.data, of_state, part.bytes);
   });
+  saved.declared = state.declared();
 }
 
 void Snapshot::write_back(const State& state) const {
@@ -117,6 +119,7 @@ bool Snapshot::ready() const { return saved().copied.query(); }
 void Snapshot::wait() const { saved().copied.synchronize(); }
 const std::vector<Leaf>& Snapshot::leaves() const { return saved().leaves; }
 const Stream& Snapshot::stream() const { return saved().stream; }
+const std::vector<State::Declared>& Snapshot::declared() const { return saved().declared; }
 MemoryKind Snapshot::kind() const { return saved().memory.kind(); }
 
 }  // namespace giro

@@ -41,6 +41,8 @@ class Snapshot {
   // The leaves in the saved memory, in the state's order. Their contents are complete after wait().
   const std::vector<Leaf>& leaves() const;
   MemoryKind kind() const;
+  // What the state declared when it was copied last.
+  const std::vector<State::Declared>& declared() const;
   // The stream of the state it was made from.
   const Stream& stream() const;
 

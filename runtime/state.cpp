@@ -223,12 +223,45 @@ void State::attach(const std::string& name, const State& part) {
                   name);
   }
   // Recordings treat leaves in other memory as another state.
+  std::vector<Declared> declared = identity_->declared;
+  std::erase_if(declared, [&](const Declared& known) { return is_below(known.name, name); });
+  for (const Declared& each : part.declared()) {
+    declared.push_back({fmt::format("{}/{}", name, each.name), each.value, each.may_differ});
+  }
   if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
+  identity_->declared = std::move(declared);
   std::erase_if(collections_, is_here);
   collections_.insert(collections_.end(), collections.begin(), collections.end());
   std::erase_if(parts_, [&](const Part& known) { return is_below(known.name, name); });
   parts_.push_back({name, part.identity_});
   for (const Part& inner : part.parts_) parts_.push_back({fmt::format("{}/{}", name, inner.name), inner.identity});
+}
+
+void State::declare(const std::string& name, const std::string& value) {
+  expect_whole();
+  const auto known = std::ranges::find(identity_->declared, name, &Declared::name);
+  if (known == identity_->declared.end()) {
+    identity_->declared.push_back({name, value});
+  } else {
+    known->value = value;
+  }
+}
+
+void State::may_differ(const std::string& name) {
+  expect_whole();
+  std::vector<std::string> names;
+  for (Declared& known : identity_->declared) {
+    names.push_back(known.name);
+    if (known.name != name) continue;
+    known.may_differ = true;
+    return;
+  }
+  throw_error(ErrorCode::not_found, "may_differ: the state declares no '{}'{}", name, suggestion(name, names));
+}
+
+const std::vector<State::Declared>& State::declared() const {
+  expect_whole();
+  return identity_->declared;
 }
 
 void State::expect_one_tree(const void* object, std::size_t bytes) const {
@@ -310,6 +343,7 @@ State State::same_structure(const DeviceContext& context) const {
   for (const auto& collection : collections_) {
     result.add(collection->name(), collection->specs(), collection->options());
   }
+  result.identity_->declared = identity_->declared;
   return result;
 }
 

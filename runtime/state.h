@@ -113,11 +113,25 @@ class State {
   // Both may be moved afterwards. If the part is destroyed or replaced by another state, using the tree is an
   // Error(invalid_argument) until a state is attached under the name again. A copy (clone) has its own memory for the
   // whole tree; attaching a state of the same structure to it replaces that part. Error(invalid_argument) for a name
-  // that is empty or already in the tree, or a state of another context.
+  // that is empty or already in the tree, a state of another context, one that this state is a part of, or one that is
+  // in the tree under another name.
   void attach(const std::string& name, const State& part);
   // Error(invalid_argument) if the object of `bytes` bytes at `object`, which contains this state, contains another
   // State that is not attached: nothing would save it. States held by pointers or containers are not found.
   void expect_one_tree(const void* object, std::size_t bytes) const;
+
+  // Declares what the leaves mean and do not show, such as ("accumulate", "4"); the latest value of a name counts. A
+  // checkpoint saves it. It is restored only into a state that declares the same, as far as both declare it. What a
+  // part declares before its attach() is also declared by the tree, with the part's name and '/' before it.
+  struct Declared {
+    std::string name, value;
+    bool may_differ = false;
+  };
+  void declare(const std::string& name, const std::string& value);
+  // Accepts checkpoints of a state that declares another value, for who knows what that means. Error(not_found), naming
+  // the nearest, if this state declares no such name.
+  void may_differ(const std::string& name);
+  const std::vector<Declared>& declared() const;
 
   Device device() const noexcept { return context_.device(); }
   const DeviceContext& context() const noexcept { return context_; }

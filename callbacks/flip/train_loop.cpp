@@ -50,6 +50,7 @@ struct TrainLoop::Impl {
                                            .precision = options.precision});
     Restored restored;
     const double begin_reading = Elapsed::now();
+    giro::detail::declare_dataset(state, options.task.data);
     if (options.init) {
       restored = options.init(state);
       if (options.partitioner) check_replicas(state, *options.partitioner);

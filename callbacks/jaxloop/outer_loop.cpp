@@ -58,6 +58,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
     const std::string stopped = stopped_file(*options_.checkpoint_spec);
     if (std::filesystem::exists(stopped)) posix_file_system()->remove(stopped);
   }
+  detail::declare_dataset(state, arguments.train_dataset);
   if (options_.checkpoint_spec && CheckpointStore(options_.checkpoint_spec->checkpoint_dir).latest_steps() >= 0) {
     (void)restore(state, options_.checkpoint_spec->checkpoint_dir);
   }

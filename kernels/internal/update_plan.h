@@ -21,7 +21,7 @@ class UpdatePlan {
   // per-leaf optimizer with several shards.
   UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard, const Stream& stream);
 
-  // Adds the moments with their initial values, and the mask of leaves that decay.
+  // Adds the moments with their initial values, and the mask of leaves that decay. Declares what they mean.
   void add_to(State& state) const;
   // Whether a leaf of params, by its index, never changes.
   bool is_frozen(std::size_t leaf) const { return is_frozen_[leaf]; }
@@ -46,12 +46,15 @@ class UpdatePlan {
   };
 
   Moments& moments_of(const std::string& name);
+  void declare_in(State& state) const;
   std::vector<std::uint8_t> decays() const;
   bool needs_norm() const;
   void apply(const State& state, const Group& group, UpdateTensors tensors) const;
 
   std::vector<LeafSpec> params_;
   Shard shard_;
+  std::string name_;  // of the optimizer
+  bool is_by_leaf_;   // whether leaves may have different optimizers
   int accumulated_steps_;
   bool has_decay_mask_ = false;
   std::vector<bool> is_frozen_;

@@ -79,6 +79,8 @@ using DecayMask = std::function<bool(const std::string& path)>;
 
 // An optimizer as a plain value; its moments live in the state.
 struct Optimizer {
+  // Its kinds from the outermost on, each with its numbers after a blank or a comma, as in "ema 0.9 (adamw)". A state
+  // declares the kinds alone (State::declare).
   std::string name;
   // Sets the values of the update and queues nothing else. Empty: the parameters do not change.
   std::function<void(Update&)> update = {};

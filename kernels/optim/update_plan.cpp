@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/reduce.h>
@@ -21,11 +22,27 @@ std::int64_t granules_of(const Shape& shape) { return (shape.count() + kGranule 
 // The average of params is public, so it is not below opt_state.
 std::string collection_of(const std::string& moment) { return moment == "ema" ? moment : "opt_state/" + moment; }
 
+// The kinds of an optimizer without their numbers: "ema(adamw)" of "ema 0.9 (adamw)".
+std::string kinds_of(std::string_view name) {
+  std::string kinds;
+  bool is_kind = true;
+  for (const char c : name) {
+    if (c == '(') is_kind = true;
+    if (c == ' ' || c == ',') is_kind = false;
+    if (is_kind || c == ')') kinds += c;
+  }
+  return kinds;
+}
+
 }  // namespace
 
 UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard,
                        const Stream& stream)
-    : params_(params), shard_(shard), accumulated_steps_(optimizer.accumulated_steps) {
+    : params_(params),
+      shard_(shard),
+      name_(optimizer.name),
+      is_by_leaf_(static_cast<bool>(optimizer.of_leaves)),
+      accumulated_steps_(optimizer.accumulated_steps) {
   const auto whole = std::make_shared<const Optimizer>(optimizer);
   const auto optimizers = optimizer.of_leaves ? optimizer.of_leaves(params)
                                               : std::vector<std::shared_ptr<const Optimizer>>(params.size(), whole);
@@ -79,7 +96,25 @@ UpdatePlan::Moments& UpdatePlan::moments_of(const std::string& name) {
   return moments_.emplace_back(Moments{name, {}, {}, {}});
 }
 
+// In this order a checkpoint's first difference is the cause of the others.
+void UpdatePlan::declare_in(State& state) const {
+  state.declare("optimizer", kinds_of(name_));
+  for (const Group& group : groups_) {
+    for (std::size_t i = group.first; is_by_leaf_ && i < group.last; ++i) {
+      state.declare("optimizer of " + params_[i].name, kinds_of(group.optimizer->name));
+    }
+  }
+  state.declare("accumulate", std::to_string(accumulated_steps_));
+  std::string moments;
+  for (const Moments& each : moments_) {
+    const std::string type = each.leaves.empty() ? "" : fmt::format(" {}", name_of(each.leaves.front().dtype));
+    moments += fmt::format("{}{}{}", moments.empty() ? "" : ", ", each.name, type);
+  }
+  state.declare("moments", moments.empty() ? "none" : moments);
+}
+
 void UpdatePlan::add_to(State& state) const {
+  declare_in(state);
   const Tensor params = state.collection("params").flat(shard_);
   CollectionOptions options{.parts = shard_.count};
   if (shard_.count > 1) options.part = shard_.index;

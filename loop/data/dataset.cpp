@@ -230,19 +230,13 @@ Dataset::Iterator Dataset::begin_at(std::int64_t batch) const {
 }
 
 void Dataset::persist(Archive& archive) const {
-  // `saved`: the value to assume if the run was saved without this name.
-  const auto expect = [&](const char* name, const auto& value, auto saved) {
-    archive(name, saved);
-    if (saved == value) return;
-    throw_invalid("the dataset differs from that of the saved run: {}: found {}, expected {}", name, value, saved);
-  };
-  const auto same = [&](const char* name, const auto& value) { expect(name, value, value); };
+  constexpr Archive::Owner kOwner{"the dataset", "to go on with other data, restore() the state alone"};
+  const auto same = [&](const char* name, const auto& value) { archive.same(kOwner, name, value); };
   same("num_rows", num_rows());
   same("batch_size", plan_->rows_per_batch());
   same("shuffled", plan_->order.shuffled);
   if (plan_->sampler || archive.contains("weights")) {
-    const std::string weights = plan_->sampler ? plan_->sampler->checksum() : "none";
-    expect("weights", weights, archive.is_reading() ? std::string("none") : weights);
+    archive.same(kOwner, "weights", plan_->sampler ? plan_->sampler->checksum() : "none", std::string("none"));
   }
   if (plan_->order.shuffled || plan_->sampler) same("seed", plan_->order.seed);
   std::string checksums;

@@ -201,6 +201,12 @@ void Archive::item_object() {
   }
 }
 
+void Archive::reject_change(const Owner& owner, std::string_view name, const std::string& found,
+                            const std::string& expected) {
+  throw_invalid("{} differs from that of the saved run: {}: found {}, expected {}; {}", owner.name, name, found,
+                expected, owner.instead);
+}
+
 void Archive::reject_range() const { tree_->reject("a smaller integer"); }
 
 void Archive::arrays(std::string_view name, std::vector<Leaf>& leaves, std::shared_ptr<const void>& owner) {
@@ -262,6 +268,14 @@ const std::vector<Leaf>& Archive::arrays() const noexcept { return tree_->arrays
 const std::map<std::string, Archive::Lines>& Archive::lines() const noexcept { return tree_->lines; }
 std::shared_ptr<const void> Archive::owner() const {
   return std::make_shared<std::vector<std::shared_ptr<const void>>>(tree_->owners);
+}
+
+std::vector<std::pair<std::string, std::string>> Archive::values() const {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const auto& [name, value] : tree_->root.items()) {
+    values.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return values;
 }
 
 std::vector<std::string> Archive::report() const {

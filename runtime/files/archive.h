@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/state.h>
@@ -87,6 +88,26 @@ class Archive {
   // Reading adds this many seconds to all dates.
   void shift_dates(double seconds) noexcept;
 
+  // A value that tells what a run means, such as the batch size or the seed of an order: a run is only resumed with the
+  // same one. Saves it, or compares it with the saved one: Error(invalid_argument), naming both, if they differ. A run
+  // that was saved without it counts as saved with `absent`, by default with the same value.
+  struct Owner {
+    std::string_view name;     // e.g. "the dataset"
+    std::string_view instead;  // what to do about another value
+  };
+  template <class T>
+  Archive& same(const Owner& owner, std::string_view name, const T& value, const T& absent) {
+    static_assert(std::is_integral_v<T> || std::is_same_v<T, std::string>);
+    T saved = is_reading() ? absent : value;
+    (*this)(name, saved);
+    if (!(saved == value)) reject_change(owner, name, text_of(value), text_of(saved));
+    return *this;
+  }
+  template <class T>
+  Archive& same(const Owner& owner, std::string_view name, const T& value) {
+    return same(owner, name, value, value);
+  }
+
   // Values with paths below `name`. When reading, f is not called if the name is missing.
   template <class F>
   void within(std::string_view name, F&& f) {
@@ -114,6 +135,8 @@ class Archive {
   const std::map<std::string, Lines>& lines() const noexcept;
   // Keeps the memory of arrays() alive.
   std::shared_ptr<const void> owner() const;
+  // The outermost values by their names, as JSON; a string without its quotes.
+  std::vector<std::pair<std::string, std::string>> values() const;
 
   // After reading: the names that were missing and the values that nothing read, one line each.
   std::vector<std::string> report() const;
@@ -152,6 +175,11 @@ class Archive {
   std::size_t item_size(std::size_t size);
   void item_object();
   [[noreturn]] void reject_range() const;
+  [[noreturn]] static void reject_change(const Owner& owner, std::string_view name, const std::string& found,
+                                         const std::string& expected);
+  static std::string text_of(const std::string& value) { return value; }
+  static std::string text_of(bool value) { return value ? "true" : "false"; }
+  static std::string text_of(std::integral auto value) { return std::to_string(value); }
 
   void item(float& value) {
     double wide = value;

@@ -11,11 +11,13 @@
 namespace giro {
 
 // The few file operations giro makes, behind one interface so that tests can make each of them fail. Every error is an
-// Error(io) naming the path and the system's reason, or not_found if a file to read does not exist. Asynchronous saves
+// Error(io) naming the path and the system's reason, or not_found if a file to read does not exist. Only regular files
+// are read and written: a directory, a pipe, a socket or a device in the place of one is an error. Asynchronous saves
 // call it from their own threads, so it must be thread-safe.
 class FileSystem {
  public:
-  // A file being written. Data written so far is durable once sync returns.
+  // A file being written. Data written so far is durable once sync returns. write and sync fail if the data is lost
+  // because something has removed or replaced the file.
   class Writer {
    public:
     virtual ~Writer() = default;

@@ -12,15 +12,14 @@
 #include <vector>
 
 #include <giro/runtime/program.h>
+#include <giro/runtime/state.h>
 
 #include "runtime/internal/peers.h"
 #include "runtime/program/held_op.h"
 
 namespace giro {
 class Arena;
-class Collection;
 class Graph;
-class State;
 struct RecordOptions;
 }  // namespace giro
 
@@ -37,6 +36,7 @@ struct StateIdentity {
   mutable std::atomic<const State*> owner;         // the object that has the leaves now
   mutable std::atomic<std::uint64_t> moved_in{0};  // the recording during which they last moved, or 0
   const std::uint64_t made_in;                     // the recording during which the state was made, or 0
+  mutable std::vector<State::Declared> declared{};
 };
 
 // A state that recorded work uses. While it is there, a replay does what the recorded function would do.

@@ -60,6 +60,12 @@ void print_memory(const Archive& archive) {
   for (const auto& [path, lines] : archive.lines())
     fmt::print("remembers {}: {} lines\n", for_terminal(path), lines.count);
   const auto memory = nlohmann::ordered_json::parse(archive.text());
+  if (const auto state = memory.find("state"); state != memory.end()) {
+    for (const auto& [name, value] : state->items()) {
+      fmt::print("declares {}: {}\n", for_terminal(name),
+                 for_terminal(value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+  }
   for (const std::string part : {"run/schedules", "run/callbacks"}) {
     const nlohmann::ordered_json::json_pointer path("/" + part);
     if (!memory.contains(path)) continue;

@@ -294,6 +294,38 @@ TEST_F(StateTest, PartIsAttachedOnceAndNotAroundItsWhole) {
   rejects(moved, "whole", state_, "a part of that one");
 }
 
+TEST_F(StateTest, DeclarationsStayWithTheState) {
+  const auto texts = [](const State& state) {
+    std::string all;
+    for (const State::Declared& each : state.declared()) {
+      all += each.name + "=" + each.value + (each.may_differ ? "?" : "") + " ";
+    }
+    return all;
+  };
+  EXPECT_EQ(texts(state_), "");
+  state_.declare("unit", "steps");
+  state_.declare("unit", "updates");
+  state_.declare("order", "1");
+  State part(state_.context());
+  part.add("params", {{"kernel", DType::f32, {2}}});
+  part.declare("kind", "a");
+  state_.attach("part", part);
+  state_.may_differ("part/kind");
+  const std::string expected = "unit=updates order=1 part/kind=a? ";
+  EXPECT_EQ(texts(state_), expected);
+  State copy = state_.clone();
+  EXPECT_EQ(texts(copy), expected);
+  State moved = std::move(state_);
+  EXPECT_EQ(texts(moved), expected);
+  part.declare("kind", "b");
+  for (State* state : {&copy, &moved}) {
+    state->attach("part", part);
+    EXPECT_EQ(texts(*state), "unit=updates order=1 part/kind=b ");
+  }
+  expect_error(ErrorCode::not_found, {"'oder'", "did you mean 'order'?"}, [&] { moved.may_differ("oder"); });
+  expect_error(ErrorCode::invalid_argument, {"moved from"}, [&] { state_.declare("unit", "steps"); });
+}
+
 TEST_F(StateTest, StateWithinAnotherIsFound) {
   struct Both : State {
     using State::State;

@@ -252,6 +252,30 @@ TEST(Flip, ShowsSummariesAsFlaxExtra) {
             "\n");
 }
 
+// It finds its place in the data by the number of steps.
+TEST(Flip, ContinuesOnlyTheSameTraining) {
+  const TemporaryDirectory dir;
+  TrainLoop first(options(5, 6));
+  CheckpointFileWriter write(dir.path());
+  for (const Checkpoint& checkpoint : first) (void)write(checkpoint);
+  const auto continues = [&](TrainTask changed) {
+    TrainLoopOptions of_run = options(5, 11);
+    of_run.task = std::move(changed);
+    of_run.init = CheckpointFileReader(dir.path());
+    EXPECT_EQ(TrainLoop(std::move(of_run)).step(), 6);
+  };
+  TrainTask changed = task();
+  changed.data = rows(64).shuffle(1).repeat().batch(4);
+  expect_invalid({dir.path(), "dataset/batch_size: found 4, expected 8"}, [&] { continues(changed); });
+  changed.data = rows(64).shuffle(2).repeat().batch(8);
+  expect_invalid({"dataset/seed: found 2, expected 1"}, [&] { continues(changed); });
+  changed = task();
+  changed.optimizer = optim::accumulate(2, changed.optimizer);
+  expect_invalid({"accumulate: found 2, expected 1"}, [&] { continues(changed); });
+  changed.optimizer = optim::adam(0.01);
+  continues(changed);
+}
+
 TEST(Flip, LogsWhatItDoes) {
   const TemporaryDirectory dir;
   Lines lines;

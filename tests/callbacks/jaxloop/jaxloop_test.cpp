@@ -481,6 +481,24 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsOfAnotherProcess) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{30}));
 }
 
+TEST_F(OuterLoopTest, ResumesOnlyOnTheSameData) {
+  const CheckpointSpec spec{dir_.path()};
+  const auto train = [&](const Dataset& data, int total) {
+    TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path())}});
+    return OuterLoop({.train_loop = &saving, .checkpoint_spec = spec})(
+        initialized(step_), {.train_dataset = data, .train_total_steps = total, .train_loop_steps = 10});
+  };
+  const auto rows = [](float first) {
+    std::vector<float> x(60);
+    x[0] = first;
+    return Dataset({{"x", HostArray(std::move(x), {60, 1})}}).repeat();
+  };
+  (void)train(rows(1).batch(2), 10);
+  expect_invalid({dir_.path(), "dataset/batch_size: found 3, expected 2"}, [&] { (void)train(rows(1).batch(3), 20); });
+  expect_invalid({"dataset/checksums: found x: "}, [&] { (void)train(rows(2).batch(2), 20); });
+  EXPECT_EQ(step_of(train(rows(1).batch(2), 20).state), 20);
+}
+
 // The file that marks the end of a training is absent while another one trains.
 TEST_F(OuterLoopTest, StoppedFileIsAbsentWhileTraining) {
   const auto is_stopped = [&] { return std::filesystem::exists(dir_ / "STOPPED"); };

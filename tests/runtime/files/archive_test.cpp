@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/expect_error.h"
@@ -35,6 +36,42 @@ struct Memory {
     archive("yes", yes)("small", small)("low", low)("high", high)("numbers", numbers)("inner", inner)("none", none);
   }
 };
+
+TEST(ArchiveTest, ComparesWhatMustBeTheSame) {
+  const auto persist = [](Archive& archive, std::int64_t size, bool shuffled, const std::string& name) {
+    archive.within("run", [&] {
+      archive.same({"the data", "use the same"}, "size", size);
+      archive.same({"the data", "use the same"}, "shuffled", shuffled);
+      archive.same({"the data", "use the same"}, "name", name);
+    });
+  };
+  Archive written;
+  persist(written, -4, true, "a");
+  EXPECT_EQ(written.values().size(), 1u);
+  const auto read = [&](std::int64_t size, bool shuffled, const std::string& name) {
+    Archive archive = Archive::read(written.text());
+    persist(archive, size, shuffled, name);
+    EXPECT_TRUE(archive.report().empty());
+  };
+  read(-4, true, "a");
+  const std::string differs = "the data differs from that of the saved run: ";
+  test::expect_invalid({differs + "size: found 3, expected -4; use the same"}, [&] { read(3, true, "a"); });
+  test::expect_invalid({differs + "shuffled: found false, expected true; "}, [&] { read(-4, false, "a"); });
+  test::expect_invalid({differs + "name: found b, expected a; "}, [&] { read(-4, true, "b"); });
+  // A run that was saved without it.
+  Archive before = Archive::read("{}");
+  before.same({"the data", ""}, "size", 5);
+  test::expect_invalid({"size: found 5, expected 1"}, [&] { before.same({"the data", ""}, "size", 5, 1); });
+}
+
+TEST(ArchiveTest, ValuesAreText) {
+  Archive archive;
+  std::int64_t number = 3;
+  std::string text = "a\"b";
+  archive("number", number)("text", text);
+  using Values = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(archive.values(), (Values{{"number", "3"}, {"text", "a\"b"}}));
+}
 
 TEST(ArchiveTest, RoundTripsBitwise) {
   const double infinity = std::numeric_limits<double>::infinity();

@@ -21,8 +21,9 @@ std::vector<Var> Layer::apply(Scope& s, const std::vector<Var>& inputs, std::sou
 }
 
 Layer shared(const Layer& layer) {
+  if (layer.is_shared()) return layer;
   Layer::Self self = *layer.self_;
-  self.is_shared = true;
+  self.owner = std::make_shared<char>();
   return Layer(std::move(self));
 }
 
@@ -45,7 +46,7 @@ Var Layer::operator()(const Params& params, const Var& x, std::source_location w
 }
 
 std::vector<Var> Layer::operator()(const Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
-  Scope child = self_->is_shared ? s.child_of(self_, name()) : s.child(s.numbered(name()));
+  Scope child = is_shared() ? s.child_of(self_->owner, name()) : s.child(s.numbered(name()));
   return apply(child, inputs, where);
 }
 

@@ -37,11 +37,18 @@ class Layer {
   template <LayerFunction F>
   Layer(std::string name, F f) : Layer(Self{std::move(name), is_builtin<F>, inputs_of(f), wrapped(std::move(f))}) {}
 
-  // The same layer, except that all its calls in one scope share the first call's parameters.
+  // The same layer, except that all its calls in one scope share the first call's parameters. A layer that is shared
+  // stays the same one.
   friend Layer shared(const Layer& layer);
+  // A layer with another function, such as one that calls this layer, but with this one's name and, if it is shared,
+  // parameters.
+  template <LayerFunction F>
+  Layer with(F f) const {
+    return Layer(Self{name(), is_builtin<F>, inputs_of(f), wrapped(std::move(f)), self_->owner});
+  }
 
   const std::string& name() const noexcept { return self_->name; }
-  bool is_shared() const noexcept { return self_->is_shared; }
+  bool is_shared() const noexcept { return self_->owner != nullptr; }
   // How many values it takes; for a function of a vector, f.inputs() or else 1.
   std::size_t inputs() const noexcept { return self_->inputs; }
 
@@ -66,7 +73,7 @@ class Layer {
     bool is_builtin;  // its errors name the line that called it, not one of its own
     std::size_t inputs;
     Function call;
-    bool is_shared = false;
+    std::shared_ptr<const void> owner = nullptr;  // of its parameters, if it is shared
   };
 
   template <class F>

@@ -59,7 +59,7 @@ Layer remat(Layer layer) {
     throw_error(ErrorCode::unsupported, "remat: the layer '{}' takes {} values, expected one", layer.name(),
                 layer.inputs());
   }
-  const Layer again(layer.name(), [layer](Scope& s, const Var& x) {
+  return layer.with([layer](Scope& s, const Var& x) {
     // The first call uses the scope itself, later calls a copy that gives the same results.
     const auto calls = std::make_shared<std::pair<Scope, bool>>(s.again(), true);
     return remat(
@@ -72,7 +72,6 @@ Layer remat(Layer layer) {
         },
         x);
   });
-  return layer.is_shared() ? shared(again) : again;
 }
 
 }  // namespace giro::nn

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
@@ -189,6 +190,31 @@ TEST_P(RematTest, LayerKeepsItsNames) {
   const auto marked = test::leaves_of(sequential(remat(dense(3)), remat(dense(2))), {4, 5}, stream());
   ASSERT_EQ(marked.size(), plain.size());
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(marked[i].name, plain[i].name);
+}
+
+TEST_P(RematTest, SharedLayerStaysTheSameLayer) {
+  const Layer layer = shared(dense(5)), again = remat(layer), of_remat = shared(remat(dense(5)));
+  const auto names = [&](const Layer& model) {
+    std::vector<std::string> found;
+    for (const DeclaredLeaf& leaf : test::leaves_of(model, {4, 5}, stream())) found.push_back(leaf.name);
+    return found;
+  };
+  const std::vector<std::string> one{"dense0/kernel", "dense0/bias"};
+  for (const auto& [first, second] : std::vector<std::pair<Layer, Layer>>{{layer, layer},
+                                                                          {layer, again},
+                                                                          {again, layer},
+                                                                          {again, remat(layer)},
+                                                                          {again, remat(again)},
+                                                                          {layer, shared(layer)},
+                                                                          {shared(again), layer},
+                                                                          {of_remat, of_remat}}) {
+    EXPECT_EQ(names(sequential(first, tanh(), second)), one);
+  }
+  EXPECT_EQ(names(sequential(layer, shared(dense(5)), remat(shared(dense(5))))).size(), 6u);
+  const Tensor x = images({4, 5});
+  const Layer plain = sequential(layer, tanh(), layer), mixed = sequential(again, tanh(), layer);
+  EXPECT_EQ(gradients(plain, x, [&](const Params& p, const Var& h) { return mixed(p, h); }),
+            gradients(plain, x, [&](const Params& p, const Var& h) { return plain(p, h); }));
 }
 
 }  // namespace

@@ -201,7 +201,15 @@ void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors ten
   const Collection& params = state.collection("params");
   if (optimizer.is_per_leaf) {
     const LeafSpec& leaf = params_[group.first];
-    if (leaf.shape.count() == 0) return;
+    if (leaf.shape.count() == 0) {
+      // Nothing to update, but the first rate is written even so.
+      if (!tensors.learning_rate || group.needs.rates.empty()) return;
+      Optimizer first = make("learning_rate", [&](Update& u) { (void)u.rate(group.needs.rates.front()); });
+      first.accumulated_steps = optimizer.accumulated_steps;
+      tensors.params = tensors.grads = params.flat().rows(0, 0);
+      update(first, tensors, state.stream());
+      return;
+    }
     const std::int64_t begin = granules_[group.first] * kGranule;
     tensors.params = params.leaves()[group.first].value;
     tensors.grads = tensors.grads.rows(begin, begin + leaf.shape.count()).reshape(leaf.shape);

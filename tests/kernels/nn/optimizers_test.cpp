@@ -408,6 +408,24 @@ TEST_P(OptimizersTest, NamedGradients) {
   EXPECT_EQ(leaves(state, "grads")["dense0/bias"], std::vector<float>(5, 7));
 }
 
+// Of per-leaf optimizers, too, which have nothing to update in a leaf without elements.
+TEST_P(OptimizersTest, RateIsKnownWithoutElements) {
+  for (const std::int64_t features : {0, 5}) {
+    for (const Optimizer& optimizer :
+         {adamw(0.5), adafactor(0.5), muon(0.5), accumulate(2, adafactor(0.5)), by_path({{"**", muon(0.5)}})}) {
+      const nn::Layer model("none", [features](nn::Scope& s, const nn::Var& x) {
+        const nn::Var none = s.param("none", {0, 3}, nn::zeros());
+        return x + sum(none) + (features > 0 ? sum(s.param("some", {2, features}, nn::ones())) : sum(none));
+      });
+      TrainState state =
+          TrainState::create(model, optimizer, {.inputs = {{"x", DType::f32, {2}}}, .context = device()});
+      state.set_learning_rate_scale(0.5);
+      state.apply_gradients();
+      EXPECT_EQ(to_host<float>(state.at("learning_rate"), state.stream()).front(), 0.25f) << optimizer.name;
+    }
+  }
+}
+
 // One rank of three, without the others.
 struct Third : test::FakePartitioner {
   explicit Third(int rank) : FakePartitioner(rank, 3) {}

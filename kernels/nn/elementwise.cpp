@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/nn/part_calls.h>
 #include <giro/kernels/nn/reduce.h>
 
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 
@@ -156,6 +158,17 @@ Var view(const char* name, const Var& x, const Shape& shape, const Layout& layou
   return y;
 }
 
+namespace {
+
+// Whether the result for sums is a sum. A division makes it a mean.
+bool adds_or_scales(const ScalarFunction& function, const std::vector<Operand>& operands) {
+  namespace functions = pointwise::functions;
+  if (&function == &functions::multiply) return operands[0].is_number || operands[1].is_number;
+  return &function == &functions::add || &function == &functions::subtract || &function == &functions::negate;
+}
+
+}  // namespace
+
 Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) {
   const detail::CallSite site(operands.front().where);
   const bool selects = function.rules.takes == Takes::select;
@@ -184,6 +197,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
   const std::uint16_t computed = builder.apply(function, result, std::span(values).first(operands.size()));
   builder.write(computed, y.value(), pointwise::broadcast_layout(shape, shape));
   queue(function.name, std::move(builder).take(), y.stream());
+  if (adds_or_scales(function, operands)) PartCalls::note_sum_of_inputs(y);
   return y;
 }
 

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+
 #include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/partitioner.h>
 
 #include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
+#include "kernels/internal/mean_of_ranks.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 
@@ -97,12 +102,40 @@ Var cosine_distance(const Operand& a, const Operand& b, int axis, double epsilon
   return 1 - cosine_similarity(a, b, axis, epsilon);
 }
 
-Var weighted_mean(const Var& values, const Var& given, Where where) {
+Var weighted_mean(const Var& values, const Var& given, const Var& of_batch, Where where) {
   const detail::CallSite site(where);
-  const Var first = with_first_axes("weighted_mean: weights", stop_gradient(given), values.shape());
-  const Var weights = broadcast_to(
-      cast(first.on(values.stream()), is_floating(given.dtype()) ? given.dtype() : DType::f32), values.shape());
-  return sum(nn::where(weights == 0, 0, weights * values)) / sum(weights);
+  const int parts = BatchShare::parts();
+  if (parts > 1 && !of_batch.value()) {
+    throw_error(
+        ErrorCode::invalid_argument,
+        "weighted_mean: the weights are those of one of {} parts of a batch, expected those of the whole batch, "
+        "too: weighted_mean(losses, rows[\"mask\"], batch[\"mask\"])",
+        parts);
+  }
+  const std::shared_ptr<const Partitioner>& ranks = BatchShare::ranks();
+  const bool is_shared = ranks && ranks->size() > 1;
+  const auto numbers = [&](const Var& x) {
+    const Var on_stream = stop_gradient(x).on(values.stream());
+    const Var weights = cast(on_stream, is_floating(x.dtype()) ? x.dtype() : DType::f32);
+    // A rank without samples holds rows that do not count.
+    return is_shared && BatchShare::weight() == 0 ? weights * 0 : weights;
+  };
+  const auto over_ranks = [&](const Var& x) { return is_shared ? mean_of_ranks(ranks, x) : x; };
+  const Var first = numbers(with_first_axes("weighted_mean: weights", given, values.shape()));
+  const Var weights = broadcast_to(first, values.shape());
+  const Var weighted = over_ranks(sum(nn::where(weights == 0, 0, weights * values)));
+  if (!of_batch.value()) return weighted / over_ranks(sum(weights));
+
+  const Shape &part = given.shape(), &whole = of_batch.shape();
+  const bool fits = part.rank() > 0 && part.rank() == whole.rank() &&
+                    std::equal(part.begin() + 1, part.end(), whole.begin() + 1) && part.count() > 0;
+  if (!fits) {
+    throw_error(ErrorCode::shape_mismatch,
+                "weighted_mean: the weights are {}, those of the whole batch are {}; expected some of its rows",
+                to_string(part), to_string(whole));
+  }
+  const double values_of_each = static_cast<double>(values.shape().count()) / static_cast<double>(part.count());
+  return weighted / (over_ranks(sum(numbers(of_batch))) * (values_of_each / parts));
 }
 
 }  // namespace giro::nn

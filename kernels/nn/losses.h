@@ -32,8 +32,9 @@ struct CrossEntropyOptions {
 };
 // Losses (...) of logits (..., C), for integer labels (...) or for targets (..., C) of a floating dtype. bf16 and f16
 // are computed in f32. A label outside [0, C) that is not ignored makes the loss and its gradient NaN, and is an
-// Error(invalid_argument), thrown when the host next waits for the stream or reads the step's logs. To leave ignored
-// labels out of the mean: weighted_mean(losses, labels != ignored_label).
+// Error(invalid_argument), thrown when the host next waits for the stream or reads the step's logs. Their mean divides
+// by the number of rows. To leave ignored labels out of it: weighted_mean(losses, labels != ignored_label). PyTorch
+// divides by the sum of the labels' weights: weighted_mean(losses without class weights, take(class_weights, labels)).
 // Errors: shape_mismatch, dtype_mismatch; invalid_argument for a label smoothing outside [0, 1], or an ignored label
 // with targets.
 Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options,
@@ -49,8 +50,13 @@ Var cosine_distance(const Operand& a, const Operand& b, int axis = -1, double ep
 
 // sum(weights values) / sum(weights), where the weights have the shape of the values or of their first axes and any
 // dtype: a mask, for example. A value with the weight 0 does not count, even if it is NaN. NaN if the weights add up to
-// 0. Gradients flow to the values alone. Over ranks it is averaged like mean, by rows rather than by weights.
-// Error(shape_mismatch).
-Var weighted_mean(const Var& values, const Var& weights, Where where = Where::current());
+// 0. Gradients flow to the values alone. In a step, and in a loss of a state, both sums are those over all ranks that
+// share the batch. In a call of value_and_grad for one part of a batch, `of_batch` is the weights of this rank's whole
+// batch, of which `weights` are some rows; the mean of the parts' results is then that of the batch:
+//
+//   weighted_mean(softmax_cross_entropy(logits, rows["label"]), rows["mask"], batch["mask"])
+//
+// Errors: shape_mismatch; invalid_argument for a part of a batch without `of_batch`.
+Var weighted_mean(const Var& values, const Var& weights, const Var& of_batch = {}, Where where = Where::current());
 
 }  // namespace giro::nn

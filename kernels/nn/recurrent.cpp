@@ -80,14 +80,17 @@ struct Unrolled {
     // Step after step, so that what a step reads and writes is contiguous.
     const Var by_step = transpose(x, {1, 0, 2}).reshape({steps * rows, x.shape()[2]});
     Var z = product_with_inputs(s, cell, by_step).reshape({steps, rows, width});
-    Var kernel = recurrent_kernel(s, cell);
+    const Var parameter = recurrent_kernel(s, cell),
+              kernel = Cell::kAddsProducts ? stop_gradient(parameter) : parameter;
     // The hidden states before each step, as a constant: z keeps it alive, so it must not keep z alive.
     const auto before = std::make_shared<Var>();
     if (Cell::kAddsProducts) {
-      z = with_gradient(z, {z, kernel}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {
-        return Gradients{dz, in[1].requires_grad() ? gradient_of_kernel(*before, dz) : Var()};
+      // One product for all steps gives the gradient of the kernel. One that can be differentiated again has a term for
+      // each step instead.
+      z = with_gradient(z, {z, parameter}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {
+        const bool is_wanted = in[1].requires_grad() && !detail::GradientMode::is_on();
+        return Gradients{dz, is_wanted ? gradient_of_kernel(*before, dz) : Var()};
       });
-      kernel = stop_gradient(kernel);
     }
     const std::vector<Var> parts = split(z.reshape({steps * rows, width}), static_cast<int>(steps), 0);
     if (cell.options.carry && s.ranks() > 1) {
@@ -116,8 +119,10 @@ struct Unrolled {
       const std::int64_t t = is_reversed ? steps - 1 - i : i;
       Var of_x = parts[static_cast<std::size_t>(t)], h = carry[0];
       if (Cell::kAddsProducts) {
-        of_x = with_gradient(of_x, {of_x, h}, [kernel](const Var&, const Var& dz, const std::vector<Var>& in) {
-          return Gradients{dz, in[1].requires_grad() ? matmul(dz, kernel, {.transpose_b = true}) : Var()};
+        of_x = with_gradient(of_x, {of_x, h, parameter}, [](const Var&, const Var& dz, const std::vector<Var>& in) {
+          const bool is_wanted = in[2].requires_grad() && detail::GradientMode::is_on();
+          return Gradients{dz, in[1].requires_grad() ? matmul(dz, in[2], {.transpose_b = true}) : Var(),
+                           is_wanted ? matmul(in[1], dz, {.transpose_a = true}) : Var()};
         });
         h = stop_gradient(h);
       }
@@ -133,11 +138,7 @@ struct Unrolled {
     return transpose(states(1 - is_reversed), {1, 0, 2});
   }
 
-  // One product for all steps, rather than one for each.
   static Var gradient_of_kernel(const Var& before, const Var& dz) {
-    if (detail::GradientMode::is_on()) {
-      throw_error(ErrorCode::unsupported, "{}: its gradient cannot be differentiated again", Cell::kName);
-    }
     const std::int64_t rows = dz.shape()[0] * dz.shape()[1];
     return matmul(before.reshape({rows, before.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
   }

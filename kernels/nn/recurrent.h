@@ -8,8 +8,7 @@
 
 namespace giro::nn {
 
-// Recurrent layers over x (B, T, I), which return the hidden states (B, T, features). Errors: shape_mismatch;
-// unsupported for a gradient of an LSTM's gradient.
+// Recurrent layers over x (B, T, I), which return the hidden states (B, T, features). Errors: shape_mismatch.
 
 struct RecurrentOptions {
   bool reverse = false;  // from the last step to the first

@@ -8,6 +8,7 @@
 
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/part_calls.h>
 #include <giro/kernels/scatter.h>
 #include <giro/runtime/error.h>
 
@@ -122,7 +123,9 @@ Var sum(const Operand& x, const Axes& axes) {
   const auto gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy, in.front().shape(), axes);
   };
-  return reduce("sum", Combiner::sum, x, dtype, dtype, axes, gradient);
+  const Var y = reduce("sum", Combiner::sum, x, dtype, dtype, axes, gradient);
+  PartCalls::note_sum(y);
+  return y;
 }
 
 Var mean(const Operand& x, const Axes& axes) {
@@ -162,6 +165,7 @@ Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, 
 Var logsumexp(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("logsumexp", x);
   const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
+  if (Reduction("logsumexp", x.var.shape(), axes).count == 0) return log(sum(floats, axes));  // of none: log(0)
   const Var largest = stop_gradient(max(floats, axes));
   const Var shift = where(is_finite(largest), largest, 0);  // infinities are not shifted: they give the right infinity
   return log(sum(exp(floats - broadcast_reduced(shift, x.var.shape(), axes)), axes)) + shift;
@@ -170,8 +174,9 @@ Var logsumexp(const Operand& x, const Axes& axes) {
 namespace {
 
 // How far below the largest element each one is; f32 for bf16 and f16.
-Var below_largest(const Var& x, const Axes& axes) {
+Var below_largest(const char* op, const Var& x, const Axes& axes) {
   const Var floats = is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
+  if (Reduction(op, x.shape(), axes).count == 0) return floats;
   return floats - broadcast_reduced(stop_gradient(max(floats, axes)), x.shape(), axes);
 }
 
@@ -179,18 +184,19 @@ Var below_largest(const Var& x, const Axes& axes) {
 
 Var log_softmax(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("log_softmax", x);
-  const Var below = below_largest(x.var, axes);
+  const Var below = below_largest("log_softmax", x.var, axes);
   return below - broadcast_reduced(log(sum(exp(below), axes)), x.var.shape(), axes);
 }
 
 Var softmax(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("softmax", x);
-  const Var terms = exp(below_largest(x.var, axes));
+  const Var terms = exp(below_largest("softmax", x.var, axes));
   return terms / broadcast_reduced(sum(terms, axes), x.var.shape(), axes);
 }
 
 Var variance(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("variance", x);
+  (void)Reduction("variance", x.var.shape(), axes);  // for errors that name it
   return mean(square(x.var - broadcast_reduced(mean(x, axes), x.var.shape(), axes)), axes);
 }
 

@@ -44,7 +44,7 @@ Var argmax(const Operand& x, const Axes& axes = {});
 Var argmin(const Operand& x, const Axes& axes = {});
 Var any(const Operand& x, const Axes& axes = {});  // of booleans
 Var all(const Operand& x, const Axes& axes = {});
-Var logsumexp(const Operand& x, const Axes& axes = {});
+Var logsumexp(const Operand& x, const Axes& axes = {});  // -inf for no elements
 // exp(x) / sum(exp(x)), and its logarithm, of x's shape; f32 for bf16 and f16.
 Var softmax(const Operand& x, const Axes& axes = {-1});
 Var log_softmax(const Operand& x, const Axes& axes = {-1});

@@ -10,6 +10,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
 
+#include "kernels/internal/mean_of_ranks.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/checksum.h"
 #include "runtime/internal/text.h"
@@ -183,16 +184,7 @@ Var Scope::mean_over_ranks(const Var& x, Where where) const {
   const auto& partitioner = tree_->values->partitioner;
   if (ranks() == 1) return x;
   const double weight = BatchShare::weight();
-  const auto mean = [partitioner](const Var& of, const Gradient& gradient) {
-    const Var y = Var::computed(of.dtype(), of.shape(), {of}, gradient);
-    copy(y.value(), of.value(), y.stream());
-    partitioner->mean(y.value(), y.stream());
-    return y;
-  };
-  // Each rank propagates the gradient of its own weighted loss; the mean over the ranks is the gradient of the whole
-  // loss.
-  const auto weighted = [weight](const Var& of) { return weight == 1 ? of : of * weight; };
-  return mean(weighted(x), [mean](const Var&, const Var& dy, const std::vector<Var>&) { return mean(dy, nullptr); });
+  return mean_of_ranks(partitioner, weight == 1 ? x : x * weight);
 }
 
 Scope Scope::child(const std::string& name) const {

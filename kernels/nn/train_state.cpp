@@ -214,28 +214,29 @@ void TrainState::reset(const std::string& name) {
 std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection& leaves, const Collection* grads,
                                                                const std::shared_ptr<const void>& owner) const {
   const DType dtype = compute_dtype(precision_);
+  const bool is_converted = dtype != DType::f32;
   // Converts all leaves at once, at their places in the flat buffer.
   std::shared_ptr<const Buffer> storage;
   Tensor copies;
   const Tensor flat = leaves.flat();
-  if (dtype != DType::f32) {
+  if (is_converted) {
     storage =
         std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(flat.count()) * size_of(dtype)));
     copies = Tensor(storage, dtype, flat.shape());
-    cast(copies, flat, stream());
+    if (flat.count() > 0) cast(copies, flat, stream());
   }
   std::map<std::string, nn::Var> result;
   for (std::size_t i = 0; i < leaves.leaves().size(); ++i) {
     const Leaf& leaf = leaves.leaves()[i];
     Tensor value = leaf.value;
-    if (copies) {
+    if (is_converted) {
       const auto begin = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(flat.raw());
       value = copies.rows(begin, begin + value.count()).reshape(value.shape());
     }
     const nn::Var var = grads != nullptr && !plan_->is_frozen(i)
                             ? nn::Var::parameter(value, grads->leaves()[i].value, stream())
-                        : owner && !copies ? nn::Var(value, owner).on(stream())
-                                           : nn::Var(value, stream());
+                        : owner && !is_converted ? nn::Var(value, owner).on(stream())
+                                                 : nn::Var(value, stream());
     var.set_math_mode(math_mode_of(precision_));
     result.emplace(below(leaves, leaf), var);
   }
@@ -276,6 +277,7 @@ void TrainState::expect_parts(int parts, std::source_location where) {
 void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part,
                           int parts) const {
   const detail::CallSite site(where);
+  nn::PartCalls::expect_mean(loss);
   const Collection& grads = collection("grads");
   nn::BackwardOptions options{.seed = BatchShare::weight() / parts, .scale = loss_scale().scale};
   const bool is_last = part + 1 == parts;
@@ -321,7 +323,8 @@ std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, con
   }
   const Tensor scale = loss_scale().scale;
   const nn::Var part = BatchShare::weight() * loss;
-  const std::vector<nn::Var> grads = nn::gradients(scale ? part * nn::Var(scale, stream()) : part, leaves);
+  const std::vector<nn::Var> grads =
+      nn::gradients(scale ? part * nn::Var(scale, stream()) : part, leaves, {.differentiable = false});
   for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
   std::map<std::string, nn::Var> result;
   for (std::size_t i = 0; i < names.size(); ++i) {

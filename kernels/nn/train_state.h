@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/layer.h>
+#include <giro/kernels/nn/part_calls.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/precision.h>
 #include <giro/kernels/nn/scope.h>
@@ -108,6 +109,7 @@ class TrainState : public State {
   template <class F>
   auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
     nn::Params params = differentiable_params();
+    const BatchShare share(partitioner_, 1);
     if constexpr (std::is_invocable_v<F, nn::Params&>) {
       return differentiated(std::forward<F>(f)(params), params, where);
     } else {
@@ -116,9 +118,10 @@ class TrainState : public State {
     }
   }
 
-  // Gradient accumulation: the same in `parts` calls of f(params, part), one after the other, each for a part of the
-  // batch. grads is the mean of their gradients, and memory is needed for one part at a time. Returns the calls'
-  // results, in order.
+  // Gradient accumulation: the same in `parts` calls of f(params, part), one after the other, each for an equal part of
+  // the batch. grads is the mean of their gradients, and memory is needed for one part at a time. So each loss is a
+  // mean over its part's rows; a weighted_mean takes the weights of the whole batch, too. Returns the calls' results,
+  // in order. What a call computes is of its part alone: metrics are made there, and returned beside the loss.
   //
   //   auto losses = state.value_and_grad(4, [&](auto& params, int part) {
   //     const giro::Batch rows = batch.slice(part, 4);
@@ -127,30 +130,40 @@ class TrainState : public State {
   //   state.apply_gradients();
   //   return giro::logs().add_metric("loss", mean(losses));
   //
-  // Error(invalid_argument) for fewer than one part.
+  // Error(invalid_argument) for fewer than one part; for a loss that is a sum over rows; and, when it is used, for a
+  // value of one part that outlives the calls while those of the other parts do not.
   template <class F>
   auto value_and_grad(int parts, F&& f, std::source_location where = std::source_location::current()) {
     expect_parts(parts, where);
     nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
     std::vector<decltype(f(std::declval<nn::Params&>(), 0))> results;
     const std::int64_t first_draw = BatchShare::take_draws(parts);
+    const BatchShare share(partitioner_, parts);
+    nn::PartCalls calls(parts);
     for (int part = 0; part < parts; ++part) {
       values.draw = first_draw + part;
       values.rows = BatchShare::rows() / parts;
       nn::Params params(values);
+      calls.next();
       results.push_back(differentiated(f(params, part), params, where, part, parts));
+      nn::PartCalls::returned(loss_of(results.back()));
+      if constexpr (requires { nn::PartCalls::returned(results.back().second); }) {
+        nn::PartCalls::returned(results.back().second);
+      }
     }
     return results;
   }
 
   // For programs with their own update: a pair of the result of f(params), which is as for value_and_grad, and the
   // gradients of the loss, by the parameters' names below params. grads stays as it is. With a partitioner, each
-  // gradient is the mean over the ranks. Frozen parameters have none.
+  // gradient is the mean over the ranks. Frozen parameters have none. The loss cannot be differentiated again: see
+  // nn::gradients.
   //
   //   auto [loss, grads] = state.gradients([&](auto& params) { return loss_of(model(params, batch["x"])); });
   template <class F>
   auto gradients(F&& f, std::source_location where = std::source_location::current()) {
     nn::Params params = differentiable_params();
+    const BatchShare share(partitioner_, 1);
     auto result = std::forward<F>(f)(params);
     const nn::Var loss = loss_of(result);
     return std::pair{std::move(result), gradients_of(loss, params, where)};

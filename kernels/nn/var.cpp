@@ -8,6 +8,7 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/part_calls.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
@@ -55,6 +56,7 @@ Var stop_gradient(const Var& x) {
   Var result(x.value(), x.node_->storage);
   result.node_->stream = x.node_->stream;
   result.node_->math = x.node_->math;
+  PartCalls::note(result, {&x, 1});
   return result;
 }
 
@@ -98,6 +100,7 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Grad
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == MathMode::tf32; })) {
     result.set_math_mode(MathMode::tf32);
   }
+  PartCalls::note(result, inputs);
   if (gradient && detail::GradientMode::is_on() &&
       std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
     result.node_->requires_grad = true;
@@ -123,6 +126,7 @@ Var Var::view(const Tensor& part, Gradient gradient) const {
     result.node_->inputs = {*this};
     result.node_->gradient = std::move(gradient);
   }
+  PartCalls::note(result, {this, 1});
   return result;
 }
 
@@ -133,6 +137,7 @@ Var Var::reshape(const Shape& shape, std::source_location where) const {
 }
 
 const Tensor& Var::value() const {
+  if (node_->of_part.calls) PartCalls::expect_all(*this);
   keep(node_->storage, node_->value);
   return node_->value;
 }
@@ -348,11 +353,11 @@ void backward(const Var& loss, const BackwardOptions& options) {
   Var::differentiate(loss, seed, {.done = done});
 }
 
-std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
+std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs, const GradientsOptions& options) {
   expect_loss(y);
   y.expect_not_used_up();
   Var::Differentiation how;
-  how.keep = true;
+  how.keep = options.differentiable;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     if (!xs[i].requires_grad()) {
       throw_error(ErrorCode::invalid_argument,

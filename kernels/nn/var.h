@@ -20,6 +20,7 @@
 
 namespace giro::nn {
 
+class PartCalls;
 class Var;
 
 struct BackwardOptions {
@@ -27,6 +28,11 @@ struct BackwardOptions {
   Tensor scale = {};  // times this f32 scalar on the loss's device, if given
   // Called for each parameter that the loss depends on, once its gradient has been queued completely.
   std::function<void(const Var& parameter)> on_gradient = {};
+};
+
+struct GradientsOptions {
+  // If false, the results are constants, and the computation is used up, as by backward(): its memory is free earlier.
+  bool differentiable = true;
 };
 
 // A part of a value: elements begin, begin + step, ... along an axis.
@@ -114,12 +120,13 @@ class Var {
   bool has_stream() const { return node_->stream.has_value(); }
 
   friend void backward(const Var& loss, const BackwardOptions& options);
-  friend std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs);
+  friend std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs, const GradientsOptions& options);
   friend Var remat(std::function<Var(const Var&)> f, const Var& x);
   friend Var stop_gradient(const Var& x);
   friend Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient);
 
  private:
+  friend class PartCalls;
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   void check_on_host() const;
@@ -134,6 +141,12 @@ class Var {
   static std::vector<Var> created_before(std::uint64_t since, const Var& y);
   std::shared_ptr<Node> node_;
 
+  // What PartCalls notes of a value that one call computes from the parameters.
+  struct OfPart {
+    std::shared_ptr<const void> calls;  // null for any other value
+    int part = 0;
+    enum class Total : std::uint8_t { none, sum, of_inputs } total = Total::none;
+  };
   struct Node {
     const std::uint64_t number = next_number();  // greater than all earlier ones
     Tensor value;
@@ -149,6 +162,7 @@ class Var {
     std::vector<Var> inputs;
     Gradient gradient;           // null for parameters and constants
     std::source_location where;  // the line of the user's program that made it
+    OfPart of_part;
   };
 };
 
@@ -185,10 +199,9 @@ Var constant(const HostArray& values, const Stream& stream);
 // backward() has used up.
 void backward(const Var& loss, const BackwardOptions& options = {});
 
-// The gradient of `y`, an f32 scalar, with respect to each of `xs`. The results are Vars that can be differentiated
-// again, as in a gradient penalty. The computation is not used up. The gradient is 0 for a value that y does not depend
-// on.
-// Errors: those of backward; invalid_argument for an x that requires no gradient.
-std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs);
+// The gradient of `y`, an f32 scalar, with respect to each of `xs`. By default the results are Vars that can be
+// differentiated again, as in a gradient penalty, and the computation is not used up. The gradient is 0 for a value
+// that y does not depend on. Errors: those of backward; invalid_argument for an x that requires no gradient.
+std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs, const GradientsOptions& options = {});
 
 }  // namespace giro::nn

@@ -78,6 +78,7 @@ std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const 
   const int rank = static_cast<int>(shape.rank());
   std::vector<std::size_t> result;
   for (const int axis : axes) {
+    if (rank == 0) throw_error(ErrorCode::invalid_argument, "{}: axis {} of a scalar, which has no axes", op, axis);
     const int from_front = axis < 0 ? axis + rank : axis;
     if (from_front < 0 || from_front >= rank) {
       throw_error(ErrorCode::invalid_argument, "{}: axis {} of {}, expected one from {} to {}", op, axis,

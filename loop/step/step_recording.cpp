@@ -281,7 +281,8 @@ Logs StepRecording::run_body(const StepBody& body) {
   const auto resident_rows = resident_rows_.lock();
   Batch batch = resident_rows ? resident_rows->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();
   batch.set_part(part_);
-  const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size());
+  const std::shared_ptr<const Partitioner> ranks(std::shared_ptr<void>(), partitioner_);
+  const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size(), ranks);
   Logs logs = body(batch, inputs_.broadcasts());
   if (partitioner_ != nullptr && partitioner_->size() > 1)
     average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);

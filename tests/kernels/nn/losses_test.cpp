@@ -201,6 +201,29 @@ TEST_P(LossesTest, WeightedMeans) {
   EXPECT_EQ(to_host<float>(grad, stream()), (std::vector<float>{0.125, 0.375, 0, 0, 0, 0.5}));
 }
 
+// PyTorch's mean of weighted classes divides by the sum of the labels' weights, with ignore_index by those that count.
+TEST_P(LossesTest, MeanOfWeightedClassesAsInPyTorch) {
+  constexpr std::size_t kRowCount = 5, kClassCount = 3;
+  const Array x = random_.uniform({5, 3}, -2, 2);
+  const Doubles labels{0, 2, -100, 1, 2}, weights{0.5, 3, 0.25};
+  double sum = 0, sum_of_weights = 0, counted = 0;
+  for (std::size_t row = 0; row < kRowCount; ++row) {
+    if (labels[row] < 0) continue;
+    const auto label = static_cast<std::size_t>(labels[row]);
+    double of_exp = 0;
+    for (std::size_t c = 0; c < kClassCount; ++c) of_exp += std::exp(x.values[row * kClassCount + c]);
+    sum += weights[label] * (std::log(of_exp) - x.values[row * kClassCount + label]);
+    sum_of_weights += weights[label], counted += 1;
+  }
+  const Var logits(upload(x), stream()), w = value(DType::f32, {3}, weights), y = value(DType::i32, {5}, labels);
+  const Var counts = y != -100, of_labels = where(counts, take(w, where(counts, y, 0)), 0);
+  const Var losses = softmax_cross_entropy(logits, y, {.ignored_label = -100});
+  expect_near(read(weighted_mean(losses, of_labels)), {sum / sum_of_weights});
+  // Within the loss the weights are only factors.
+  const Var weighted = softmax_cross_entropy(logits, y, {.class_weights = w, .ignored_label = -100});
+  expect_near(read(weighted_mean(weighted, counts)), {sum / counted});
+}
+
 TEST_P(LossesTest, Gradients) {
   const Array a = separated({3, 4}), b = random_.uniform({3, 4}, -0.05, 0.05), t = random_.uniform({3, 4}, 0.4, 0.8);
   check("squared_error", {a, b}, [](const Vars& p) { return squared_error(p[0], p[1]); });

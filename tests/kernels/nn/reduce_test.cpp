@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
@@ -89,6 +91,26 @@ TEST_P(ReduceTest, EmptyInputs) {
   EXPECT_EQ(sum(x, {1}).shape(), (Shape{0, 1}));
   EXPECT_TRUE(std::isnan(read(mean(x, {0}))[0]));
   expect_error(ErrorCode::invalid_argument, {"max", "(0, 2)", "at least one element"}, [&] { (void)max(x, {0}); });
+  EXPECT_EQ(softmax(x, {0}).shape(), (Shape{0, 2}));
+  EXPECT_EQ(log_softmax(x, {0}).shape(), (Shape{0, 2}));
+  EXPECT_EQ(read(logsumexp(x, {0})), (Doubles{-test::kInfinity, -test::kInfinity}));
+  EXPECT_TRUE(std::isnan(read(variance(x, {0}))[0]));
+}
+
+TEST_P(ReduceTest, ScalarsHaveNoAxis) {
+  const Var x = value(DType::f32, {}, {2});
+  EXPECT_EQ(read(softmax(x, {})), Doubles{1});
+  using Reduce = Var (*)(const Operand&, const Axes&);
+  for (const auto& [op, reduce] : std::initializer_list<std::pair<const char*, Reduce>>{{"sum", sum},
+                                                                                        {"mean", mean},
+                                                                                        {"max", max},
+                                                                                        {"logsumexp", logsumexp},
+                                                                                        {"softmax", softmax},
+                                                                                        {"log_softmax", log_softmax},
+                                                                                        {"variance", variance}}) {
+    expect_error(ErrorCode::invalid_argument, {std::string(op) + ": axis -1 of a scalar, which has no axes"},
+                 [&] { (void)reduce(x, {-1}); });
+  }
 }
 
 TEST_P(ReduceTest, Gradients) {

@@ -228,7 +228,7 @@ TEST_P(ScopeTest, GradientsOfOneStepDrawOtherNumbers) {
     const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 6}).value()}}, state.stream());
     const auto body = [&](TrainState& s, const Batch& b) {
       Logs result;
-      const auto loss = [&](const Params& params) { return sum(model(params, b["x"])); };
+      const auto loss = [&](const Params& params) { return mean(model(params, b["x"])); };
       for (const char* name : {"a", "b"}) result.add_metric(name, s.value_and_grad(loss));
       const auto parts = s.value_and_grad(2, [&](const Params& params, int) { return loss(params); });
       return result.add_metric("c", parts[0]).add_metric("d", parts[1]).add_metric("e", s.gradients(loss).first);

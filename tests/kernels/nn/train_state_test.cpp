@@ -20,6 +20,7 @@
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/nn/reference.h"
 #include "tests/kernels/op_test.h"
+#include "tests/kernels/precisions.h"
 #include "tests/support/environment_setting.h"
 
 namespace giro {
@@ -238,6 +239,28 @@ TEST_P(TrainStateTest, UnusedParametersGetZeros) {
   EXPECT_EQ(values(state, "grads/dense1/kernel"), std::vector<float>(9, 1));
   EXPECT_EQ(values(state, "grads/dense1/bias"), std::vector<float>(3, 0));
   EXPECT_EQ(values(state, "grads/dense2/kernel"), std::vector<float>(9, 0));
+}
+
+TEST_P(TrainStateTest, StatesWithoutElementsWorkInAnyPrecision) {
+  std::vector<Precision> precisions = test::other_precisions(device());
+  precisions.push_back(Precision::f32);
+  for (const Precision precision : precisions) {
+    for (const bool has_leaf : {false, true}) {
+      const nn::Layer model("none", [has_leaf](nn::Scope& s, const nn::Var& x) {
+        return has_leaf ? x + sum(s.param("none", {0, 3}, nn::zeros())) : x;
+      });
+      TrainState state = TrainState::create(
+          model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {2}}}, .context = device(), .precision = precision});
+      const Tensor x = tensor({2});
+      fill(x, 3, state.stream());
+      EXPECT_EQ(to_host<float>(model(state.params(), nn::Var(x, state.stream())).value(), state.stream()),
+                (std::vector<float>{3, 3}));
+      if (!has_leaf) continue;
+      EXPECT_EQ(state.params()["none"].dtype(), compute_dtype(precision));
+      state.value_and_grad([&](auto& params) { return mean(model(params, nn::Var(x, state.stream()))); });
+      state.apply_gradients();
+    }
+  }
 }
 
 TEST_P(TrainStateTest, SharedParameterGetsBothGradients) {

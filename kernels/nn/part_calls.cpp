@@ -1,0 +1,131 @@
+#include <giro/kernels/nn/part_calls.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <source_location>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/partitioner.h>
+
+#include "runtime/internal/call_site.h"
+#include "runtime/internal/throw_error.h"
+
+namespace giro::nn {
+namespace {
+
+constinit thread_local PartCalls* current = nullptr;
+
+bool is_same(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
+}
+
+}  // namespace
+
+// The values that the calls have made.
+struct PartCalls::Made {
+  struct Value {
+    std::source_location where;
+    std::weak_ptr<const void> node;
+  };
+  std::vector<std::vector<Value>> of_parts;
+  int part = -1;  // of the present call
+  bool over = false;
+};
+
+PartCalls::PartCalls(int parts) : made_(std::make_shared<Made>()), outer_(std::exchange(current, this)) {
+  made_->of_parts.resize(static_cast<std::size_t>(parts));
+}
+
+PartCalls::~PartCalls() {
+  made_->over = true;
+  current = outer_;
+}
+
+void PartCalls::next() { ++made_->part; }
+
+void PartCalls::returned(const Var& result) { result.node_->of_part = {}; }
+
+void PartCalls::note(const Var& y, std::span<const Var> inputs) {
+  if (current == nullptr || current->made_->part < 0) return;
+  const std::shared_ptr<Made>& made = current->made_;
+  const bool depends =
+      std::ranges::any_of(inputs, [&](const Var& in) { return in.requires_grad() || in.node_->of_part.calls == made; });
+  if (!depends) return;
+  y.node_->of_part = {made, made->part};
+  y.node_->where = detail::CallSite::where();
+  made->of_parts[static_cast<std::size_t>(made->part)].push_back({y.node_->where, y.node_});
+}
+
+void PartCalls::note_sum(const Var& y) {
+  if (y.node_->of_part.calls && y.shape() == Shape{}) y.node_->of_part.total = Var::OfPart::Total::sum;
+}
+
+void PartCalls::note_sum_of_inputs(const Var& y) {
+  if (y.node_->of_part.calls && y.shape() == Shape{}) y.node_->of_part.total = Var::OfPart::Total::of_inputs;
+}
+
+void PartCalls::expect_all(const Var& value) {
+  const Var::Node& node = *value.node_;
+  const auto& made = *static_cast<const Made*>(node.of_part.calls.get());
+  if (!made.over || node.where.line() == 0) return;
+  for (std::size_t part = 0; part < made.of_parts.size(); ++part) {
+    if (static_cast<int>(part) == node.of_part.part) continue;
+    const bool is_there = std::ranges::any_of(made.of_parts[part], [&](const Made::Value& other) {
+      return is_same(other.where, node.where) && !other.node.expired();
+    });
+    if (is_there) continue;
+    throw_error(
+        ErrorCode::invalid_argument,
+        "value_and_grad: a value that {}:{} computed for part {} of {} of the batch is used after the calls, but "
+        "that of part {} is gone: it stands for its part alone; expected the function to return it beside the "
+        "loss, std::pair{{loss, value}}, or a collection of the values of all parts",
+        node.where.file_name(), node.where.line(), node.of_part.part + 1, made.of_parts.size(), part + 1);
+  }
+}
+
+void PartCalls::expect_mean(const Var& loss) {
+  if (current == nullptr || current->made_->of_parts.size() < 2) return;
+  using Total = Var::OfPart::Total;
+  const auto parts = static_cast<std::int64_t>(current->made_->of_parts.size());
+  const std::int64_t rows = BatchShare::rows() / parts;  // 0 if unknown
+  // Other than the parameters, which a penalty may add up: the same in each part.
+  const auto is_of_rows = [&](const Var& x) {
+    const Shape& shape = x.shape();
+    return !x.requires_grad() && shape.count() > 1 && (rows == 0 || shape.begin()[0] % rows == 0);
+  };
+  std::unordered_set<const Var::Node*> seen;
+  const auto reads_rows = [&](const Var& sum) {
+    std::vector<Var> reached{sum};
+    while (!reached.empty()) {
+      const Var x = std::move(reached.back());
+      reached.pop_back();
+      if (std::ranges::any_of(x.node_->inputs, is_of_rows)) return true;
+      for (const Var& input : x.node_->inputs) {
+        if (input.requires_grad() && seen.insert(input.node_.get()).second) reached.push_back(input);
+      }
+    }
+    return false;
+  };
+  std::vector<Var> totals{loss};
+  while (!totals.empty()) {
+    const Var x = std::move(totals.back());
+    totals.pop_back();
+    const Total total = x.node_->of_part.total;
+    if (total == Total::of_inputs) {
+      for (const Var& input : x.node_->inputs) {
+        if (input.node_->of_part.total != Total::none && seen.insert(input.node_.get()).second) totals.push_back(input);
+      }
+    }
+    if (total != Total::sum || !reads_rows(x)) continue;
+    throw_error(
+        ErrorCode::invalid_argument,
+        "value_and_grad: the loss of each of {} parts is a sum over its rows, made at {}:{}, but grads is the mean "
+        "of the parts' gradients; expected a mean: mean(losses), or, for the sum over the batch, mean(losses) "
+        "times the number of losses in the whole batch",
+        parts, x.node_->where.file_name(), x.node_->where.line());
+  }
+}
+
+}  // namespace giro::nn

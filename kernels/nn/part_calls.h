@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <giro/kernels/nn/var.h>
+
+namespace giro::nn {
+
+// The calls of a function for one part of a batch after the other, on this thread (TrainState::value_and_grad). What a
+// call computes from the parameters stands for its part alone. This notices where it is taken for the whole batch.
+class PartCalls {
+ public:
+  explicit PartCalls(int parts);
+  ~PartCalls();  // The calls are over.
+  PartCalls(const PartCalls&) = delete;
+  PartCalls& operator=(const PartCalls&) = delete;
+
+  // The next call begins.
+  void next();
+  // A result of the call: the caller gets those of all calls.
+  static void returned(const Var& result);
+
+  // Error(invalid_argument) if this thread is within such calls, and the loss is a sum over rows: grads is the mean of
+  // the parts' gradients.
+  static void expect_mean(const Var& loss);
+
+  // For what makes values: y is computed from `inputs`; y is a sum of all elements, or a sum if an input is.
+  static void note(const Var& y, std::span<const Var> inputs);
+  static void note_sum(const Var& y);
+  static void note_sum_of_inputs(const Var& y);
+  // Error(invalid_argument) if the calls are over, and the line that made the value left none behind in another call.
+  static void expect_all(const Var& value);
+
+ private:
+  struct Made;
+
+  std::shared_ptr<Made> made_;
+  PartCalls* const outer_;
+};
+
+}  // namespace giro::nn

@@ -32,30 +32,27 @@ namespace {
 namespace fe = cudnn_frontend;
 using Node = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// When cuDNN returned a status: while a graph is being described, BAD_PARAM means that cuDNN does not support it.
-enum class Stage { description, plan };
-
-// False if cuDNN does not support the request. The frontend reports cuDNN's status only in the text of its error, and
-// none if its own filters reject the request.
-bool is_good(fe::error_t status, Stage stage, std::string* failure_reason = nullptr) {
-  if (status.is_good()) return true;
-  (void)cudaGetLastError();
-  const std::string message = status.get_message();
+// cuDNN's status without its prefix, "NOT_SUPPORTED". The frontend reports it only in the text of its error, and none
+// if its own filters reject the request.
+std::string code_of(const std::string& message) {
   std::size_t at = std::string::npos;
   for (const std::string_view before : {"and code: CUDNN_STATUS_", "cudnn_status: CUDNN_STATUS_"}) {
     const std::size_t found = message.rfind(before);
     if (found != std::string::npos && (at == std::string::npos || found > at)) at = found + before.size();
   }
-  const std::string code = at == std::string::npos ? "" : message.substr(at);
+  return at == std::string::npos ? "" : message.substr(at);
+}
+
+// The error of a description that cuDNN does not support, for which BAD_PARAM is another word; throws any other.
+std::string reason_of(fe::error_t status) {
+  (void)cudaGetLastError();
+  const std::string message = status.get_message(), code = code_of(message);
   const bool is_filtered = code.empty() && status.get_code() != fe::error_code_t::CUDA_API_FAILED;
-  const bool is_declined = is_filtered || code.starts_with("NOT_SUPPORTED") ||
-                           (stage == Stage::description && code.starts_with("BAD_PARAM"));
-  if (!is_declined) {
+  if (!is_filtered && !code.starts_with("NOT_SUPPORTED") && !code.starts_with("BAD_PARAM")) {
     const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;
     throw_error(is_memory ? ErrorCode::out_of_memory : ErrorCode::device, "cuDNN: {}", message);
   }
-  if (failure_reason != nullptr) *failure_reason = message.substr(0, message.find('\n'));
-  return false;
+  return message;
 }
 
 std::shared_ptr<fe::DeviceProperties> device_of(const std::string& description) {
@@ -238,6 +235,7 @@ std::vector<std::int64_t> key_of(const GraphSpec& spec) {
 struct GraphPlan::Graph {
   fe::graph::Graph graph;
   std::int64_t next = 0, count = 0;  // the next candidate, and their count
+  std::int64_t workspace = 0;        // bytes that the plan needs
 };
 
 GraphPlan::GraphPlan(const GraphSpec& spec, const std::string& device)
@@ -262,7 +260,9 @@ bool GraphPlan::load(const std::string& serialized) {
   loaded->graph.set_device_properties(device_of(device_));
   const std::vector<std::uint8_t> bytes(serialized.begin(), serialized.end());
   try {
-    if (loaded->graph.deserialize(bytes).is_bad()) return false;
+    if (loaded->graph.deserialize(bytes).is_bad() || loaded->graph.get_workspace_size(loaded->workspace).is_bad()) {
+      return false;
+    }
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {  // from the frontend's parsing of JSON and numbers
@@ -283,7 +283,10 @@ void GraphPlan::query_plans() {
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
   std::visit([&](const auto& of) { describe(graph, of); }, spec_);
-  const auto is_known = [&](fe::error_t status) { return is_good(status, Stage::description, &failure_reason_); };
+  const auto is_known = [&](const fe::error_t& status) {
+    if (status.is_bad()) note_failure(reason_of(status));
+    return status.is_good();
+  };
   if (is_known(graph.validate()) && is_known(graph.build_operation_graph()) &&
       is_known(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}))) {
     graph.deselect_numeric_notes(std::visit([](const auto& of) { return excluded_notes(of); }, spec_));
@@ -292,9 +295,36 @@ void GraphPlan::query_plans() {
   build_next();
 }
 
+void GraphPlan::note_failure(const std::string& message) {
+  const std::string line = message.substr(0, message.find('\n'));
+  if (failure_reason_.find(line) != std::string::npos) return;
+  failure_reason_ += (failure_reason_.empty() ? "" : "; ") + line;
+}
+
+// Whatever fails, a kernel that cannot be loaded or memory that cannot be allocated, the next candidate may not need
+// it.
+template <class F>
+bool GraphPlan::attempt(const F& f) {
+  std::string message;
+  try {
+    fe::error_t status = f();
+    if (status.is_good()) return true;
+    message = status.get_message();
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  (void)cudaGetLastError();
+  note_failure(message);
+  return false;
+}
+
 void GraphPlan::build_next() {
+  fe::graph::Graph& graph = graph_->graph;
   while (graph_->next < graph_->count) {
-    if (is_good(graph_->graph.build_plan_at_index(graph_->next++), Stage::plan, &failure_reason_)) return;
+    if (attempt([&] { return graph.build_plan_at_index(graph_->next++); }) &&
+        attempt([&] { return graph.get_workspace_size(graph_->workspace); })) {
+      return;
+    }
   }
   graph_ = nullptr;
 }
@@ -306,13 +336,7 @@ void GraphPlan::skip_plan() {
   was_loaded ? query_plans() : build_next();
 }
 
-std::size_t GraphPlan::workspace_bytes() const {
-  std::int64_t bytes = 0;
-  if (const auto status = graph_->graph.get_workspace_size(bytes); status.is_bad()) {
-    throw Error(ErrorCode::device, "cuDNN: cannot get a plan's workspace size");
-  }
-  return static_cast<std::size_t>(bytes);
-}
+std::size_t GraphPlan::workspace_bytes() const { return static_cast<std::size_t>(graph_->workspace); }
 
 std::string GraphPlan::name() const {
   std::string name;
@@ -331,7 +355,15 @@ bool GraphPlan::run(cudnnHandle_t cudnn, const GraphArrays& arrays, void* worksp
   for (const auto& [array, data] : arrays) {
     if (data != nullptr) at[static_cast<std::int64_t>(array)] = data;
   }
-  return is_good(graph_->graph.execute(cudnn, at, workspace), Stage::plan, &failure_reason_);
+  std::string message;
+  const bool ran = attempt([&] {
+    fe::error_t status = graph_->graph.execute(cudnn, at, workspace);
+    message = status.get_message();
+    return status;
+  });
+  // The arrays are at fault, and no other plan would take them.
+  if (!ran && code_of(message).starts_with("BAD_PARAM")) throw_error(ErrorCode::device, "cuDNN: {}", message);
+  return ran;
 }
 
 }  // namespace giro::cuda

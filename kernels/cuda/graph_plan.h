@@ -64,7 +64,8 @@ using GraphArrays = std::vector<std::pair<GraphArray, void*>>;
 std::string describe_device(int index);
 
 // cuDNN's plans for one graph, best first: those that give the same bits every time and compute in the requested
-// precision. Only one is built at a time. Errors of all functions: out_of_memory, device.
+// precision. Only one is built at a time; one that fails, in whatever way, is passed over. Errors of all functions:
+// out_of_memory, device.
 class GraphPlan {
  public:
   // The plan that an earlier run stored, or the first that can be built. Empty if cuDNN supports no such graph.
@@ -75,14 +76,14 @@ class GraphPlan {
   ~GraphPlan();
 
   explicit operator bool() const noexcept { return graph_ != nullptr; }
-  // Why there is no plan, in cuDNN's words.
+  // Why there is no plan, or what those that were passed over failed with, in cuDNN's words.
   const std::string& failure_reason() const noexcept { return failure_reason_; }
   bool was_stored() const noexcept { return is_on_disk_; }
   std::size_t workspace_bytes() const;
   // The engine and its settings, "eng45_k2=5_k5=3_k14=6"; empty for a stored plan.
   std::string name() const;
 
-  // Queues the work on the handle's stream. False if cuDNN rejects the plan only now.
+  // Queues the work on the handle's stream. False if the plan fails only now.
   bool run(cudnnContext* cudnn, const GraphArrays& arrays, void* workspace);
   // Moves on to the next plan.
   void skip_plan();
@@ -95,6 +96,10 @@ class GraphPlan {
   bool load(const std::string& serialized);
   void query_plans();
   void build_next();
+  // Whether a candidate does what f asks of it.
+  template <class F>
+  bool attempt(const F& f);
+  void note_failure(const std::string& message);
 
   GraphSpec spec_;
   std::string device_, key_;      // key_: on disk

@@ -1,7 +1,5 @@
 #include "tests/cuda_on_cpu/libraries/cudnn_engine.h"
 
-#include "tests/cuda_on_cpu/libraries/decline.h"
-
 namespace cuda_on_cpu::dnn {
 
 std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Problem& problem) {
@@ -19,6 +17,8 @@ std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Probl
 std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob) {
   return engine == Engine::plain ? 0 : 512 + static_cast<std::int64_t>(problem.out.c) * (4 + knob);
 }
+
+Failure failure_of(Engine engine) { return engine == Engine::workspace ? failure() : Failure::none; }
 
 bool has_plan(Engine engine, const graph::Problem& problem) {
   const bool is_careless =

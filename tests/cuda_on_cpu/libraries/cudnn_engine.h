@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/cuda_on_cpu/libraries/cudnn_graph.h"
+#include "tests/cuda_on_cpu/libraries/decline.h"
 
 namespace cuda_on_cpu::dnn {
 
@@ -26,6 +27,9 @@ std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Probl
 inline constexpr std::int64_t kLargestKnob = 1;
 
 std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob);
+
+// How its plans fail, if they do. See decline.h.
+Failure failure_of(Engine engine);
 
 // Whether the engine has a plan for the problem. declines() takes away those that a careful caller could use.
 bool has_plan(Engine engine, const graph::Problem& problem);

@@ -167,6 +167,10 @@ cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Desc
   if (index == Engine::unready || refuses_to_run()) {
     return reject(CUDNN_STATUS_NOT_SUPPORTED, "the plan does not run");
   }
+  if (failure_of(index) == Failure::to_run) return reject(CUDNN_STATUS_EXECUTION_FAILED, "the kernel does not start");
+  if (failure_of(index) == Failure::to_run_for_memory) {
+    return reject(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "there is no memory to run it");
+  }
 
   return submit_to(library, direction.name, [=] {
     Operands operands(direction.name);

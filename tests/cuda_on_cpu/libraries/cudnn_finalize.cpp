@@ -229,11 +229,19 @@ cudnnStatus_t finalize_plan(Descriptor& plan) {
   const Descriptor& engine = *configuration->descriptor(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   const auto problem =
       graph::read(*engine.descriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
-  if (!has_plan(static_cast<Engine>(engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)), *problem)) {
+  const auto index = static_cast<Engine>(engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  if (!has_plan(index, *problem)) {
     return reject(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no plan for this graph");
   }
-  plan.put<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-                         configuration->all<std::int64_t>(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
+  const Failure failure = failure_of(index);
+  if (failure == Failure::to_build) return reject(CUDNN_STATUS_EXECUTION_FAILED, "the kernel cannot be loaded");
+  if (failure == Failure::to_build_for_memory) {
+    return reject(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "there is no memory for the plan");
+  }
+  if (failure != Failure::to_tell_its_workspace) {
+    plan.put<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                           configuration->all<std::int64_t>(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
+  }
   const std::string text = write_plan(*configuration);
   plan.put<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, {text.begin(), text.end()});
   return CUDNN_STATUS_SUCCESS;

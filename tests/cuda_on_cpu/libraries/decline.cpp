@@ -18,6 +18,10 @@ std::atomic<int>& setting() {
 
 bool declines() { return setting() == 1; }
 bool refuses_to_run() { return setting() == 2; }
+Failure failure() {
+  const int mode = setting();
+  return mode >= 3 && mode <= 7 ? static_cast<Failure>(mode - 2) : Failure::none;
+}
 
 }  // namespace cuda_on_cpu
 

@@ -9,6 +9,9 @@ namespace cuda_on_cpu {
 bool declines();
 // 2: every convolution has a plan, which fails to run.
 bool refuses_to_run();
+// 3 to 7: the plans of Engine::workspace fail in other ways than by not being supported.
+enum class Failure { none, to_build, to_build_for_memory, to_tell_its_workspace, to_run, to_run_for_memory };
+Failure failure();
 
 }  // namespace cuda_on_cpu
 

@@ -236,7 +236,8 @@ class Planner {
         R"("maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,)"
         R"("maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)"
         R"("supportCoopLaunch":1,"totalGlobalMem":150117810176,"smClockRateKHz":1980000,"memClockRateKHz":3201000,)"
-        R"("l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,"deviceName":"NVIDIA H200"})";
+        R"("memoryBusWidth":6144,"l2CacheSize":62914560,"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,)"
+        R"("deviceName":"NVIDIA H200"})";
     Descriptor made(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     EXPECT_EQ(
         made.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, std::vector<char>(kProperties.begin(), kProperties.end())),

@@ -99,7 +99,7 @@ void check_no_later_checkpoint(const CheckpointStore& store, FileSystem& files, 
 // Retries, because a network file system may show another machine's files late.
 void check_same_directory(const CheckpointStore& store, const Partitioner& ranks) {
   // Looks only after rank 0 has announced its lock, so that it exists.
-  const std::string expected = ranks.broadcast(ranks.rank() == 0 ? store.writer() : "");
+  const std::string expected = decide_on_rank_0(&ranks, [&] { return store.writer(); });
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   std::string found = store.writer();
   while (found != expected && std::chrono::steady_clock::now() < until) {
@@ -142,15 +142,17 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
 }
 
-bool Checkpoint::broadcast_decision(bool yes) const {
-  return ranks_ == nullptr ? yes : !ranks_->broadcast(yes ? "yes" : "").empty();
+bool Checkpoint::decide(const std::function<bool()>& decision) const {
+  return !decide_on_rank_0(ranks_.get(), [&] { return decision() ? "yes" : ""; }).empty();
 }
 
 CheckpointStoreOptions Checkpoint::store_options() const {
+  // Without a mode it is not known yet which checkpoints are better.
+  const bool is_rated = monitor_ && monitor_->mode() != "auto";
   return {.keep = options_.keep,
           .keep_every_n_steps = options_.keep_every_n_steps,
-          .monitor = options_.monitor,
-          .mode = options_.mode,
+          .monitor = is_rated ? monitor_->entry() : "",
+          .mode = is_rated ? monitor_->mode() : "",
           .files = options_.files};
 }
 
@@ -175,7 +177,7 @@ void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
 void Checkpoint::claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks) {
   if (!run) run = std::make_shared<detail::RunSaves>();
   run_ = run;
-  run_->add(dir_, store_options());
+  run_->add(dir_, store_options(), monitor_.has_value());
   if (!takes_part(ranks.get())) return;
   store_.reset();
   open_store(ranks);
@@ -212,23 +214,31 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
   if (ranks_ != nullptr) check_same_directory(store(), *ranks_);
 }
 
-std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
-  if (!best_) {
-    // Existing checkpoints up to this step belong to this run's past.
-    const std::int64_t steps = counted_steps(state).value_or(done);
-    best_.emplace();
-    for (const StoredCheckpoint& stored : store().all()) {
-      if (stored.record.steps <= steps) add_to_best(stored.record);
+bool Checkpoint::on_logged(const LogSchema& entries) {
+  if (!monitor_) return true;
+  const bool is_known = monitor_->learn_mode(entries);
+  if (is_known && run_) run_->set_best(dir_, store_options());
+  return is_known;
+}
+
+bool Checkpoint::is_improvement(double value, std::int64_t done, const State& state) {
+  return decide([&] {
+    if (!best_) {
+      // Existing checkpoints up to this step belong to this run's past.
+      const std::int64_t steps = counted_steps(state).value_or(done);
+      best_.emplace();
+      for (const StoredCheckpoint& stored : store().all()) {
+        if (stored.record.steps <= steps) add_to_best(stored.record);
+      }
     }
-  }
-  const std::optional<double> value = monitor_->value(logs);
-  const CheckpointRecord found{.monitor = monitor_->entry(), .best = value};
-  const bool has_room = std::cmp_less(best_->size(), options_.keep);
-  return is_better(found, has_room ? CheckpointRecord() : best_->back()) ? value : std::nullopt;
+    const CheckpointRecord found{.monitor = monitor_->entry(), .best = value};
+    const bool has_room = std::cmp_less(best_->size(), options_.keep);
+    return is_better(found, has_room ? CheckpointRecord() : best_->back());
+  });
 }
 
 bool Checkpoint::is_better(const CheckpointRecord& a, const CheckpointRecord& b) const {
-  return detail::is_better(a, b, options_.monitor, options_.mode);
+  return detail::is_better(a, b, monitor_->entry(), monitor_->mode());
 }
 
 void Checkpoint::add_to_best(const CheckpointRecord& record) {
@@ -272,13 +282,10 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
   saving.completed = completed.steps;
   std::string& not_finite = saving.record.not_finite;
   if (not_finite.empty()) not_finite = diverged;
-  if (ranks_ != nullptr) {
-    double rank = not_finite.empty() ? -1 : ranks_->rank();
-    ranks_->all_reduce_max({&rank, 1});
-    if (rank >= 0 && not_finite.empty()) not_finite = fmt::format("a leaf of rank {}", rank);
-  }
+  const std::optional<int> rank = rank_with(ranks_.get(), !not_finite.empty());
+  if (rank && not_finite.empty()) not_finite = fmt::format("a leaf of rank {}", *rank);
   const bool may_skip = !not_finite.empty() && options_.not_finite != "save";
-  if (may_skip && broadcast_decision(is_writer() && has_finite(store()))) {
+  if (may_skip && decide([&] { return has_finite(store()); })) {
     *report_ = fmt::format("step {} is not saved: {} is not finite", saving.record.steps, not_finite);
     ++skipped_;
     if (options_.not_finite == "error" || skipped_ == kMaxSkipped) {
@@ -292,7 +299,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
   return saving;
 }
 
-void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>& persist) {
+void Checkpoint::save(const Saving& saving, const char* name, const std::function<void(Archive&)>& persist) {
   if (is_writer() && !options_.overwrite)
     check_no_later_checkpoint(store(), *options_.files, std::max(saving.record.steps, saving.completed));
   CheckpointStoreOptions keep = store_options();
@@ -318,7 +325,7 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
   for (std::size_t failures = 0;; ++failures) {
     Archive archive = store().archive();
     detail::persist_declared(archive, saving.snapshot->declared());
-    if (persist) archive.within("run", [&] { persist(archive); });
+    if (persist) archive.within(name, [&] { persist(archive); });
     try {
       if (options_.asynchronous) {
         store().save_async(saving.snapshot, record, std::move(archive), id, others);
@@ -344,16 +351,18 @@ void Checkpoint::wait() {
   if (store_) store_->wait();
 }
 
-bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
+bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best,
+                         const std::function<void(Archive&)>& memory) {
   detail::Recording::expect_none("checkpoint");
   if (best && !monitor_) {
     throw_invalid("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best);
   }
+  if (best) monitor_->expect_mode();
   // A state that counts its steps itself may not have counted this one yet.
   Elapsed completed = elapsed;
   if (counted_steps(state).value_or(elapsed.steps + 1) > elapsed.steps) completed.count(elapsed.step_samples);
   const Saving saving = take_snapshot(completed, state, best, "");
-  if (saving.snapshot) save(saving, nullptr);
+  if (saving.snapshot) save(saving, "memory", memory);
   wait();
   return saving.snapshot != nullptr;
 }

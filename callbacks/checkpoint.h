@@ -33,7 +33,7 @@ struct CheckpointOptions {
   // the worst of the `keep` best checkpoints saved for it in the directory, by this run or earlier ones. If several are
   // kept, the newest need not be the best: see CheckpointStore::best.
   std::string monitor = {};
-  std::string mode = "min";  // or "max"
+  std::string mode = "auto";  // "min", "max", or "auto": as the entry itself says (Var::direction)
   // What to do with a state that contains NaN or infinity, if a checkpoint of a finite state exists:
   //   "skip"   do not save it, but log the stateful metric checkpoint_skipped (the completed steps) and set report().
   //            The tenth skip in a row is an Error(invalid_argument) naming the leaf: further training would be lost
@@ -66,8 +66,8 @@ struct CheckpointOptions {
 // directory. They are renamed, and report() lists the new names: nothing loads them, and they are removed once the run
 // has saved at their steps again. The best checkpoints as of the step it resumes from are still there.
 //
-// With several ranks rank 0 saves. If they hold shards of the state (zero_data_parallel), each rank saves its shard, to
-// one directory that all ranks see.
+// With several ranks rank 0 saves, and its value of the monitor decides. If they hold shards of the state
+// (zero_data_parallel), each rank saves its shard, to one directory that all ranks see.
 //
 // Without a monitor a run is also saved when a signal ends it, when an error occurs between two steps, for example in
 // the dataset, and after a step in which SIGUSR1 arrives; the run then continues. After an error a sharded state is not
@@ -80,7 +80,8 @@ struct CheckpointOptions {
 //   io                when a loop begins, also if there is no room for the checkpoints to keep and one more
 //   invalid_argument  if another process saves in the directory; if the run does not resume, `overwrite` is not set and
 //                     there is a checkpoint of a later step; if the state has nothing to save, as after a move, or
-//                     holds another state that is not part of its tree (State::attach)
+//                     holds another state that is not part of its tree (State::attach); with a monitor, in the first
+//                     step that logs the entry, if the mode is "auto" and it does not say which way it is better
 //   communication     if a rank with a shard does not see the directory
 //   not_found         with a monitor, naming the nearest entry, if the entry was never logged. A loop that continues
 //                     another one waits for it instead
@@ -108,11 +109,13 @@ class Checkpoint : public GenericCallback {
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_) {
-      if (is_writer()) best = improvement(done, loop.state, loop.accumulated_logs());
-      if (!broadcast_decision(best.has_value())) return;
+      const std::optional<double> value = monitor_->value(loop.accumulated_logs(), ranks_.get());
+      if (!value || !is_improvement(*value, done, loop.state)) return;
+      best = value;
     }
     save_after_step(loop, best);
   }
+  bool on_logged(const LogSchema& entries);
   // Whether it also saves on a signal or after an error between two steps. Not if it saves only the best.
   bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
@@ -127,16 +130,18 @@ class Checkpoint : public GenericCallback {
   }
   // For loops written by hand: saves after the step at `elapsed`, regardless of the monitor. Returns false if it skips
   // a state that is not finite, or if this rank has nothing to save because rank 0 saves. `best` is the monitored
-  // value, to store in the checkpoint (CheckpointRecord); Error(invalid_argument) if there is no monitor.
+  // value, to store in the checkpoint (CheckpointRecord); Error(invalid_argument) if there is no monitor, or its mode
+  // is not known. `memory` writes what the program remembers, such as an early_stopping, for restore() to read.
   template <class S>
     requires std::is_base_of_v<State, S>
-  bool operator()(const Elapsed& elapsed, const S& state, std::optional<double> best = {}) {
+  bool operator()(const Elapsed& elapsed, const S& state, std::optional<double> best = {},
+                  const std::function<void(Archive&)>& memory = {}) {
     const auto ranks = partitioner_of(state);
     if (!takes_part(ranks.get())) return false;
     expect_whole(state);
     state.expect_one_tree(&state, sizeof(S));
     if (!store_ || (ranks_ && ranks_ != ranks)) open_store(ranks);
-    return save_at(elapsed, state, best);
+    return save_at(elapsed, state, best, memory);
   }
 
   // The latest message of this or a copy of it: a skipped state, as in "step 120 is not saved: params/dense0/kernel is
@@ -157,7 +162,7 @@ class Checkpoint : public GenericCallback {
   }
   bool is_writer() const { return ranks_ == nullptr || ranks_->rank() == 0; }
   // Rank 0's decision, on all ranks that save together.
-  bool broadcast_decision(bool yes) const;
+  bool decide(const std::function<bool()>& decision) const;
 
   // Saves the state at the end of the step, because later callbacks may still change it.
   template <class S, class B>
@@ -172,7 +177,7 @@ class Checkpoint : public GenericCallback {
       // The best ones are saved before those that the run may resume from: a resumed run starts after this step.
       loop.after_step(
           [this, &loop, saving = std::move(saving)] {
-            save(saving, [&loop](Archive& archive) { loop.persist(archive); });
+            save(saving, "run", [&loop](Archive& archive) { loop.persist(archive); });
           },
           monitor_.has_value());
     });
@@ -184,16 +189,18 @@ class Checkpoint : public GenericCallback {
   void finish(const Elapsed& elapsed, const State& state, bool prunes);
   void begin(const Elapsed& elapsed, const State& state, bool resumes);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
-  bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);
-  // The monitored value, if it is one of the best so far. `done`: completed steps, as the loop counts them.
-  std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
+  bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best,
+               const std::function<void(Archive&)>& memory);
+  // Whether the monitored value is one of the best so far. `done`: completed steps, as the loop counts them.
+  bool is_improvement(double value, std::int64_t done, const State& state);
   bool is_better(const CheckpointRecord& a, const CheckpointRecord& b) const;
   void add_to_best(const CheckpointRecord& record);
   void expect_whole(const State& state) const;
   // `diverged`: an entry of the logs that is not finite, or "".
   Saving take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best,
                        const std::string& diverged);
-  void save(const Saving& saving, const std::function<void(Archive&)>& persist);
+  // Saves what `persist` writes under this name.
+  void save(const Saving& saving, const char* name, const std::function<void(Archive&)>& persist);
   void wait();
   CheckpointStore& store() { return *store_; }
 

@@ -40,9 +40,9 @@ void EarlyStopping::begin(const Elapsed& elapsed) {
   }
 }
 
-EarlyStopping::Verdict EarlyStopping::evaluate(const Elapsed& elapsed, const Logs& logs) {
+EarlyStopping::Verdict EarlyStopping::evaluate(const Elapsed& elapsed, const Logs& logs, const Partitioner* ranks) {
   Memory& memory = *memory_;
-  const std::optional<double> value = memory.monitor.value(logs);
+  const std::optional<double> value = memory.monitor.value(logs, ranks);
   if (!value) return Verdict::wait;
   const bool first = !memory.waits_since, best = memory.monitor.update(*value);
   const bool passes = best && (!baseline_ || memory.monitor.is_better(*value, *baseline_));

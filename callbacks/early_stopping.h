@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <giro/callbacks/monitor.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/events.h>
 #include <giro/loop/interrupt.h>
@@ -29,14 +30,14 @@ struct EarlyStoppingOptions {
   // steps.
   std::variant<std::int64_t, Period> patience = std::int64_t{0};
   double min_delta = 0;                 // a value is better only if it is better by more than this
-  std::string mode = "min";             // or "max"
+  std::string mode = "auto";            // "min", "max", or "auto": as the entry itself says (Var::direction)
   std::optional<double> baseline = {};  // a better value ends the wait only if it also beats this
   bool restore_best = false;            // end with the state that had the best value
 };
 
 // A callback that stops the loop when an entry of the logs, a name or "collection.name", stops improving. It reads the
 // latest value logged since the loop began, by callbacks before it or in earlier steps. NaN is never the best. It sees
-// the state, so it is a barrier.
+// the state, so it is a barrier. With several ranks rank 0's value decides for all.
 //
 // The next loop that gets it or a copy continues where this one ended: copies share the best value, the wait so far,
 // without the time between loops, and with restore_best the best state. After a stop the next loop starts a new wait
@@ -47,7 +48,8 @@ struct EarlyStoppingOptions {
 // Step counters in the state go back, too; the loop's counters do not.
 //
 // Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, or an empty
-// period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop continues
+// period; in the first step that logs the entry, if the mode is "auto" and the entry does not say which way it is
+// better. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop continues
 // another one and may still log it; unsupported if the state cannot be copied; invalid_argument if the loop's state has
 // another type or structure than the best state to restore. It ignores a step that a signal has interrupted.
 class EarlyStopping : public GenericCallback {
@@ -57,7 +59,10 @@ class EarlyStopping : public GenericCallback {
   EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options);
 
   // For loops written by hand: whether to stop. It restores nothing.
-  bool operator()(const Elapsed& elapsed, const Logs& logs) { return evaluate(elapsed, logs) == Verdict::stop; }
+  bool operator()(const Elapsed& elapsed, const Logs& logs, const Partitioner* ranks = nullptr) {
+    return evaluate(elapsed, logs, ranks) == Verdict::stop;
+  }
+  bool on_logged(const LogSchema& entries) { return memory_->monitor.learn_mode(entries); }
 
   // With restore_best also the best state, if it is a State.
   void persist(Archive& archive);
@@ -70,7 +75,7 @@ class EarlyStopping : public GenericCallback {
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
     if (detail::may_be_interrupted()) return;  // the evaluation may have been cut short
-    const Verdict verdict = evaluate(loop.elapsed, loop.accumulated_logs());
+    const Verdict verdict = evaluate(loop.elapsed, loop.accumulated_logs(), loop.partitioner());
     if (verdict == Verdict::best && restore_best_) keep(loop.state);
     if (verdict == Verdict::stop) {
       restore_best_state(loop.state);
@@ -109,7 +114,7 @@ class EarlyStopping : public GenericCallback {
   };
 
   void begin(const Elapsed& elapsed);
-  Verdict evaluate(const Elapsed& elapsed, const Logs& logs);
+  Verdict evaluate(const Elapsed& elapsed, const Logs& logs, const Partitioner* ranks);
   void adopt_restored(const State& state);
   static void copy_saved(const State& state, Saved& saved);
   [[noreturn]] static void reject_other_state();

@@ -24,9 +24,9 @@ ReduceOnPlateau::ReduceOnPlateau(const std::string& monitor, const ReduceOnPlate
         "a finite number >= 0");
 }
 
-void ReduceOnPlateau::evaluate(const State& state, const Logs& logs, const Partitioner* partitioner) {
+void ReduceOnPlateau::evaluate(const State& state, const Logs& logs, const Partitioner* ranks) {
   Memory& memory = *memory_;
-  const std::optional<double> value = memory.monitor.value(logs);
+  const std::optional<double> value = memory.monitor.value(logs, ranks);
   if (!value) return;
   const Tensor leaf = state.at("learning_rate_scale");
   const bool is_better = memory.monitor.update(*value);
@@ -36,9 +36,7 @@ void ReduceOnPlateau::evaluate(const State& state, const Logs& logs, const Parti
   } else {
     memory.waited = is_better ? 0 : memory.waited + 1;
   }
-  double is_due = memory.waited >= std::max<std::int64_t>(options_.patience, 1) ? 1 : 0;
-  if (partitioner != nullptr) partitioner->all_reduce_max({&is_due, 1});
-  if (is_due == 0) return;
+  if (memory.waited < std::max<std::int64_t>(options_.patience, 1)) return;
   const auto scale = static_cast<double>(to_host<float>(leaf, state.stream()).front());
   const double reduced = std::min(scale, std::max(scale * options_.factor, options_.min_scale));
   from_host(leaf, std::vector{static_cast<float>(reduced)}, state.stream());

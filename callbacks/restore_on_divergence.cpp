@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,18 @@ void RestoreOnDivergence::persist(Archive& archive) {
   memory.first_record = first_record;
 }
 
+bool RestoreOnDivergence::on_logged(const LogSchema& entries) {
+  if (options_.spike == 0) return true;
+  const std::optional<std::size_t> found = entries.find(options_.monitor);
+  if (found && entries.direction(*found) == nn::Direction::higher) {
+    throw_invalid(
+        "restore_on_divergence '{}': spike is {}, but higher values of '{}' are better, expected an entry "
+        "whose lower values are",
+        dir_, options_.spike, entries[*found].path());
+  }
+  return found.has_value();
+}
+
 Logs RestoreOnDivergence::logged(const History& history) const {
   // A run continued after its stop (Run::extend) has a new history.
   return history.latest(memory_->first_record <= history.size() + 1 ? memory_->first_record : 0);
@@ -52,26 +65,40 @@ Logs RestoreOnDivergence::logged(const History& history) const {
 
 bool RestoreOnDivergence::has_diverged(const Logs& logs, const Partitioner* ranks) {
   Memory& memory = *memory_;
-  std::optional<double> value;
-  try {
-    value = memory.monitor.value(logs);
-  } catch (const Error& error) {
-    // After a restore the entry may not have been logged again yet.
-    if (error.code() != ErrorCode::not_found || memory.restores == 0) throw;
-  }
+  const auto value_on = [&](const Partitioner* deciding) -> std::optional<double> {
+    try {
+      return memory.monitor.value(logs, deciding);
+    } catch (const Error& error) {
+      // After a restore the entry may not have been logged again yet.
+      if (error.code() != ErrorCode::not_found || memory.restores == 0) throw;
+      return std::nullopt;
+    }
+  };
+  const std::optional<double> value = value_on(ranks);
   const bool is_high = value && options_.spike > 0 && memory.mean && *value > options_.spike * *memory.mean;
-  double diverged = value && (!std::isfinite(*value) || is_high) ? 1 : 0;
+  bool diverged = value && (!std::isfinite(*value) || is_high);
   memory.value = value.value_or(0);
-  if (ranks != nullptr) ranks->all_reduce_max({&diverged, 1});
-  if (diverged == 0 && value) {
+  memory.rank = 0;
+  if (ranks != nullptr && !diverged) {
+    const bool is_finite_here = !logs.schema().find(options_.monitor) || std::isfinite(value_on(nullptr).value_or(0));
+    if (const std::optional<int> other = rank_with(ranks, !is_finite_here)) {
+      diverged = true;
+      memory.value = std::numeric_limits<double>::quiet_NaN();
+      memory.rank = *other;
+    }
+  }
+  if (!diverged && value) {
     memory.mean = memory.mean ? kDecay * *memory.mean + (1 - kDecay) * *value : *value;
     memory.tried.reset();
   }
-  return diverged != 0;
+  return diverged;
 }
 
 std::string RestoreOnDivergence::divergence(const Elapsed& elapsed) const {
   const double value = detail::without_nan_sign(memory_->value);
+  if (memory_->rank != 0) {
+    return fmt::format("{} is not finite on rank {} at step {}", options_.monitor, memory_->rank, elapsed.steps);
+  }
   return fmt::format("{} is {} at step {}", options_.monitor, value, elapsed.steps);
 }
 

@@ -23,7 +23,8 @@ namespace giro {
 struct RestoreOnDivergenceOptions {
   std::string monitor = "loss";  // an entry of the logs, a name or "collection.name"
   // A value above this many times the mean of recent ones has diverged, too; 0: only NaN and infinity have. In that
-  // mean each value weighs 0.9 times as much as the one after it. For values that stay positive.
+  // mean each value weighs 0.9 times as much as the one after it. For values that stay positive and are better if they
+  // are lower.
   double spike = 0;
   double factor = 0.5;            // multiplies the learning rate at each restore
   std::int64_t max_restores = 3;  // the next divergence stops the loop
@@ -48,18 +49,20 @@ struct RestoreOnDivergenceOptions {
 // left alone.
 //
 // Copies share its counts, and a checkpoint saves them: a resumed run restores as if it had not been interrupted. With
-// several ranks, all restore when one diverges, from the newest checkpoint that each of them can read; all have to see
-// `dir`. In the step of a restore, the stateful metrics `restores` and `learning_rate_scale` are logged.
+// several ranks, rank 0's value decides for all, and so does one of another rank that is not finite. All restore from
+// the newest checkpoint that each of them can read, and have to see `dir`. In the step of a restore, the stateful
+// metrics `restores` and `learning_rate_scale` are logged.
 //
 // Errors: invalid_argument for no directory or monitor, a spike that is neither 0 nor above 1, a factor outside (0, 1)
-// or max_restores < 1. When called: not_found if there is nothing to restore, naming the value, and if the entry was
-// never logged or the state has no learning_rate_scale, naming the nearest; unsupported for a state that is not a
-// State; those of restore.
+// or max_restores < 1; in the first step that logs the entry, for a spike if higher values are better. When called:
+// not_found if there is nothing to restore, naming the value, and if the entry was never logged or the state has no
+// learning_rate_scale, naming the nearest; unsupported for a state that is not a State; those of restore.
 class RestoreOnDivergence : public GenericCallback {
  public:
   RestoreOnDivergence(std::string dir, RestoreOnDivergenceOptions options);
 
   void persist(Archive& archive);
+  bool on_logged(const LogSchema& entries);
 
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
@@ -103,7 +106,8 @@ class RestoreOnDivergence : public GenericCallback {
     std::optional<double> mean = {};         // of the latest good values
     std::optional<std::int64_t> tried = {};  // the steps of the checkpoint restored last, until a value is good
     std::size_t first_record = 0;            // earlier records of the history are ignored
-    double value = 0;                        // the latest
+    double value = 0;                        // the latest; NaN if it is not finite on another rank
+    int rank = 0;                            // whose value it is
     std::string report = {};
   };
 

@@ -94,11 +94,14 @@ void detail::persist_declared(Archive& archive, const std::vector<State::Declare
   });
 }
 
-Restored detail::restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files) {
+Restored detail::restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files,
+                                  const std::function<void(Archive&)>& memory) {
   auto checkpoint = load_same(ranks, path, [&](std::int64_t max_steps) -> std::optional<LoadedCheckpoint> {
     return load_checkpoint(files, path, {Needed::state, held_parts(state), max_steps});
   });
   restore_state(state, *checkpoint);
+  Archive& archive = checkpoint->archive;
+  if (memory && archive.contains("memory")) archive.within("memory", [&] { memory(archive); });
   return restored_from(*checkpoint);
 }
 

@@ -39,7 +39,8 @@ void declare_dataset(State& state, const Dataset& dataset) {
   for (const auto& [name, value] : archive.values()) state.declare("dataset/" + name, value);
 }
 
-Restored restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files);
+Restored restore_on_ranks(State& state, const Partitioner* ranks, const std::string& path, FileSystem& files,
+                          const std::function<void(Archive&)>& memory);
 
 // Restores the state from the first checkpoint of `paths` that is not damaged on any rank; the paths are rank 0's. No
 // state changes before all ranks have read theirs. nullopt, and the first error in `why`, if there is none.
@@ -56,9 +57,15 @@ std::optional<Restored> restore_first(State& state, const Partitioner* ranks, co
 //
 // If several ranks hold shards of the state (zero_data_parallel), all of them call this, and each reads only the bytes
 // that it needs. From a directory they take the newest checkpoint that all of them can read.
+//
+// `memory` reads what a loop written by hand has saved with the state (Checkpoint), if there is anything:
+//
+//   save(elapsed, state, {}, [&](giro::Archive& archive) { archive("stopping", stopping); });
+//   giro::restore(state, "logdir/model", files, [&](giro::Archive& archive) { archive("stopping", stopping); });
 template <std::derived_from<State> S>
-Restored restore(S& state, const std::string& path, FileSystem& files = *posix_file_system()) {
-  return detail::restore_on_ranks(state, partitioner_of(state).get(), path, files);
+Restored restore(S& state, const std::string& path, FileSystem& files = *posix_file_system(),
+                 const std::function<void(Archive&)>& memory = {}) {
+  return detail::restore_on_ranks(state, partitioner_of(state).get(), path, files, memory);
 }
 
 // A callback for LoopOptions::on_start that restores a run from the newest checkpoint in a directory, or from one given

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -68,22 +67,7 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
 }  // namespace
 
 std::string run_directory(const std::string& dir, const RunDirectoryOptions& options) {
-  if (!options.partitioner) return choose(dir, options);
-  // '+' and the path, or '-' and the reason why there is none.
-  std::string answer;
-  std::exception_ptr failed;
-  if (options.partitioner->rank() == 0) {
-    try {
-      answer = '+' + choose(dir, options);
-    } catch (const Error& error) {
-      answer = fmt::format("-on rank 0: {}", error.what());
-      failed = std::current_exception();
-    }
-  }
-  answer = options.partitioner->broadcast(answer);
-  if (failed) std::rethrow_exception(failed);
-  if (answer.front() == '-') throw Error(ErrorCode::communication, answer.substr(1));
-  return answer.substr(1);
+  return decide_on_rank_0(options.partitioner.get(), [&] { return choose(dir, options); });
 }
 
 }  // namespace giro

@@ -22,7 +22,7 @@ struct RunDirectoryOptions {
 //   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
 //
 // With a partitioner all ranks make this call, and rank 0 chooses. Errors: invalid_argument for a directory that is not
-// empty, without `resume`; io, also if no files can be created in it; communication on the other ranks if rank 0 fails.
+// empty, without `resume`; io, also if no files can be created in it. The other ranks throw rank 0's error.
 std::string run_directory(const std::string& dir, const RunDirectoryOptions& options = {});
 
 }  // namespace giro

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
 #include "loop/log/internal/record_text.h"
 #include "runtime/internal/throw_error.h"
@@ -32,6 +33,16 @@ bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
   if (report_->empty()) return false;
   *report_ += fmt::format(" at step {}", elapsed.steps);
   return true;
+}
+
+bool TerminateOnNan::is_found_on_any(const Elapsed& elapsed, const Logs& logs, const Partitioner* ranks) {
+  const bool is_here = (*this)(elapsed, logs);
+  const std::optional<int> rank = rank_with(ranks, is_here);
+  if (rank && !is_here) {
+    first_ = fmt::format("an entry of rank {}", *rank);
+    *report_ = fmt::format("{} is not finite at step {}", first_, elapsed.steps);
+  }
+  return rank.has_value();
 }
 
 }  // namespace giro

@@ -44,6 +44,7 @@ struct CallbackTraits {
   bool is_primary_only = false;  // runs only on rank 0 if several ranks work on one state
   bool remembers = false;        // has something to persist
   bool saves = false;            // saves the run: on_save is called in a step in which a signal requests a save
+  bool checks_entries = false;   // on_logged is called with the names of what is logged
 };
 
 // A callback without the types of its loop. Each function gets the LoopState<S, B> of these types.
@@ -67,6 +68,9 @@ class CallbackModel {
   virtual void on_end(AnyLoopState&) {}
   // Saves or restores what it remembers, between two steps.
   virtual void persist(Archive&) {}
+  // Called with the names of a step's logs at its end, until it returns true. When a run is resumed, first with those
+  // of the steps so far.
+  virtual bool on_logged(const LogSchema&) { return true; }
 
   const CallbackTraits traits;
   bool failed = false;  // it has thrown, and is called no more

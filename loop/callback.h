@@ -78,6 +78,7 @@ class ModelOf final : public CallbackModel {
   static constexpr CallbackKind kKind = kind_of<F>();
   static constexpr bool kIsStep = kKind == CallbackKind::device_step;
   static constexpr bool kRemembers = requires(F& f, Archive& archive) { f.persist(archive); };
+  static constexpr bool kChecksEntries = requires(F& f, const LogSchema& entries) { f.on_logged(entries); };
   static constexpr bool kSaves = requires(F& f, Loop& loop) { f.on_save(loop); };
 
  public:
@@ -123,6 +124,10 @@ class ModelOf final : public CallbackModel {
   }
   void persist(Archive& archive) override {
     if constexpr (kRemembers) callable_.persist(archive);
+  }
+  bool on_logged(const LogSchema& entries) override {
+    if constexpr (kChecksEntries) return callable_.on_logged(entries);
+    return true;
   }
   void on_save(AnyLoopState& loop) override {
     if constexpr (kSaves) callable_.on_save(typed(loop));
@@ -177,8 +182,11 @@ class ModelOf final : public CallbackModel {
   struct Nothing {};
 
   static CallbackTraits traits_of(const F& f) {
-    CallbackTraits traits{
-        .kind = kKind, .is_primary_only = is_primary_only<F>(), .remembers = kRemembers, .saves = kSaves};
+    CallbackTraits traits{.kind = kKind,
+                          .is_primary_only = is_primary_only<F>(),
+                          .remembers = kRemembers,
+                          .saves = kSaves,
+                          .checks_entries = kChecksEntries};
     if constexpr (kIsStep) {
       traits.sees_elapsed = f.uses_broadcasts();
       traits.changes_state = f.changes_state();
@@ -236,6 +244,9 @@ class ModelOf final : public CallbackModel {
 //   logs are dropped.
 // - on_claim() runs before anything else of the loop. A callback that writes files locks them here, so that a run that
 //   would write to another run's files ends before it has changed any.
+// - on_logged(const LogSchema&) runs at the end of a step that logs entries of other names than steps before it, with
+//   these names, until it returns true, and when a run is resumed. A callback that reads an entry checks it here,
+//   before it is first due.
 // - kPrimaryOnly = true: the callback runs only on rank 0 if several ranks work on one state. For callbacks that print
 //   or write.
 // - persist(Archive&) saves what the callback remembers from step to step, so that a resumed run continues as if it had

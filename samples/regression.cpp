@@ -154,7 +154,7 @@ int train(Arguments args) {
   };
 
   // Validates periodically, stops once the validation loss no longer improves, and ends with the best state.
-  auto stopping = giro::early_stopping("loss_valid", {.patience = args.patience, .restore_best = true});
+  auto stopping = giro::early_stopping("loss_valid", {.patience = args.patience, .mode = "min", .restore_best = true});
   const giro::Schedule evaluating = giro::every_end(args.evaluate_every) | giro::last();
   auto trained = giro::loop(std::move(state), train_data,
       {

@@ -28,9 +28,7 @@ BestCheckpointFileWriter<kHighest>::BestCheckpointFileWriter(const std::string& 
 template <bool kHighest>
 Summary BestCheckpointFileWriter<kHighest>::operator()(Summary summary) {
   const double value = summary.metric(group_, metric_);
-  const auto& partitioner = summary.state().partitioner();
-  bool is_best = false;
-  if (summary.is_primary()) {
+  const std::string verdict = decide_on_rank_0(summary.state().partitioner().get(), [&] {
     if (!std::exchange(has_begun_, true)) {
       for (const StoredCheckpoint& stored : CheckpointStore(dir_).all()) {
         if (stored.record.steps <= summary.step && stored.record.best) best_ = stored.record.best;
@@ -40,10 +38,9 @@ Summary BestCheckpointFileWriter<kHighest>::operator()(Summary summary) {
                          metric_, *best_));
       }
     }
-    is_best = !std::isnan(value) && (!best_ || (kHighest ? value >= *best_ : value <= *best_));
-  }
-  if (partitioner) is_best = !partitioner->broadcast(is_best ? "yes" : "").empty();
-  if (!is_best) return summary;
+    return !std::isnan(value) && (!best_ || (kHighest ? value >= *best_ : value <= *best_)) ? "best" : "";
+  });
+  if (verdict.empty()) return summary;
   if (save_(summary.elapsed, summary.state(), value)) best_ = value;
   return summary;
 }

@@ -22,8 +22,14 @@ std::string canonical(const std::string& dir) {
 
 }  // namespace
 
-void RunSaves::add(const std::string& dir, const CheckpointStoreOptions& options) {
-  directories_.push_back({canonical(dir), options});
+void RunSaves::add(const std::string& dir, const CheckpointStoreOptions& options, bool is_best) {
+  directories_.push_back({canonical(dir), options, is_best});
+}
+
+void RunSaves::set_best(const std::string& dir, const CheckpointStoreOptions& options) {
+  for (Directory& directory : directories_) {
+    if (directory.is_best && directory.dir == canonical(dir)) directory.options = options;
+  }
 }
 
 std::shared_ptr<CheckpointStore> RunSaves::store(const std::string& dir, const CheckpointStoreOptions& options) {
@@ -43,7 +49,7 @@ void RunSaves::set_saving(const std::string& dir, std::int64_t steps) {
 std::vector<std::int64_t> RunSaves::resumable() const {
   std::vector<std::int64_t> steps;
   for (const Directory& directory : directories_) {
-    if (!directory.options.monitor.empty()) continue;
+    if (directory.is_best) continue;
     const std::shared_ptr<CheckpointStore> store = directory.store.lock();
     const std::int64_t latest = store
                                     ? store->latest_steps()
@@ -57,7 +63,7 @@ std::vector<std::int64_t> RunSaves::resumable() const {
 std::vector<std::shared_ptr<CheckpointStore>> RunSaves::best_stores() const {
   std::vector<std::shared_ptr<CheckpointStore>> stores;
   for (const Directory& directory : directories_) {
-    if (const auto store = directory.store.lock(); store && !directory.options.monitor.empty()) stores.push_back(store);
+    if (const auto store = directory.store.lock(); store && directory.is_best) stores.push_back(store);
   }
   return stores;
 }
@@ -72,11 +78,12 @@ void RunSaves::wait(const std::string& dir) {
 
 void RunSaves::prune(std::int64_t steps) {
   for (const Directory& directory : directories_) {
-    const bool is_best = !directory.options.monitor.empty();
+    const bool is_best = directory.is_best;
     const bool has_best = std::any_of(directories_.begin(), directories_.end(), [&](const Directory& other) {
-      return other.dir == directory.dir && !other.options.monitor.empty();
+      return other.dir == directory.dir && other.is_best;
     });
     if (has_best && !is_best) continue;
+    if (is_best && directory.options.monitor.empty()) continue;
     const std::shared_ptr<CheckpointStore> store = shared_store(directory.dir, directory.options, this);
     if (store->latest_steps() < 0 || store->latest_steps() > steps) continue;
     CheckpointStoreOptions options = directory.options;

@@ -15,9 +15,10 @@ namespace giro::detail {
 // better one.
 class RunSaves {
  public:
-  // Registers a directory that a Checkpoint of this run saves to: all of the run's saves, or only the best
-  // (options.monitor).
-  void add(const std::string& dir, const CheckpointStoreOptions& options);
+  // Registers a directory that a Checkpoint of this run saves to: all of the run's saves, or only the best.
+  void add(const std::string& dir, const CheckpointStoreOptions& options, bool is_best);
+  // For the best: the options once it is known which values are better. Until then nothing is removed at the run's end.
+  void set_best(const std::string& dir, const CheckpointStoreOptions& options);
   void begin(std::int64_t steps) { begin_ = steps; }
   // The run's only store for a directory.
   std::shared_ptr<CheckpointStore> store(const std::string& dir, const CheckpointStoreOptions& options);
@@ -38,6 +39,7 @@ class RunSaves {
   struct Directory {
     std::string dir;
     CheckpointStoreOptions options;
+    bool is_best;
     std::weak_ptr<CheckpointStore> store = {};
     std::int64_t saving = -1;
   };

@@ -59,6 +59,7 @@ Var losses_of_rows(const Var& logits, const Var& labels, const Fault& fault) {
     return Gradients{terms, Var()};
   };
   Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels}, gradient);
+  losses.set_direction(Direction::lower);
   queue(ops::SoftmaxCrossEntropy{losses.value(), dlogits.value(), logits.value(), labels.value(), fault},
         losses.stream());
   return losses;
@@ -90,6 +91,7 @@ Var cast(const Var& x, DType dtype, Where where) {
   };
   if (!is_floating(dtype) || !is_floating(x.dtype())) gradient = nullptr;
   Var y = Var::computed(dtype, x.shape(), {x}, std::move(gradient));
+  y.set_direction(x.direction());
   giro::cast(y.value(), x.value(), y.stream());
   return y;
 }
@@ -287,6 +289,7 @@ Var accuracy(const Operand& given, const Var& labels) {
   const detail::CallSite site(given.where);
   const Var logits = stop_gradient(given.var);
   Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
+  out.set_direction(Direction::higher);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }

@@ -23,23 +23,28 @@ namespace {
 
 const Axes kLast = Axes({-1}).dropped();
 
+Var as_losses(const Var& values) {
+  values.set_direction(Direction::lower);
+  return values;
+}
+
 }  // namespace
 
 Var squared_error(const Operand& prediction, const Operand& target) {
   const detail::CallSite site(prediction.where);
-  return square(prediction - target);
+  return as_losses(square(prediction - target));
 }
 
 Var absolute_error(const Operand& prediction, const Operand& target) {
   const detail::CallSite site(prediction.where);
-  return abs(prediction - target);
+  return as_losses(abs(prediction - target));
 }
 
 Var huber(const Operand& prediction, const Operand& target, double delta) {
   const detail::CallSite site(prediction.where);
   if (!(delta > 0)) reject("huber", fmt::format("delta is {}", delta), "a positive number");
   const Var error = abs(prediction - target), inner = minimum(error, delta);
-  return 0.5 * square(inner) + delta * (error - inner);
+  return as_losses(0.5 * square(inner) + delta * (error - inner));
 }
 
 Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targets,
@@ -49,7 +54,7 @@ Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targe
   Var positive = targets * softplus(-logits);
   if (options.positive_weight.value()) positive = options.positive_weight * positive;
   const Operand rest = targets.is_number ? Operand(1 - targets.number) : Operand(1 - targets);
-  return positive + rest * softplus(logits);
+  return as_losses(positive + rest * softplus(logits));
 }
 
 Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options, Where where) {
@@ -74,19 +79,19 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
     if (options.ignored_label) reject(op, "an ignored label together with targets", "labels");
     checks::same_shape(op, {"targets", labels.value()}, {"logits", logits.value()});
     const Var targets = smoothing == 0 ? labels : (1 - smoothing) * labels + smoothing / static_cast<double>(classes);
-    return sum(targets * terms(), kLast);
+    return as_losses(sum(targets * terms(), kLast));
   }
   const Var is_counted = options.ignored_label ? labels != *options.ignored_label : Var();
   const Var known = options.ignored_label ? nn::where(is_counted, labels, 0) : labels;
   Var losses = softmax_cross_entropy(logits, known);
   if (has_weights) losses = take_checked("softmax_cross_entropy: label", options.class_weights, known) * losses;
   if (smoothing > 0) losses = (1 - smoothing) * losses + smoothing * mean(terms(), kLast);
-  return options.ignored_label ? nn::where(is_counted, losses, 0) : losses;
+  return as_losses(options.ignored_label ? nn::where(is_counted, losses, 0) : losses);
 }
 
 Var kl_divergence(const Operand& log_probs, const Operand& targets) {
   const detail::CallSite site(log_probs.where);
-  return sum(xlogy(targets, targets) - targets * log_probs, kLast);
+  return as_losses(sum(xlogy(targets, targets) - targets * log_probs, kLast));
 }
 
 Var cosine_similarity(const Operand& a, const Operand& b, int axis, double epsilon) {
@@ -99,7 +104,7 @@ Var cosine_similarity(const Operand& a, const Operand& b, int axis, double epsil
 
 Var cosine_distance(const Operand& a, const Operand& b, int axis, double epsilon) {
   const detail::CallSite site(a.where);
-  return 1 - cosine_similarity(a, b, axis, epsilon);
+  return as_losses(1 - cosine_similarity(a, b, axis, epsilon));
 }
 
 Var weighted_mean(const Var& values, const Var& given, const Var& of_batch, Where where) {
@@ -124,7 +129,11 @@ Var weighted_mean(const Var& values, const Var& given, const Var& of_batch, Wher
   const Var first = numbers(with_first_axes("weighted_mean: weights", given, values.shape()));
   const Var weights = broadcast_to(first, values.shape());
   const Var weighted = over_ranks(sum(nn::where(weights == 0, 0, weights * values)));
-  if (!of_batch.value()) return weighted / over_ranks(sum(weights));
+  const auto as_mean = [&](const Var& mean) {
+    mean.set_direction(values.direction());
+    return mean;
+  };
+  if (!of_batch.value()) return as_mean(weighted / over_ranks(sum(weights)));
 
   const Shape &part = given.shape(), &whole = of_batch.shape();
   const bool fits = part.rank() > 0 && part.rank() == whole.rank() &&
@@ -135,7 +144,7 @@ Var weighted_mean(const Var& values, const Var& given, const Var& of_batch, Wher
                 to_string(part), to_string(whole));
   }
   const double values_of_each = static_cast<double>(values.shape().count()) / static_cast<double>(part.count());
-  return weighted / (over_ranks(sum(numbers(of_batch))) * (values_of_each / parts));
+  return as_mean(weighted / (over_ranks(sum(numbers(of_batch))) * (values_of_each / parts)));
 }
 
 }  // namespace giro::nn

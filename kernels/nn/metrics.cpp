@@ -30,11 +30,18 @@ Moments moments_of(const Var& x, const Var& m) {
   return result;
 }
 
+// The fraction of right elements.
+Metric share_of(const Var& right, const Var& mask) {
+  right.set_direction(Direction::higher);
+  return average(right, mask);
+}
+
 }  // namespace
 
 Metric average(const Var& values, const Var& mask, Where where) {
   const detail::CallSite site(where);
   const Moments of = moments_of(values, mask);
+  of.mean.set_direction(values.direction());
   return {of.mean, of.count};
 }
 
@@ -53,6 +60,7 @@ Var correct(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
   const Var logits = stop_gradient(given);
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
+  out.set_direction(Direction::higher);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }
@@ -74,13 +82,15 @@ Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const
   const Var at = labels.on(logits.stream()).reshape(Shape(column)), own = take_along_axis(logits, at, -1);
   const Var is_before = logical_and(logits == own, arange(classes, logits.stream()) < at);
   const Var better = sum(logical_or(logical_not(logits <= own), is_before), Axes({-1}).dropped());
-  return average(cast(better < k, DType::f32), mask);
+  return share_of(cast(better < k, DType::f32), mask);
 }
 
 Metric perplexity(const Var& losses, const Var& mask, Where where) {
   const detail::CallSite site(where);
   const Metric of_losses = average(losses, mask);
-  return {.value = exp(of_losses.value), .count = of_losses.count, .logarithm = of_losses.value};
+  const Var value = exp(of_losses.value);
+  value.set_direction(Direction::lower);
+  return {.value = value, .count = of_losses.count, .logarithm = of_losses.value};
 }
 
 namespace {
@@ -101,7 +111,7 @@ Metric share(const Var& other, const Var& among, std::int64_t of_class, const Va
     counts =
         logical_and(counts, with_first_axes("mask", cast(mask.on(counts.stream()), DType::boolean), among.shape()));
   }
-  return average(cast(is_of(other), DType::f32), counts);
+  return share_of(cast(is_of(other), DType::f32), counts);
 }
 
 }  // namespace

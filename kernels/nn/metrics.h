@@ -9,7 +9,8 @@ namespace giro::nn {
 
 // A metric over the elements of a batch that count: its value, and what is needed to merge it with other batches and
 // ranks. Scalars, f64; not differentiated. Logs take it as one entry (Logs::add_metric). A metric without a count is a
-// total, of any shape and dtype: those of several batches are added.
+// total, of any shape and dtype: those of several batches are added. The value says which way it is better
+// (Var::direction): an average if its values do, a standard deviation never.
 struct Metric {
   Var value;
   Var count = {};      // elements that count

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -119,5 +121,12 @@ std::shared_ptr<const Partitioner> partitioner_of(const S& state) {
     return nullptr;
   }
 }
+
+// A decision that depends on what only the host knows, such as a number, the time or a file: rank 0 makes it for all.
+// Returns rank 0's decide() on every rank, as each throws its error. All ranks call this at the same place. Without
+// ranks, decide().
+std::string decide_on_rank_0(const Partitioner* ranks, const std::function<std::string()>& decide);
+// A rank on which `here` is true; none if it is false on all ranks. All ranks call this at the same place.
+std::optional<int> rank_with(const Partitioner* ranks, bool here);
 
 }  // namespace giro

@@ -1,5 +1,6 @@
 #include <giro/kernels/nn/reduce.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -125,6 +126,7 @@ Var sum(const Operand& x, const Axes& axes) {
   };
   const Var y = reduce("sum", Combiner::sum, x, dtype, dtype, axes, gradient);
   PartCalls::note_sum(y);
+  y.set_direction(x.var.direction());
   return y;
 }
 
@@ -135,7 +137,9 @@ Var mean(const Operand& x, const Axes& axes) {
   const auto gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy / count, in.front().shape(), axes);
   };
-  return reduce("mean", Combiner::sum, x, dtype, dtype, axes, gradient, count);
+  const Var y = reduce("mean", Combiner::sum, x, dtype, dtype, axes, gradient, count);
+  y.set_direction(x.var.direction());
+  return y;
 }
 
 Var product(const Operand& x, const Axes& axes) {
@@ -205,7 +209,11 @@ Var mean(const std::vector<Var>& scalars, Where where) {
   if (scalars.empty()) throw Error(ErrorCode::invalid_argument, "mean: expected at least one value, found none");
   Var sum = scalars.front();
   for (std::size_t i = 1; i < scalars.size(); ++i) sum = sum + scalars[i];
-  return sum / static_cast<double>(scalars.size());
+  const Var mean = sum / static_cast<double>(scalars.size());
+  const bool agree = std::ranges::all_of(
+      scalars, [&](const Var& scalar) { return scalar.direction() == scalars.front().direction(); });
+  if (agree) mean.set_direction(scalars.front().direction());
+  return mean;
 }
 
 }  // namespace giro::nn

@@ -278,6 +278,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
                           int parts) const {
   const detail::CallSite site(where);
   nn::PartCalls::expect_mean(loss);
+  loss.set_direction(nn::Direction::lower);
   const Collection& grads = collection("grads");
   nn::BackwardOptions options{.seed = BatchShare::weight() / parts, .scale = loss_scale().scale};
   const bool is_last = part + 1 == parts;
@@ -314,6 +315,7 @@ optim::LossScale TrainState::loss_scale() const {
 std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, const nn::Params& params,
                                                         std::source_location where) const {
   const detail::CallSite site(where);
+  loss.set_direction(nn::Direction::lower);
   std::vector<std::string> names;
   std::vector<nn::Var> leaves;
   for (const auto& [name, value] : params.all()) {

@@ -57,6 +57,7 @@ Var stop_gradient(const Var& x) {
   result.node_->stream = x.node_->stream;
   result.node_->math = x.node_->math;
   PartCalls::note(result, {&x, 1});
+  result.node_->direction = x.node_->direction;
   return result;
 }
 
@@ -120,6 +121,7 @@ Var Var::view(const Tensor& part, Gradient gradient) const {
   Var result(part, node_->storage);
   result.node_->stream = node_->stream;
   result.node_->math = node_->math;
+  result.node_->direction = node_->direction;
   result.node_->grad_dtype = node_->grad_dtype;
   if (node_->requires_grad && detail::GradientMode::is_on()) {
     result.node_->requires_grad = true;

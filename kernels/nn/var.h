@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <giro/kernels/math_mode.h>
+#include <giro/kernels/nn/direction.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
@@ -108,6 +109,10 @@ class Var {
   // The precision of products with this value and with values computed from it.
   MathMode math() const { return node_->math; }
   void set_math_mode(MathMode math) const { node_->math = math; }
+  // Which way it is better, if it is a loss or a metric. Known for the results of losses.h and metrics.h and for what
+  // was differentiated as a loss. Means, sums, casts and views pass it on.
+  Direction direction() const { return node_->direction; }
+  void set_direction(Direction direction) const { node_->direction = direction; }
   bool requires_grad() const { return node_->requires_grad; }
   // Error(invalid_argument) for a constant without a stream.
   const Stream& stream() const;
@@ -154,6 +159,7 @@ class Var {
     std::optional<Stream> stream;
     MathMode math = MathMode::f32;
     bool requires_grad = false;
+    Direction direction = Direction::unknown;
     DType grad_dtype = DType::f32;
     Tensor grad;                               // of a parameter: where its gradient is written
     std::shared_ptr<const void> grad_storage;  // of grad

@@ -56,6 +56,18 @@ LogSchema::Rule rule_of(const std::string& text) {
               text.substr(0, 80));
 }
 
+std::string text_of(nn::Direction direction) {
+  return direction == nn::Direction::unknown ? "" : direction == nn::Direction::lower ? "lower" : "higher";
+}
+
+nn::Direction direction_of(const std::string& text) {
+  for (const nn::Direction direction : {nn::Direction::unknown, nn::Direction::lower, nn::Direction::higher}) {
+    if (text == text_of(direction)) return direction;
+  }
+  throw_error(ErrorCode::corrupt_data, "a column of the history says that {:?} is better, expected 'lower' or 'higher'",
+              text.substr(0, 80));
+}
+
 // The fields before the values in a line: the layout, then the fields of Elapsed that a history keeps.
 constexpr std::size_t kFields = 6;
 
@@ -109,17 +121,19 @@ void History::Records::read_lines(std::string_view text, const std::vector<Logs>
 
 void History::persist(Archive& archive) {
   struct Name {
-    std::string collection, name, rule = {};  // rule: empty for a mean
+    std::string collection, name, rule = {}, better = {};  // empty: a mean, and an unknown direction
     void persist(Archive& inner) {
       inner("collection", collection)("name", name);
       if (inner.is_reading() ? inner.contains("rule") : !rule.empty()) inner("rule", rule);
+      if (inner.is_reading() ? inner.contains("better") : !better.empty()) inner("better", better);
     }
   };
   const Records& all = records();
   std::vector<Name> columns;
   std::vector<std::vector<std::uint32_t>> layouts;
   for (std::size_t i = 0; i < all.names.size(); ++i) {
-    columns.push_back({all.names[i].collection, all.names[i].name, text_of(all.names.role(i).rule)});
+    const LogSchema::Role& role = all.names.role(i);
+    columns.push_back({all.names[i].collection, all.names[i].name, text_of(role.rule), text_of(role.direction)});
   }
   for (const Records::Layout& layout : all.layouts) layouts.push_back(layout.columns);
   archive("columns", columns)("layouts", layouts);
@@ -129,7 +143,7 @@ void History::persist(Archive& archive) {
         auto read = std::make_shared<Records>();
         // The names that Logs::add_metric makes tell which columns hold the data of others.
         const auto role_of = [&](const Name& column) -> LogSchema::Role {
-          const LogSchema::Role own{.rule = rule_of(column.rule)};
+          const LogSchema::Role own{.rule = rule_of(column.rule), .direction = direction_of(column.better)};
           const std::size_t slash = column.name.find('/');
           if (slash == column.name.npos) return own;
           const auto metric = read->names.find(column.name.substr(0, slash), column.name.substr(slash + 1));

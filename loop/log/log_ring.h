@@ -78,6 +78,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   // Reads a row that is ready into `logs`, as host numbers and arrays, reusing its memory. `is_own`: an earlier read of
   // this ring filled `logs`.
   void read(std::int64_t row, Logs& logs, bool is_own = false) const;
+  const LogSchema& schema() const noexcept { return constants_.schema(); }
   // Whether any entry is an output.
   bool has_outputs() const noexcept { return has_outputs_; }
   // The rows below this number have been written.

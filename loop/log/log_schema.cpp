@@ -7,6 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "runtime/internal/throw_error.h"
+
 namespace giro {
 
 bool LogSchema::Key::has_path(std::string_view path) const noexcept {
@@ -154,6 +156,10 @@ LogSchema::Rule LogSchema::rule(std::size_t entry) const noexcept {
   return (*this)[entry].collection == "stateful_metrics" ? Rule::last : role(entry).rule;
 }
 
+nn::Direction LogSchema::direction(std::size_t entry) const noexcept {
+  return (*this)[entry].collection == "losses" ? nn::Direction::lower : role(entry).direction;
+}
+
 std::vector<LogSchema::Parts> LogSchema::parts() const {
   std::vector<Parts> parts(size_);
   for (std::size_t i = 0; i < size_; ++i) {
@@ -172,6 +178,20 @@ std::optional<std::size_t> LogSchema::find(std::string_view collection, std::str
     if (branch_->entry(i).key.is(collection, name)) return i;
   }
   return std::nullopt;
+}
+
+std::optional<std::size_t> LogSchema::find(std::string_view key) const {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < size_; ++i) {
+    const Key& entry = (*this)[i];
+    if (entry.has_path(key)) return i;
+    if (entry.name != key) continue;
+    if (found) {
+      throw_invalid("'{}' is in several collections: '{}' and '{}'", key, (*this)[*found].path(), entry.path());
+    }
+    found = i;
+  }
+  return found;
 }
 
 }  // namespace giro

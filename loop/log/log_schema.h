@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/nn/direction.h>
+
 namespace giro {
 
 // The names of the entries of a Logs, in order. A handle: copies share the names, and so do two schemas if one is a
@@ -39,7 +41,8 @@ class LogSchema {
   struct Role {
     Part part = Part::value;
     std::size_t metric = 0;
-    Rule rule = Rule::mean;  // of a value
+    Rule rule = Rule::mean;                            // of a value
+    nn::Direction direction = nn::Direction::unknown;  // of a value: which way it is better
 
     // The role among other entries, where entry i has the position positions[i], or kNone if it is left out.
     template <class Positions>
@@ -85,9 +88,13 @@ class LogSchema {
   const Role& role(std::size_t entry) const noexcept;
   // How the entry is combined; each of the collection "stateful_metrics" is its newest value.
   Rule rule(std::size_t entry) const noexcept;
+  // Which way the entry is better; each of the collection "losses" is better if it is lower.
+  nn::Direction direction(std::size_t entry) const noexcept;
   // For each entry.
   std::vector<Parts> parts() const;
   std::optional<std::size_t> find(std::string_view collection, std::string_view name) const;
+  // By the name alone or as "collection.name". Error(invalid_argument) if several collections have the name.
+  std::optional<std::size_t> find(std::string_view key) const;
 
   // Whether the names, roles and their order are the same. Compares no names: equal sequences of names are on the same
   // branch.

@@ -29,6 +29,11 @@ std::string describe(const LogValue& value) {
   return fmt::format("{}{}", name_of(value.array()->dtype()), to_string(value.array()->shape()));
 }
 
+nn::Direction direction_of(const LogValue& value) {
+  const nn::Var* const var = value.scalar();
+  return var != nullptr ? var->direction() : nn::Direction::unknown;
+}
+
 }  // namespace
 
 std::string detail::name_in_counts(std::string_view collection, std::string_view name) {
@@ -86,7 +91,8 @@ Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(s
 std::span<LogValue> Logs::values() noexcept { return values_; }
 
 Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value, LogSchema::Rule rule) {
-  add(collection, name, {.rule = rule}, std::move(value));
+  const LogSchema::Role role{.rule = rule, .direction = direction_of(value)};
+  add(collection, name, role, std::move(value));
   return *this;
 }
 
@@ -113,7 +119,7 @@ Logs& Logs::add_counted(std::string_view collection, std::string_view name, cons
   using Part = LogSchema::Part;
   const bool is_total = !metric.count.value();
   const LogSchema::Rule rule = is_total ? LogSchema::Rule::sum : LogSchema::Rule::mean;
-  const std::size_t entry = add(collection, name, {.rule = rule}, metric.value);
+  const std::size_t entry = add(collection, name, {.rule = rule, .direction = metric.value.direction()}, metric.value);
   if (is_total) return *this;
   const std::string merged = detail::name_in_counts(collection, name);
   add(detail::kCounts, merged, {Part::count, entry}, metric.count);
@@ -123,7 +129,7 @@ Logs& Logs::add_counted(std::string_view collection, std::string_view name, cons
 }
 
 Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {
-  if (also_metric) add_metric(name, value);
+  if (also_metric) add("metrics", name, {.direction = nn::Direction::lower}, LogValue(value));
   return add_entry("losses", name, std::move(value));
 }
 
@@ -186,16 +192,7 @@ void Logs::clear() noexcept {
 }
 
 double Logs::entry_value(std::string_view key) const {
-  std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    const LogSchema::Key& entry = schema()[i];
-    if (entry.has_path(key)) return value(i);
-    if (entry.name != key) continue;
-    if (found) {
-      throw_invalid("'{}' is in several collections: '{}' and '{}'", key, schema()[*found].path(), entry.path());
-    }
-    found = i;
-  }
+  const std::optional<std::size_t> found = schema_.find(key);
   if (!found) {
     std::vector<std::string> known;
     for (const Entry& entry : entries()) {

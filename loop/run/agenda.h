@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/task.h>
 #include <giro/loop/time/deadline.h>
 #include <giro/loop/time/elapsed.h>
@@ -28,8 +29,9 @@ class Agenda {
     std::size_t ran = 0;
   };
 
-  explicit Agenda(std::vector<AnyTask> tasks)
-      : tasks_(std::make_move_iterator(tasks.begin()), std::make_move_iterator(tasks.end())) {}
+  // `ranks`: those that run the same tasks; null if this process works alone.
+  explicit Agenda(std::vector<AnyTask> tasks, const Partitioner* ranks = nullptr)
+      : tasks_(std::make_move_iterator(tasks.begin()), std::make_move_iterator(tasks.end())), ranks_(ranks) {}
   Agenda(const Agenda&) = delete;
   Agenda& operator=(const Agenda&) = delete;
 
@@ -71,7 +73,7 @@ class Agenda {
         changes = true;
         before(task.traits);
         evaluating_ = &task;
-        const bool is_due = task.schedule(elapsed);
+        const bool is_due = decide(task, elapsed);
         task.next = Deadline::at(task.schedule.next(elapsed), elapsed);
         evaluating_ = nullptr;
         if (!is_due) continue;
@@ -94,7 +96,16 @@ class Agenda {
     return std::ranges::any_of(tasks_, trait, &Task::traits);
   }
 
+  // A user's function may say something else on each rank: rank 0 decides. The others call it as well, since it may
+  // remember its calls.
+  bool decide(Task& task, const Elapsed& elapsed) const {
+    if (ranks_ == nullptr || !task.traits.runs_user_code) return task.schedule(elapsed);
+    if (ranks_->rank() != 0) (void)task.schedule(elapsed);
+    return !decide_on_rank_0(ranks_, [&] { return task.schedule(elapsed) ? "due" : ""; }).empty();
+  }
+
   std::vector<Task> tasks_;
+  const Partitioner* ranks_;
   Deadline next_{.steps = 0};
   const Task* evaluating_ = nullptr;
 };

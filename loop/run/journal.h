@@ -41,6 +41,12 @@ class Journal {
     now().rows.push_back({ring.get(), ring->expect()});
   }
   void add(CallbackModel* observer) { now().observers.push_back(observer); }
+  // Calls f with the names of the current step's logs so far: those of its host logs, and of each row to come.
+  template <class F>
+  void for_each_schema(const Logs& host, F&& f) const {
+    if (!host.empty()) f(host.schema());
+    for (const Row& row : now().rows) f(row.ring->schema());
+  }
   bool has_rows() const noexcept { return !now().rows.empty(); }
   bool is_empty() const noexcept { return now().rows.empty() && now().observers.empty(); }
   // Moves the logs of the current step's device steps to `logs`. The device must have finished them.

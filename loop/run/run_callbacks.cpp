@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <giro/runtime/span.h>
@@ -28,6 +29,19 @@ void RunEngine::run_hooks(const char* name, Hook hook) {
   for (CallbackModel* callback : callbacks_) run_hook(callback, name, hook);
 }
 
+// Tells callbacks the names of these logs and of those that the step's rows will hold.
+void RunEngine::announce_entries(const Logs& logs) {
+  journal_.for_each_schema(logs, [&](const LogSchema& entries) {
+    if (std::ranges::find(announced_, entries) != announced_.end()) return;
+    announced_.push_back(entries);
+    std::erase_if(checking_entries_, [&](CallbackModel* callback) {
+      bool is_done = false;
+      run_as(callback, "::on_logged", [&] { is_done = callback->on_logged(entries); });
+      return is_done;
+    });
+  });
+}
+
 // Call this before the dataset begins. It may restore an interrupted run.
 void RunEngine::resume() {
   if (partitioner_) {
@@ -42,6 +56,7 @@ void RunEngine::resume() {
   run_hooks("::on_claim", &CallbackModel::on_claim);
   for (AnyCallback& c : options_.on_start) run_hook(c.get(), "::on_resume", &CallbackModel::on_resume);
   run_hooks("::on_resume", &CallbackModel::on_resume);
+  if (!checking_entries_.empty()) announce_entries(loop_.accumulated_logs());
 }
 
 // Runs the tasks that are due, and with `again` those of last(), if only now the step is known to be the last.

@@ -58,7 +58,7 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
       clock_(*arbiter_),
       elapsed_(results.elapsed),
       journal_(results.history, results.outputs, running_),
-      agenda_(std::move(tasks)),
+      agenda_(std::move(tasks), partitioner_.get()),
       first_batch_(dataset.first_batch()),
       first_step_(elapsed_.steps),
       heeds_signals_(!is_in_saving_loop()) {
@@ -74,7 +74,9 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
   for (Agenda::Task& task : agenda_.tasks()) {
     for (const AnyCallback& callback : task.callbacks) {
       saves_ |= callback->traits.saves;
-      if (!is_left_out(callback)) callbacks_.push_back(callback.get());
+      if (is_left_out(callback)) continue;
+      callbacks_.push_back(callback.get());
+      if (callback->traits.checks_entries) checking_entries_.push_back(callback.get());
     }
   }
 }
@@ -237,6 +239,7 @@ void RunEngine::check_signals() {
 // Passes the step's logs on to the journal. Returns whether there are any, or observers.
 bool RunEngine::pass_on_logs() {
   if (!at_step_end_.empty()) run_deferred(at_step_end_, "::at_step_end");
+  if (!checking_entries_.empty()) announce_entries(loop_.logs);
   const bool has_news = !loop_.logs.empty() || !journal_.is_empty();
   if (has_news) journal_.end_step(elapsed_, loop_.logs);
   if (!after_step_.empty()) run_deferred(after_step_, "::after_step");

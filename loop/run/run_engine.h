@@ -10,6 +10,7 @@
 
 #include <giro/loop/engine.h>
 #include <giro/loop/interrupt.h>
+#include <giro/loop/log/log_schema.h>
 #include <giro/loop/step/device_queue.h>
 
 #include "loop/run/agenda.h"
@@ -65,6 +66,7 @@ class RunEngine final : public Engine, StepSink {
   void run_as(CallbackModel* callback, const char* function, F&& f);
   void run_hook(CallbackModel* callback, const char* name, Hook hook);
   void run_hooks(const char* name, Hook hook);
+  void announce_entries(const Logs& logs);
   void resume();
   void run_due(bool again);
   void run_task(Agenda::Task& task, bool all);
@@ -106,7 +108,9 @@ class RunEngine final : public Engine, StepSink {
   Running running_;
   Journal journal_;
   Agenda agenda_;
-  std::vector<CallbackModel*> callbacks_;  // of all tasks, those that run on this rank
+  std::vector<CallbackModel*> callbacks_;         // of all tasks, those that run on this rank
+  std::vector<CallbackModel*> checking_entries_;  // those whose on_logged has not returned true yet
+  std::vector<LogSchema> announced_;              // what they have seen
   std::vector<Deferred> at_step_end_, after_step_;
   DeviceQueue queue_{0};
   CallbackModel* queued_ = nullptr;  // the device step that was queued last

@@ -32,7 +32,7 @@ void check_mode(const std::string& dir, const std::string& mode) {
 }
 
 void check_keep(const std::string& dir, const CheckpointStoreOptions& options) {
-  check_mode(dir, options.mode);
+  if (!options.monitor.empty()) check_mode(dir, options.mode);
   if (options.keep >= 1 && options.keep_every_n_steps >= 0) return;
   throw_invalid("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
                 options.keep, options.keep_every_n_steps);

@@ -71,7 +71,7 @@ struct CheckpointStoreOptions {
   // If set, the best checkpoints saved for this log entry are kept instead of the newest; ties go to the newer one. The
   // latest is kept as well.
   std::string monitor = {};
-  std::string mode = "min";  // or "max"
+  std::string mode = {};  // "min" or "max", with a monitor
   // Steps that a run may resume from, with checkpoints in other directories. Checkpoints that would be kept if one of
   // these were the latest step are kept as well.
   std::vector<std::int64_t> resumable = {};
@@ -98,8 +98,8 @@ struct CheckpointStoreOptions {
 // is an Error(invalid_argument).
 class CheckpointStore {
  public:
-  // Touches nothing yet. Error(invalid_argument) for an empty `dir`, keep < 1, keep_every_n_steps < 0 or an unknown
-  // mode.
+  // Touches nothing yet. Error(invalid_argument) for an empty `dir`, keep < 1, keep_every_n_steps < 0, or a monitor
+  // with an unknown mode or none.
   explicit CheckpointStore(std::string dir, CheckpointStoreOptions options = {});
   CheckpointStore(CheckpointStore&&) noexcept = default;
   CheckpointStore& operator=(CheckpointStore&&) noexcept = default;

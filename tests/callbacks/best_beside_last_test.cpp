@@ -91,7 +91,7 @@ LoopResult<State> run_in(const std::string& dir, const Saves& saves, const Fault
                  float* const x = static_cast<float*>(state.at("params/x").raw());
                  for (int i = 0; i < 3; ++i) x[i] = x[i] * 1.1f + static_cast<float>(step + i);
                  if (step == faults.throws) throw std::runtime_error("a callback fails");
-                 return logs().add_metric("loss", loss_after(step));
+                 return logs().add_loss("loss", loss_after(step));
                }}};
   const Tasks best{{every(1), checkpoint(dir + "/best", with.best)}},
       last_one{{every_end(5) | last(), backup_and_restore(dir + "/last", with.last)}};
@@ -239,7 +239,7 @@ TEST_F(BestBesideLast, SetsLaterCheckpointsAsideAndReportsThem) {
     (void)loop(make_walk(), std::vector<int>(30),
                {{every(1),
                  [](const State&, const Elapsed& elapsed) {
-                   return logs().add_metric("loss", 10. - static_cast<double>(elapsed.steps));
+                   return logs().add_loss("loss", 10. - static_cast<double>(elapsed.steps));
                  }},
                 {every(1), best},
                 {every_end(4), checkpoint(dir / "last")}},
@@ -275,7 +275,7 @@ TEST_F(BestBesideLast, ResumedRunStartsFromBestValueAtItsStep) {
     (void)loop(make_walk(), std::vector<int>(losses.size()),
                {{every(1),
                  [&](const State&, const Elapsed& elapsed) {
-                   return logs().add_metric("loss", losses[static_cast<std::size_t>(elapsed.steps)]);
+                   return logs().add_loss("loss", losses[static_cast<std::size_t>(elapsed.steps)]);
                  }},
                 {every(1), checkpoint(dir / "best", {.monitor = "loss"})},
                 {every_end(3), checkpoint(dir / "last")}},
@@ -297,7 +297,7 @@ TEST_F(BestBesideLast, SeveralLoopsOfOneProgramContinue) {
       const auto step = [&](State& walk, const std::int64_t&, const Elapsed& at) {
         if (at.steps == faults.throws) throw std::runtime_error("a callback fails");
         static_cast<float*>(walk.at("params/x").raw())[0] += static_cast<float>(at.steps);
-        return logs().add_metric("loss", loss_after(at.steps));
+        return logs().add_loss("loss", loss_after(at.steps));
       };
       return loop(std::move(state), steps,
                   {{every(1), step},

@@ -217,7 +217,7 @@ TEST(CheckpointPolicy, SaveMakesAsManyCallsBesideManyCheckpoints) {
     std::vector<std::size_t> calls;
     const auto log = [&](const State&, const Elapsed& elapsed) {
       calls.push_back(files->calls.size());
-      return logs().add_metric("loss", -static_cast<double>(elapsed.steps));
+      return logs().add_loss("loss", -static_cast<double>(elapsed.steps));
     };
     (void)loop(make_state(), std::vector<int>(34),
                {{every(1), count},
@@ -295,7 +295,7 @@ TEST(CheckpointPolicy, SkipsDamagedNewestCheckpointAndReplacesIt) {
 TEST(CheckpointPolicy, BestCheckpointSurvivesOtherSaves) {
   const test::TemporaryDirectory dir;
   const auto log = [](const State&, const Elapsed& elapsed) {
-    return logs().add_metric("loss", elapsed.steps == 3 ? 0.5 : 10.);
+    return logs().add_loss("loss", elapsed.steps == 3 ? 0.5 : 10.);
   };
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const std::string best = dir / std::to_string(signal), latest = best + "-latest";

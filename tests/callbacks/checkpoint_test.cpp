@@ -276,7 +276,7 @@ TEST(Checkpoint, SkippedStateIsNotTheBest) {
   const auto step = [&](State& state, const Elapsed& e) {
     const float value = e.steps == 1 ? NAN : 1;
     from_host(state.at("params/dense0/bias"), std::vector<float>(3, value), state.stream());
-    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
+    return logs().add_loss("loss", losses.at(static_cast<std::size_t>(e.steps)));
   };
   (void)loop(make_state(1), std::vector<int>(3), {{every(1), {step, checkpoint(dir.path(), {.monitor = "loss"})}}});
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
@@ -292,7 +292,7 @@ TEST(Checkpoint, GoesBackWithTheStateOfItsOwnRun) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{5, 3, 4, 4, 4};
   const auto log = [&](const State&, const Elapsed& e) {
-    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
+    return logs().add_loss("loss", losses.at(static_cast<std::size_t>(e.steps)));
   };
   const CheckpointOptions options{.keep = 9};
   const auto result = loop(make_state(1, 0), std::vector<int>(5),
@@ -312,7 +312,7 @@ TEST(Checkpoint, StepsInOnEndAreThoseOfTheLoop) {
 
 TEST(Checkpoint, ResumedRunWaitsForMonitoredEntry) {
   const test::TemporaryDirectory dir;
-  const auto log = [](const State&) { return logs().add_metric("loss", 1); };
+  const auto log = [](const State&) { return logs().add_loss("loss", 1); };
   (void)loop(make_state(1), std::vector<int>(4),
              {{after(8), log}, {every(1), checkpoint(dir.path(), {.monitor = "loss"})}}, {.elapsed = {.steps = 6}});
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000009")});

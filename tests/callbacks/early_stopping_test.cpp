@@ -35,9 +35,8 @@ struct Model {
 
 // Logs the next of the values as "loss", and counts an update.
 auto train_on(std::vector<double> losses) {
-  return [losses](Model& model) {
-    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(model.updates++)));
-  };
+  return
+      [losses](Model& model) { return logs().add_loss("loss", losses.at(static_cast<std::size_t>(model.updates++))); };
 }
 
 // The steps of a loop over these losses, and the number of updates in its final state.
@@ -102,7 +101,7 @@ TEST(EarlyStopping, PatienceAsAPeriodSinceTheBest) {
   // Seconds, in a hand-written loop.
   EarlyStopping stop = early_stopping("loss", {.patience = at({.time = 10.0})});
   const auto is_over = [&](double date, double loss) {
-    return stop(Elapsed{.date = date, .date_start = 0}, logs().add_metric("loss", loss));
+    return stop(Elapsed{.date = date, .date_start = 0}, logs().add_loss("loss", loss));
   };
   EXPECT_FALSE(is_over(100, 1));
   EXPECT_FALSE(is_over(109, 1));
@@ -160,7 +159,7 @@ TEST(EarlyStopping, BestStateIsKeptAcrossLoops) {
   const std::vector<double> losses{5, 3, 4, 4, 4, 4, 2, 4};
   const EarlyStopping stop = early_stopping("loss", {.patience = 100, .restore_best = true});
   const auto log = [&](const Elapsed& e) {
-    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
+    return logs().add_loss("loss", losses.at(static_cast<std::size_t>(e.steps)));
   };
   const auto count = [](Model& model) { ++model.updates; };
   const std::vector<Task<Model, int>> tasks{{every(1), {count, log, stop}}};
@@ -180,7 +179,7 @@ TEST(EarlyStopping, RejectsRestoringIntoAnotherStructure) {
   const auto run = [&](const char* name, std::int64_t size, double loss) {
     State state(Device::cpu());
     state.add(name, {{"w", DType::f32, {size}}});
-    const auto log = [loss] { return logs().add_metric("loss", loss); };
+    const auto log = [loss] { return logs().add_loss("loss", loss); };
     (void)loop(std::move(state), std::vector<int>(1), {{every(1), {log, stop}}});
   };
   run("a", 3, 1);
@@ -207,7 +206,7 @@ TEST(EarlyStopping, ErrorLeavesTheStateUnchanged) {
 TEST(EarlyStopping, ContinuedLoopWaitsForTheEntry) {
   const auto run = [](const Elapsed& elapsed) {
     return loop(Model(), std::vector<int>(9),
-                {{every(4), [](const Model&) { return logs().add_metric("loss", 1); }},
+                {{every(4), [](const Model&) { return logs().add_loss("loss", 1); }},
                  {every(1), early_stopping("loss", {.patience = 3})}},
                 {.elapsed = elapsed});
   };
@@ -280,7 +279,7 @@ auto fill_with_step(std::vector<double> losses) {
     from_host(state.at("params/w"), std::vector<float>(3, static_cast<float>(step)), state.stream());
     from_host(state.at("params/b"), std::vector<float>(1, static_cast<float>(-step)), state.stream());
     from_host(state.at("grads/w"), std::vector<float>(3, static_cast<float>(-step)), state.stream());
-    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(step - 1)));
+    return logs().add_loss("loss", losses.at(static_cast<std::size_t>(step - 1)));
   };
 }
 
@@ -312,7 +311,7 @@ TEST(EarlyStopping, RejectsNonCopyableState) {
   struct MoveOnly {
     std::unique_ptr<int> value;
   };
-  const auto log = [] { return logs().add_metric("loss", 1); };
+  const auto log = [] { return logs().add_loss("loss", 1); };
   const auto run = [&](bool restore_best) {
     const EarlyStopping stop = early_stopping("loss", {.restore_best = restore_best});
     (void)loop(MoveOnly(), std::vector<int>(1), {{every(1), {log, stop}}});

@@ -32,7 +32,7 @@ std::vector<float> scales(State& state, const std::vector<double>& losses, const
   std::vector<float> result;
   const auto train = [&](State& s) {
     std::int64_t& seen = *s.at("seen").data<std::int64_t>();
-    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(seen++)));
+    return logs().add_loss("loss", losses.at(static_cast<std::size_t>(seen++)));
   };
   const auto look = [&](State& s) { result.push_back(*s.at("learning_rate_scale").data<float>()); };
   auto [end, history, elapsed] =

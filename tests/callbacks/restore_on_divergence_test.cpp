@@ -249,8 +249,12 @@ TEST(RestoreOnDivergence, RanksDecideTogether) {
       FakePartitioner::all_reduce_max(values);
       if (values.size() == 1 && std::exchange(diverges, false)) values[0] = 1;
     }
-    std::string broadcast(const std::string& text) const override { return rank() == 0 ? text : path; }
+    std::string broadcast(const std::string& text) const override {
+      if (rank() == 0) return text;
+      return std::exchange(asks_for_value, false) ? "+min 0x1p+0" : path;
+    }
     mutable bool diverges = false;  // reports it once
+    mutable bool asks_for_value = true;
     std::string path;
   };
   struct Shared : State {

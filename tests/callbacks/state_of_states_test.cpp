@@ -105,7 +105,7 @@ TEST_P(StateOfStatesTest, SavingAnUnattachedStateIsAnError) {
   Forgetful state = make<Forgetful>();
   test::expect_invalid({"holds another", "attach"}, [&] { checkpoint(dir / "model")(Elapsed(), state); });
   test::expect_invalid({"holds another", "attach"}, [&] {
-    const auto log = [](const Forgetful&) { return logs().add_metric("loss", 1); };
+    const auto log = [](const Forgetful&) { return logs().add_loss("loss", 1); };
     (void)loop(make<Forgetful>(), std::vector<int>(2),
                {{every(1), log}, {every(1), early_stopping("loss", {.restore_best = true})}});
   });

@@ -26,7 +26,7 @@ TEST(TrainLoopCallbacks, EarlyStoppingChecksEachEvaluation) {
   // Evaluated after 3, 6, 9, ... updates; the second loss is the best.
   const auto train_step = [](Counter& model) { ++model.updates; };
   const auto test_step = [](const Counter& model) {
-    return logs().add_metric("loss", model.updates == 6 ? 1 : 2 + model.updates);
+    return logs().add_loss("loss", model.updates == 6 ? 1 : 2 + model.updates);
   };
   const auto result =
       train_loop(Counter(), Ints(100, 0),

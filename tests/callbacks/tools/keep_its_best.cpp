@@ -24,7 +24,7 @@ void train(const std::string& dir, std::int64_t keep, bool best_is_first, std::i
   const auto step = [](giro::State& trained, const int& batch) {
     auto* const x = static_cast<double*>(trained.at("params/x").raw());
     for (int i = 0; i < 64; ++i) x[i] = x[i] * 1.1 + batch + i;
-    return giro::logs().add_metric("loss", (batch * 37 + 11) % 31 - batch);  // better in some steps
+    return giro::logs().add_loss("loss", (batch * 37 + 11) % 31 - batch);  // better in some steps
   };
   const Tasks best{
       {giro::every(1),

@@ -121,7 +121,7 @@ TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllRanks) {
                          offset = world().rank();
                          return logs().add_metric("score", std::abs(static_cast<double>(elapsed.steps) - 5) + offset);
                        }},
-                      {every(1), checkpoint(dir("best"), {.keep = 2, .monitor = "score"})},
+                      {every(1), checkpoint(dir("best"), {.keep = 2, .monitor = "score", .mode = "min"})},
                       {every_end(4), checkpoint(dir("both"), {.keep = 3})},
                       {every_end(6) | last(), checkpoint(dir("both"), {.keep = 3, .asynchronous = true})}},
                      {.stop = at(9), .on_end = {checkpoint(dir("end"))}});

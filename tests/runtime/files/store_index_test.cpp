@@ -57,7 +57,7 @@ TEST_F(StoreIndexTest, SaveMakesTheSameCallsBesideAnyNumberOfCheckpoints) {
     Calls few;
     for (const std::int64_t kept : {10, 200}) {
       files_ = std::make_shared<PowerLossFileSystem>();
-      CheckpointStore store = open({.keep = kept, .monitor = monitor});
+      CheckpointStore store = open({.keep = kept, .monitor = monitor, .mode = "min"});
       std::int64_t steps = 0;
       while (steps++ < kept) save(store, steps, monitor, -static_cast<double>(steps));
       const Calls calls = calls_of_save(store, steps, monitor);  // one more, and one is removed
@@ -68,7 +68,7 @@ TEST_F(StoreIndexTest, SaveMakesTheSameCallsBesideAnyNumberOfCheckpoints) {
       EXPECT_EQ(calls, few) << kept << " checkpoints";
       // Another process finds what this one has left.
       { const CheckpointStore gone = std::move(store); }
-      CheckpointStore next = open({.keep = kept, .monitor = monitor});
+      CheckpointStore next = open({.keep = kept, .monitor = monitor, .mode = "min"});
       (void)calls_of_save(next, ++steps, monitor);
       EXPECT_EQ(steps_left().size(), static_cast<std::size_t>(kept));
       EXPECT_EQ(calls_of_save(next, ++steps, monitor), few) << kept << " checkpoints";
@@ -82,7 +82,7 @@ TEST_F(StoreIndexTest, KeepsWhatANewStoreWouldKeep) {
   std::vector<std::vector<std::int64_t>> left;
   for (const bool is_new : {true, false}) {
     files_ = std::make_shared<PowerLossFileSystem>();
-    const CheckpointStoreOptions options{.keep = 2, .keep_every_n_steps = 10, .monitor = "loss"};
+    const CheckpointStoreOptions options{.keep = 2, .keep_every_n_steps = 10, .monitor = "loss", .mode = "min"};
     auto store = std::make_unique<CheckpointStore>(open(options));
     std::size_t at = 0;
     for (const std::int64_t steps : all_steps) {

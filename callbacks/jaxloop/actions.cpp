@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <giro/callbacks/jaxloop/loops.h>
-#include <giro/runtime/files/checkpoint_store.h>
+#include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/file_system.h>
 
 #include "runtime/internal/throw_error.h"
@@ -15,10 +15,9 @@
 namespace giro::jaxloop {
 namespace {
 
-std::string mode_of(const std::string& metric, const std::string& mode) {
-  if (mode != "auto") return mode;
-  const bool maximizes = metric.ends_with("acc") || metric.ends_with("accuracy") || metric.ends_with("auc");
-  return maximizes ? "max" : "min";
+nn::Direction direction_by_name(const std::string& metric) {
+  if (metric.ends_with("acc") || metric.ends_with("accuracy") || metric.ends_with("auc")) return nn::Direction::higher;
+  return metric.ends_with("loss") ? nn::Direction::lower : nn::Direction::unknown;
 }
 
 }  // namespace
@@ -47,13 +46,14 @@ Action summary_action(MetricWriter& writer, const SummaryActionOptions& options)
 
 Action checkpoint_action(const std::string& dir, std::int64_t interval, const CheckpointOptions& options) {
   return Action(
-      [save = checkpoint(dir, options)](TrainState& state, LoopOutputs&) mutable {
-        Elapsed elapsed;
-        elapsed.steps = step_of(state);
-        elapsed.date = elapsed.date_start = Elapsed::now();
-        (void)save(elapsed, state);
-      },
-      interval);
+             [save = checkpoint(dir, options)](TrainState& state, LoopOutputs& outputs) mutable {
+               Elapsed elapsed;
+               elapsed.steps = step_of(state);
+               elapsed.date = elapsed.date_start = Elapsed::now();
+               (void)save(elapsed, state, {}, outputs.memory);
+             },
+             interval)
+      .run_last();
 }
 
 Action step_number_action(const std::string& path, std::int64_t interval) {
@@ -70,13 +70,32 @@ Action step_number_action(const std::string& path, std::int64_t interval) {
 
 MetricMonitoringStopHandler::MetricMonitoringStopHandler(const std::string& metric,
                                                          const MetricMonitoringStopHandlerOptions& options)
-    : monitor_(metric, mode_of(metric, options.mode), std::abs(options.min_delta)),
+    : monitor_(metric, options.mode, std::abs(options.min_delta)),
       patience_(options.patience),
       patience_left_(options.patience) {
+  monitor_.begin({.steps = 1});  // a loop without the metric is no error
   if (options.baseline) monitor_.update(*options.baseline);
 }
 
+std::optional<double> MetricMonitoringStopHandler::value_in(const LoopOutputs& outputs, const Partitioner* ranks) {
+  nn::Direction direction = nn::Direction::unknown;
+  for (std::size_t i = 0; i < outputs.combined.schema().size(); ++i) {
+    if (outputs.combined.schema()[i].name == metric()) direction = outputs.combined.schema().direction(i);
+    if (direction != nn::Direction::unknown) break;
+  }
+  if (direction == nn::Direction::unknown) direction = direction_by_name(metric());
+  LogSchema entries;
+  std::vector<LogValue> values;
+  if (outputs.scalars.contains(metric())) {
+    entries.add("metrics", metric(), {.direction = direction});
+    values.emplace_back(outputs.mean(metric()));
+  }
+  return monitor_.value(Logs(std::move(entries), std::move(values)), ranks);
+}
+
 bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {
+  monitor_.learn_mode(direction_by_name(metric()));
+  monitor_.expect_mode();
   if (std::isnan(value)) throw_invalid("early stopping: '{}' is NaN at step {}", metric(), step);
   if (monitor_.update(value)) {
     best_step_ = step;
@@ -87,18 +106,24 @@ bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {
   return patience_left_ <= 0;
 }
 
+void MetricMonitoringStopHandler::persist(Archive& archive) {
+  monitor_.persist(archive);
+  archive("best_step", best_step_)("patience_left", patience_left_);
+}
+
 Action early_stopping_action(const std::shared_ptr<MetricMonitoringStopHandler>& handler, std::int64_t interval,
                              std::function<void(const std::string& line)> log) {
   if (!handler) throw_invalid("early_stopping_action: there is no handler");
   return Action(
       [handler, log = std::move(log)](TrainState& state, LoopOutputs& outputs) {
-        if (!outputs.scalars.contains(handler->metric())) {
+        const std::optional<double> value = handler->value_in(outputs, state.partitioner().get());
+        if (!value) {
           if (log) log(fmt::format("early stopping: the loop has no '{}'", handler->metric()));
           return;
         }
-        if (handler->update(outputs.mean(handler->metric()), step_of(state))) outputs.stop_loop = true;
+        if (handler->update(*value, step_of(state))) outputs.stop_loop = true;
       },
-      interval);
+      interval, [handler](Archive& archive) { handler->persist(archive); });
 }
 
 }  // namespace giro::jaxloop

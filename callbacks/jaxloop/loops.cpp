@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <giro/kernels/digest.h>
+#include <giro/runtime/files/archive.h>
 
 #include "callbacks/jaxloop/internal/chunks.h"
 #include "runtime/internal/text.h"
@@ -64,7 +65,28 @@ Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string
 
 Loop::~Loop() = default;
 
-void Loop::end(TrainState& state, LoopOutputs& outputs) { run_due(options_.end_actions, loop_count_, state, outputs); }
+void Loop::offer_memory(LoopOutputs& outputs) const {
+  if (memory_) outputs.memory = [this, &outputs](Archive& archive) { memory_(archive, outputs.stop_loop); };
+}
+
+void Loop::end(TrainState& state, LoopOutputs& outputs) {
+  offer_memory(outputs);
+  run_due(options_.end_actions, loop_count_, state, outputs);
+  outputs.memory = nullptr;
+}
+
+void Loop::persist(Archive& archive) {
+  archive("loop_count", loop_count_);
+  const auto persist_all = [&](const std::string& name, const std::vector<Action>& actions) {
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].remembers()) archive.within(fmt::format("{}_{}", name, i), [&] { actions[i].persist(archive); });
+    }
+  };
+  persist_all("begin_action", options_.begin_actions);
+  persist_all("end_action", options_.end_actions);
+  persist_all("step_begin_action", step_->options().begin_actions);
+  persist_all("step_end_action", step_->options().end_actions);
+}
 
 void Loop::add_stats(LoopOutputs& outputs, const TrainState& state, double begin, std::int64_t steps,
                      std::int64_t samples) const {

@@ -68,8 +68,11 @@ class Loop {
   std::int64_t loop_count() const noexcept { return loop_count_; }
   void set_loop_count(std::int64_t count) noexcept { loop_count_ = count; }
   Step& step() const noexcept { return *step_; }
+  // Saves or restores loop_count() and what the actions remember.
+  void persist(Archive& archive);
 
  protected:
+  friend class OuterLoop;  // sets memory_
   // Whether a class overrides Step::begin and Step::end.
   struct Hooks {
     bool begin, end;
@@ -84,6 +87,8 @@ class Loop {
   ~Loop();
 
   class Chunks;  // the successive calls of one loop
+  // Lets actions save what the outer loop remembers, while `outputs` lives.
+  void offer_memory(LoopOutputs& outputs) const;
   // Runs the end actions that are due.
   void end(TrainState& state, LoopOutputs& outputs);
   double seconds() const noexcept { return seconds_; }  // of the latest run
@@ -103,6 +108,8 @@ class Loop {
   double init_time_, seconds_ = 0;
   std::optional<double> num_flops_ = {};  // set once it has been computed
   std::int64_t loop_count_ = 0;
+  // Of an outer loop, for LoopOutputs::memory; `stops`: whether the outputs ask to stop.
+  std::function<void(Archive&, bool stops)> memory_ = {};
 };
 
 // Trains: train_loop(std::move(state), batches, 10) runs 10 steps and returns the state and the outputs of each step.

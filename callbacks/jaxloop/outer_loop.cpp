@@ -9,7 +9,9 @@
 #include <utility>
 
 #include <giro/callbacks/resume.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/interrupt.h>
+#include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 
 #include "callbacks/jaxloop/internal/chunks.h"
@@ -43,6 +45,25 @@ void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments)
 
 }  // namespace
 
+// Lets the actions of the loops save what all of them remember, while it exists.
+class OuterLoop::MemoryScope {
+ public:
+  using Memory = std::function<void(Archive&, bool stops)>;
+
+  MemoryScope(const OuterLoopOptions& options, const Memory& memory) : options_(options) { set(memory); }
+  ~MemoryScope() { set({}); }
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  void set(const Memory& memory) {
+    options_.train_loop->memory_ = memory;
+    for (EvalLoop* eval_loop : options_.eval_loops) eval_loop->memory_ = memory;
+  }
+
+  const OuterLoopOptions& options_;
+};
+
 LoopResult OuterLoop::operator()(TrainState state, const OuterLoopArguments& arguments) {
   check(options_, arguments);
   return options_.train_loop != nullptr ? train(std::move(state), arguments)
@@ -52,15 +73,24 @@ LoopResult OuterLoop::operator()(TrainState state, const OuterLoopArguments& arg
 LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& arguments) {
   TrainLoop& train_loop = *options_.train_loop;
   const std::int64_t chunk_steps = arguments.train_loop_steps, total = arguments.train_total_steps;
-  // Before anything is saved, so that an evaluation alongside this training does not end because of an earlier
-  // training's file.
-  if (options_.checkpoint_spec && state.is_primary()) {
-    const std::string stopped = stopped_file(*options_.checkpoint_spec);
-    if (std::filesystem::exists(stopped)) posix_file_system()->remove(stopped);
-  }
   detail::declare_dataset(state, arguments.train_dataset);
-  if (options_.checkpoint_spec && CheckpointStore(options_.checkpoint_spec->checkpoint_dir).latest_steps() >= 0) {
-    (void)restore(state, options_.checkpoint_spec->checkpoint_dir);
+  const std::shared_ptr<const Partitioner> ranks = state.partitioner();
+  bool had_ended = false, stops = false;
+  std::size_t next_eval = options_.eval_loops.size();  // of this round
+  if (options_.checkpoint_spec) {
+    const std::string& dir = options_.checkpoint_spec->checkpoint_dir;
+    // Before anything is saved, so that an evaluation alongside this training does not end because of an earlier
+    // training's file.
+    const std::string found = decide_on_rank_0(ranks.get(), [&] {
+      const std::string stopped = stopped_file(*options_.checkpoint_spec);
+      const bool exists = std::filesystem::exists(stopped);
+      if (exists) posix_file_system()->remove(stopped);
+      return exists ? "STOPPED" : "";
+    });
+    had_ended = !found.empty();
+    if (CheckpointStore(dir).latest_steps() >= 0) {
+      (void)restore(state, dir, *posix_file_system(), [&](Archive& archive) { persist(archive, next_eval, stops); });
+    }
   }
   // Between two loops a signal waits for the next step. The inner loops then install no handlers, which saves each a
   // dozen system calls.
@@ -70,8 +100,19 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   DatasetIterator batches(arguments.train_dataset, step);
   TrainLoop::Chunks chunks(train_loop, std::move(state), batches);
   LoopOutputs outputs;
-  bool stops = false;
+  const MemoryScope memory(options_, [&](Archive& archive, bool are_asked) {
+    bool asked = stops || are_asked;
+    persist(archive, next_eval, asked);
+  });
+  // Ends the round.
+  const auto evaluate_rest = [&] {
+    const bool asked = evaluate(chunks.state(), arguments, train_loop.loop_count(), next_eval, outputs.interrupted);
+    stops = rank_with(ranks.get(), stops || asked).has_value();
+  };
+  if (step > 0 && (step % chunk_steps == 0 || step >= total) && !(had_ended && step >= total)) evaluate_rest();
+  if (outputs.interrupted != 0) return {chunks.finish(), std::move(outputs)};
   while (step < total && !stops) {
+    next_eval = 0;
     LoopOutputs trained = train_loop.train(chunks, std::min(chunk_steps - step % chunk_steps, total - step));
     const std::int64_t now = step_of(chunks.state());
     if (now == step) {
@@ -84,8 +125,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
     outputs = std::move(trained);
     step = now;
     stops = outputs.stop_loop;
-    if (outputs.interrupted == 0)
-      stops = evaluate(chunks.state(), arguments, train_loop.loop_count(), outputs.interrupted) || stops;
+    if (outputs.interrupted == 0) evaluate_rest();
     if (outputs.interrupted != 0) return {chunks.finish(), std::move(outputs)};
   }
   state = chunks.finish();
@@ -103,12 +143,25 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   return {std::move(state), std::move(outputs)};
 }
 
-bool OuterLoop::evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, int& interrupted) {
-  bool stops = false;
+void OuterLoop::persist(Archive& archive, std::size_t& next_eval, bool& stops) {
+  std::uint64_t next = next_eval;
+  archive("next_eval_loop", next)("stops", stops);
+  next_eval = next;
+  archive("train_loop", *options_.train_loop);
   for (std::size_t i = 0; i < options_.eval_loops.size(); ++i) {
+    archive(fmt::format("eval_loop_{}", i), *options_.eval_loops[i]);
+  }
+}
+
+bool OuterLoop::evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, std::size_t& next,
+                         int& interrupted) {
+  bool stops = false;
+  while (next < options_.eval_loops.size()) {
+    const std::size_t i = next++;
     const EvalSpec& spec = arguments.eval_specs[i];
     if (round % spec.eval_loop_interval != 0) continue;
-    if (spec.should_eval_fn && !spec.should_eval_fn(step_of(state))) continue;
+    const auto is_wanted = [&] { return spec.should_eval_fn(step_of(state)) ? "evaluate" : ""; };
+    if (spec.should_eval_fn && decide_on_rank_0(state.partitioner().get(), is_wanted).empty()) continue;
     LoopResult evaluated = (*options_.eval_loops[i])(std::move(state), spec.dataset, spec.num_steps);
     state = std::move(evaluated.state);
     stops = stops || evaluated.outputs.stop_loop;
@@ -137,7 +190,8 @@ LoopResult OuterLoop::evaluate_checkpoints(TrainState state, const OuterLoopArgu
     const bool was_over = is_over();  // checked first: what was saved before the end is then visible
     if (CheckpointStore(spec.checkpoint_dir).latest_steps() > evaluated) {
       evaluated = restore(state, spec.checkpoint_dir).steps;
-      stops = evaluate(state, arguments, ++round, outputs.interrupted);
+      std::size_t next = 0;
+      stops = evaluate(state, arguments, ++round, next, outputs.interrupted);
       continue;
     }
     if (was_over) break;

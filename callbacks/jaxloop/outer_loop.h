@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -55,8 +56,13 @@ struct OuterLoopArguments {
 // Each step of the state has its own batch of the train dataset, so training can resume at any step: the first chunk is
 // then the rest of the current one. With a checkpoint_spec it resumes from the newest checkpoint, if there is one,
 // removes the file STOPPED of an earlier training, and creates one when it ends. Each round is a chunk of training,
-// then the eval loops that are due. An action that sets stop_loop in the outputs ends the training after its round. A
-// signal ends it after the current step, or after the next one if it arrives between two loops.
+// then the eval loops that are due. An action that sets stop_loop in the outputs, on any rank, ends the training after
+// its round. A signal ends it after the current step, or after the next one if it arrives between two loops.
+//
+// A checkpoint_action also saves how many loops have run and what their actions remember, such as the best value and
+// the patience of an early_stopping_action. If a training was killed between the checkpoint of a round and the end of
+// its evaluations, the resumed one first makes up for these. So it goes on as one that was never interrupted, if the
+// checkpoint_action is one of the end actions of a loop.
 class OuterLoop {
  public:
   // The loops must outlive it.
@@ -69,10 +75,16 @@ class OuterLoop {
   LoopResult operator()(TrainState state, const OuterLoopArguments& arguments);
 
  private:
+  class MemoryScope;
   LoopResult train(TrainState state, const OuterLoopArguments& arguments);
   LoopResult evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments);
-  // Runs the eval loops that are due. Returns whether one of them stops the training.
-  bool evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, int& interrupted);
+  // Runs the eval loops that are due, from `next` on, which becomes the one after. Returns whether one of them stops
+  // the training.
+  bool evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, std::size_t& next,
+                int& interrupted);
+  // Saves or restores what the loops remember, the next eval loop of this round, and whether the training stops after
+  // it.
+  void persist(Archive& archive, std::size_t& next_eval, bool& stops);
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
   }

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <giro/loop/log/combined_logs.h>
 #include <giro/runtime/host_array.h>
+
+namespace giro {
+class Archive;
+}
 
 namespace giro::jaxloop {
 
@@ -20,6 +25,8 @@ struct LoopOutputs {
   bool stop_loop = false;
   // The signal that has ended the loop, or 0.
   int interrupted = 0;
+  // For actions of an outer loop's loops: saves what the loops and their actions remember (checkpoint_action).
+  std::function<void(Archive&)> memory = {};
 
   // The numbers of a name. Error(not_found) naming the nearest.
   const std::vector<double>& operator[](const std::string& name) const;

@@ -8,7 +8,8 @@
 
 namespace giro::jaxloop {
 
-Action::Action(Function function, std::int64_t interval) : function_(std::move(function)), interval_(interval) {
+Action::Action(Function function, std::int64_t interval, std::function<void(Archive&)> persist)
+    : function_(std::move(function)), interval_(interval), persist_(std::move(persist)) {
   if (interval < 1) throw_invalid("action: the interval is {}, expected at least 1", interval);
   if (!function_) throw_invalid("action: there is no function");
 }

@@ -65,8 +65,10 @@ void add_arrays(LoopOutputs& outputs, const Outputs& all, std::size_t first) {
 }  // namespace
 
 void run_due(const std::vector<Action>& actions, std::int64_t count, TrainState& state, LoopOutputs& outputs) {
-  for (const Action& action : actions) {
-    if (action.is_due(count)) action(state, outputs);
+  for (const bool last : {false, true}) {
+    for (const Action& action : actions) {
+      if (action.runs_last() == last && action.is_due(count)) action(state, outputs);
+    }
   }
 }
 
@@ -78,7 +80,9 @@ LoopOutputs Loop::Chunks::run(std::optional<std::int64_t> num_steps) {
   if (has_steps) count_flops();
   const double begin = Elapsed::now();
   steps_ = 0;
+  if (loop_.step_->train()) loop_.offer_memory(outputs);
   const std::int64_t samples = has_steps ? advance(num_steps, outputs) : 0;
+  outputs.memory = nullptr;
   state().stream().synchronize();
   loop_.seconds_ = std::max(Elapsed::now() - begin, 1e-9);
   loop_.add_stats(outputs, state(), begin, steps_, samples);

@@ -282,9 +282,10 @@ TEST_F(OuterLoopTest, ResultDoesNotDependOnChunkSize) {
     TrainLoop killed(step_, {.end_actions = {checkpoint_action(dir_.path()), Action(stop(), chunk)}});
     int rounds = 0;
     OuterLoopOptions options{.train_loop = &killed, .checkpoint_spec = CheckpointSpec{dir_.path()}};
-    TrainLoop dies(step_, {.end_actions = {checkpoint_action(dir_.path()), Action([&](TrainState&, LoopOutputs&) {
-                                             if (++rounds == 1) throw std::runtime_error("killed");
-                                           })}});
+    Action kill([&](TrainState&, LoopOutputs&) {
+      if (++rounds == 1) throw std::runtime_error("killed");
+    });
+    TrainLoop dies(step_, {.end_actions = {checkpoint_action(dir_.path()), kill.run_last()}});
     options.train_loop = &dies;
     EXPECT_ANY_THROW((void)run(options));
     EXPECT_EQ(CheckpointStore(dir_.path()).latest_steps(), 10 * chunk);

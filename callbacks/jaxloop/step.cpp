@@ -29,10 +29,14 @@ std::uint64_t Step::prng_key(std::uint64_t i) const {
 }
 
 TrainState Step::initialize_model(const std::vector<std::pair<std::string, Shape>>& features) const {
-  std::vector<LeafSpec> spec;
+  BatchSpec spec;
   for (const auto& [name, shape] : features) spec.push_back({name, DType::f32, shape});
+  return initialize_model(spec);
+}
+
+TrainState Step::initialize_model(const BatchSpec& features) const {
   return TrainState::create(model_, options_.optimizer,
-                            {.inputs = spec,
+                            {.inputs = features,
                              .seed = options_.seed,
                              .context = options_.device ? *options_.device : discover_devices().best(),
                              .partitioner = options_.partitioner});

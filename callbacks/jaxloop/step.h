@@ -59,8 +59,10 @@ class Step {
   // A separate key for each i, derived from the seed.
   std::uint64_t prng_key(std::uint64_t i) const;
 
-  // A state at step 0 for batches of these features and shapes, batch axis included, the model's input first:
-  // initialize_model({{"image", {1, 28, 28, 1}}}). Errors: as TrainState::create.
+  // A state at step 0 for batches of these features, the model's input first, shapes with the batch axis:
+  // initialize_model({{"tokens", DType::i32, {1, 128}}}), or initialize_model(train_dataset.spec()). Without dtypes the
+  // features are f32: initialize_model({{"image", {1, 28, 28, 1}}}). Errors: as TrainState::create.
+  TrainState initialize_model(const BatchSpec& features) const;
   TrainState initialize_model(const std::vector<std::pair<std::string, Shape>>& features) const;
   // Reads the checkpoint of `step`, or the newest one, from a directory into a state. Errors: as restore.
   Restored restore_model(TrainState& state, const std::string& dir, std::optional<std::int64_t> step = {},

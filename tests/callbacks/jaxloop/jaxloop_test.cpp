@@ -20,6 +20,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/transformer.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 
@@ -98,6 +99,21 @@ TEST(Jaxloop, OutputsListEachStep) {
   DatasetIterator none(numbers(10));
   EXPECT_EQ(loop(std::move(result.state), none, 0).outputs.scalars.count("x"), 0u);
   EXPECT_EQ(none.position(), 0);
+}
+
+TEST(Jaxloop, ModelsOfIntegersAreInitialized) {
+  struct TokenStep : Step {
+    using Step::Step;
+    Logs run(TrainState& state, const Batch& batch) override {
+      return logs().add_metric("mean", mean(model()(state.params(), batch["tokens"])));
+    }
+  } step(nn::embedding(5, 2), {.device = Device::cpu()});
+  const Dataset tokens = Dataset({{"tokens", std::vector<std::int32_t>{0, 4, 2}}}).batch(1);
+  for (const bool by_hand : {false, true}) {
+    TrainState state =
+        by_hand ? step.initialize_model({{"tokens", DType::i32, {1}}}) : step.initialize_model(tokens.spec());
+    EXPECT_EQ(EvalLoop(step)(std::move(state), tokens).outputs["mean"].size(), 3u);
+  }
 }
 
 // The loop passes over a range without num_batches(), and once more to look for its end, however many chunks there are.

@@ -19,27 +19,29 @@ PeriodicAction::PeriodicAction(std::string name, ActionInterval interval)
 }
 
 bool PeriodicAction::operator()(std::int64_t step, double t) {
+  expect_next(step);
   see(step, t);
-  if (!is_due(step, t)) return false;
+  if (!is_due(t)) return false;
   ran(step, t);
   return true;
 }
 
-void PeriodicAction::see(std::int64_t step, double t) {
-  if (!is_seeded_) {
-    is_seeded_ = true;
-    ran(step, t);
-  } else if (interval_.every_steps && !follows(step)) {
-    throw_invalid("{}: step {} comes after step {}, but with every_steps = {} it must be called once after every step",
-                  name_, step, last_step_, *interval_.every_steps);
-  }
-  last_step_ = step;
+void PeriodicAction::expect_next(std::int64_t step) const {
+  if (!is_seeded_ || !interval_.every_steps || step == last_step_ + 1) return;
+  throw_invalid("{}: step {} comes after step {}, but with every_steps = {} it must be called once after every step",
+                name_, step, last_step_, *interval_.every_steps);
 }
 
-bool PeriodicAction::is_due(std::int64_t step, double t) const {
-  if (interval_.every_steps && step % *interval_.every_steps == 0) return true;
+void PeriodicAction::see(std::int64_t step, double t) {
+  seen_before_ = is_seeded_ ? last_step_ : step - 1;
+  last_step_ = step;
+  if (!std::exchange(is_seeded_, true)) ran(step, t);
+}
+
+bool PeriodicAction::is_due(double t) const {
+  if (const auto& each = interval_.every_steps; each && reaches(last_step_ / *each * *each)) return true;
   if (interval_.every_secs && t - previous_time_ > *interval_.every_secs) return true;
-  return std::find(interval_.on_steps.begin(), interval_.on_steps.end(), step) != interval_.on_steps.end();
+  return std::ranges::any_of(interval_.on_steps, [this](std::int64_t step) { return reaches(step); });
 }
 
 void PeriodicAction::ran(std::int64_t step, double t) {
@@ -47,7 +49,7 @@ void PeriodicAction::ran(std::int64_t step, double t) {
   previous_time_ = t;
 }
 
-void PeriodicAction::begin(const Elapsed& elapsed) { is_seeded_ = is_seeded_ && last_step_ == elapsed.steps; }
+void PeriodicAction::begin(const Elapsed& elapsed) { is_seeded_ = is_seeded_ && last_step_ <= elapsed.steps; }
 
 void PeriodicAction::persist(Archive& archive) {
   archive("is_seeded", is_seeded_)("last_step", last_step_)("previous_step", previous_step_);

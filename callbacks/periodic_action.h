@@ -37,19 +37,22 @@ class PeriodicAction {
   // step: Error(invalid_argument) for a gap or a repeated step.
   bool operator()(std::int64_t step, double t = Elapsed::now());
 
-  // Whether a step is the first, or follows the latest directly.
-  bool follows(std::int64_t step) const noexcept { return !is_seeded_ || step == last_step_ + 1; }
-  std::int64_t last_step() const noexcept { return last_step_; }
-  // The parts of operator(), for callers with their own conditions: see() records a step, is_due() returns whether the
-  // interval makes the action due, and ran() records that it has run.
+  // The parts of operator(), for callers with their own conditions. expect_next() is its check for gaps; a callback in
+  // a loop does without it, since the schedule of its task may have gaps. see() records a step, is_due() returns
+  // whether the interval makes the action due in that step, or would have in the gap before it, and ran() records that
+  // it has run.
+  void expect_next(std::int64_t step) const;
   void see(std::int64_t step, double t);
-  bool is_due(std::int64_t step, double t) const;
+  bool is_due(double t) const;
   void ran(std::int64_t step, double t);
+  // Whether the step seen last is `step`, or the first one after it.
+  bool reaches(std::int64_t step) const noexcept { return seen_before_ < step && step <= last_step_; }
   // When it last ran, or was first called.
   std::int64_t previous_step() const noexcept { return previous_step_; }
   double previous_time() const noexcept { return previous_time_; }
 
-  // Call this when a loop begins. Unless the loop begins at the latest step, the next call counts as the first.
+  // Call this when a loop begins. Unless the loop begins at the latest step or after it, the next call counts as the
+  // first.
   void begin(const Elapsed& elapsed);
   void persist(Archive& archive);
 
@@ -57,7 +60,7 @@ class PeriodicAction {
   std::string name_;
   ActionInterval interval_;
   bool is_seeded_ = false;
-  std::int64_t last_step_ = 0;
+  std::int64_t last_step_ = 0, seen_before_ = 0;
   std::int64_t previous_step_ = 0;
   double previous_time_ = 0;
 };

@@ -5,6 +5,9 @@
 namespace giro {
 
 struct PeriodicCallback::Memory {
+  // Returns whether the step is one in which it is due.
+  bool pass(std::int64_t step, double t, const Logs& logs);
+
   Function call;
   PeriodicAction action;
   bool execute_async;
@@ -17,23 +20,29 @@ PeriodicCallback::PeriodicCallback(Function f, const PeriodicCallbackOptions& op
                          .execute_async = options.execute_async,
                          .worker = {}}) {}
 
-bool PeriodicCallback::update(std::int64_t step, double t, const Logs& logs) {
-  Memory& memory = *memory_;
-  if (!memory.action(step, t)) return false;
-  if (!memory.execute_async) {
-    memory.call(step, t, logs);
+bool PeriodicCallback::Memory::pass(std::int64_t step, double t, const Logs& logs) {
+  action.see(step, t);
+  if (!action.is_due(t)) return false;
+  action.ran(step, t);
+  if (!execute_async) {
+    call(step, t, logs);
     return true;
   }
   Logs fetched = logs;  // in this thread, because no other may use the device's stream
   fetched.fetch();
-  memory.worker.submit([&memory, step, t, fetched = std::move(fetched)] { memory.call(step, t, fetched); });
+  worker.submit([this, step, t, fetched = std::move(fetched)] { call(step, t, fetched); });
   return true;
+}
+
+bool PeriodicCallback::update(std::int64_t step, double t, const Logs& logs) {
+  memory_->action.expect_next(step);
+  return memory_->pass(step, t, logs);
 }
 
 void PeriodicCallback::join() { memory_->worker.join(); }
 void PeriodicCallback::on_start(const Elapsed& elapsed) { memory_->action.begin(elapsed); }
 void PeriodicCallback::operator()(const Elapsed& elapsed, const Logs& logs) {
-  update(elapsed.steps + 1, elapsed.date, logs);
+  memory_->pass(elapsed.steps + 1, elapsed.date, logs);
 }
 void PeriodicCallback::on_end() { join(); }
 void PeriodicCallback::persist(Archive& archive) { memory_->action.persist(archive); }

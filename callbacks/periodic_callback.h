@@ -23,8 +23,9 @@ struct PeriodicCallbackOptions {
 };
 
 // A function that is called at an interval, like CLU's PeriodicCallback: by hand (update), or as an observer in a loop,
-// as a task of every(1). Without execute_async a plain callback with a schedule does the same: {every(2), f}. Copies
-// share their memory and the thread.
+// as a task of every(1). In a task with gaps it is called in the first step of the task that is due or comes after one
+// that was. Without execute_async a plain callback with a schedule does the same: {every(2), f}. Copies share their
+// memory and the thread.
 class PeriodicCallback {
  public:
   // Errors: invalid_argument, as PeriodicAction.

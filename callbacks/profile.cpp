@@ -14,6 +14,20 @@
 namespace giro {
 
 struct Profile::Memory {
+  // Returns whether a profile has begun.
+  bool pass(std::int64_t step, double t) {
+    action.see(step, t);
+    if (is_running) {
+      const bool is_over = step >= action.previous_step() + options.num_profile_steps &&
+                           (t - action.previous_time()) * 1e3 >= options.profile_duration_ms;
+      if (is_over) stop();
+      return false;
+    }
+    if (!action.reaches(options.first_profile) && !action.is_due(t)) return false;
+    start(step);
+    action.ran(step, t);
+    return true;
+  }
   void start(std::int64_t step) {
     std::shared_ptr<Trace> begun;
     if (!options.logdir.empty()) {
@@ -53,20 +67,8 @@ Profile::Profile(const ProfileOptions& options)
 }
 
 bool Profile::update(std::int64_t step, double t) {
-  Memory& memory = *memory_;
-  PeriodicAction& action = memory.action;
-  action.see(step, t);
-  if (memory.is_running) {
-    const ProfileOptions& options = memory.options;
-    const bool is_over = step >= action.previous_step() + options.num_profile_steps &&
-                         (t - action.previous_time()) * 1e3 >= options.profile_duration_ms;
-    if (is_over) memory.stop();
-    return false;
-  }
-  if (step != memory.options.first_profile && !action.is_due(step, t)) return false;
-  memory.start(step);
-  action.ran(step, t);
-  return true;
+  memory_->action.expect_next(step);
+  return memory_->pass(step, t);
 }
 
 bool Profile::is_running() const noexcept { return memory_->is_running; }
@@ -77,14 +79,7 @@ void Profile::on_start(const Elapsed& elapsed) {
   memory_->start(elapsed.steps);
   memory_->action.ran(elapsed.steps, elapsed.date);
 }
-void Profile::operator()(const Elapsed& elapsed, const Logs&) {
-  const std::int64_t step = elapsed.steps + 1;
-  if (!memory_->action.follows(step)) {
-    throw_invalid("profile: step {} comes after step {}, expected every step, as in a task with every(1)", step,
-                  memory_->action.last_step());
-  }
-  update(step, elapsed.date);
-}
+void Profile::operator()(const Elapsed& elapsed, const Logs&) { memory_->pass(elapsed.steps + 1, elapsed.date); }
 void Profile::on_end() { memory_->stop(); }
 void Profile::persist(Archive& archive) { memory_->action.persist(archive); }
 

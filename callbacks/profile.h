@@ -34,9 +34,10 @@ struct ProfileOptions {
 };
 
 // Profiles some steps periodically, like CLU's Profile: by hand (update), or as an observer in a loop, as a task of
-// every(1); a skipped step is an error. A profile begins when one is due, and ends when both its steps and its time are
-// over, or the loop ends. One that is due while another runs is dropped. As an observer it sees steps when their logs
-// arrive, and the device is some steps ahead by then. Copies share their memory.
+// every(1). A profile begins when one is due, and ends when both its steps and its time are over, or the loop ends. In
+// a task with gaps it begins and ends in the first step of the task that comes then, so it may be longer. One that is
+// due while another runs is dropped. As an observer it sees steps when their logs arrive, and the device is some steps
+// ahead by then. Copies share their memory.
 //
 //   {giro::every(1), giro::profile({.num_profile_steps = 20, .logdir = "logdir/1/profile"})}
 class Profile {

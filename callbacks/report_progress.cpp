@@ -30,6 +30,8 @@ struct ReportProgress::Memory {
   explicit Memory(const ReportProgressOptions& o)
       : options(o), action("report_progress", interval_of(o)), begin(o.clock()) {}
 
+  // Returns whether it has reported.
+  bool pass(std::int64_t step, double t);
   void report(std::int64_t step, double t);
 
   const ReportProgressOptions options;
@@ -63,14 +65,17 @@ void ReportProgress::Memory::report(std::int64_t step, double t) {
 
 ReportProgress::ReportProgress(const ReportProgressOptions& options) : memory_(std::make_shared<Memory>(options)) {}
 
-bool ReportProgress::update(std::int64_t step, std::optional<double> t) {
-  Memory& memory = *memory_;
-  const double now = t ? *t : memory.options.clock();
-  memory.action.see(step, now);
-  if (step == memory.action.previous_step() || !memory.action.is_due(step, now)) return false;
-  memory.report(step, now);
-  memory.action.ran(step, now);
+bool ReportProgress::Memory::pass(std::int64_t step, double t) {
+  action.see(step, t);
+  if (step == action.previous_step() || !action.is_due(t)) return false;
+  report(step, t);
+  action.ran(step, t);
   return true;
+}
+
+bool ReportProgress::update(std::int64_t step, std::optional<double> t) {
+  memory_->action.expect_next(step);
+  return memory_->pass(step, t ? *t : memory_->options.clock());
 }
 
 const std::string& ReportProgress::text() const noexcept { return memory_->text; }
@@ -81,7 +86,7 @@ ReportProgress::Timed ReportProgress::timed(std::string name, const Stream& stre
 }
 
 void ReportProgress::on_start(const Elapsed& elapsed) { memory_->action.begin(elapsed); }
-void ReportProgress::operator()(const Elapsed& elapsed, const Logs&) { update(elapsed.steps + 1, elapsed.date); }
+void ReportProgress::operator()(const Elapsed& elapsed, const Logs&) { memory_->pass(elapsed.steps + 1, elapsed.date); }
 void ReportProgress::persist(Archive& archive) { memory_->action.persist(archive); }
 
 ReportProgress::Timed::Timed(std::shared_ptr<Memory> memory, std::string name, std::optional<Stream> stream)

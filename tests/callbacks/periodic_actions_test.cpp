@@ -317,17 +317,38 @@ TEST(Profile, WritesATraceForEachProfile) {
   EXPECT_FALSE(detail::is_watched());
 }
 
-// A profile of consecutive steps is impossible if only every hundredth step is seen.
-TEST(Profile, RejectsSkippedSteps) {
+// In a task with gaps each acts in the first of its steps at or after those of its interval.
+TEST(PeriodicAction, SchedulesMayHaveGaps) {
   Profiled seen;
-  const auto run = [&](const Schedule& schedule) {
-    (void)loop(0, std::vector<int>(300), {{schedule, Profile(seen.hooks({}))}});
+  Steps called, reported;
+  const auto writer = std::make_shared<test::RecordingWriter>();
+  const auto at_each = [&](const Schedule& schedule) {
+    seen.started.clear();
+    seen.stopped.clear();
+    called.clear();
+    (void)loop(0, std::vector<int>(600),
+               {{every(1), [&](const Elapsed& elapsed) { seen.step = elapsed.steps + 1; }},
+                {schedule, Profile(seen.hooks({.num_profile_steps = 5, .profile_duration_ms = 0, .every_steps = 150}))},
+                {schedule, periodic_callback([&](std::int64_t step, double) { called.push_back(step); },
+                                             {.every_steps = 150, .on_steps = {350}})}});
   };
-  expect_invalid({"task 1, every(100): giro::Profile, at step 100", "step 101 comes after step 1", "every(1)"},
-                 [&] { run(every(100)); });
-  EXPECT_TRUE(seen.started.empty());
-  EXPECT_NO_THROW(run(after(5)));
-  EXPECT_EQ(seen.started.size(), 1u);
+  at_each(every(100));                              // sees steps 1, 101, 201, ...
+  EXPECT_EQ(seen.started, (Steps{101, 301, 501}));  // for 10, 300 and 450
+  EXPECT_EQ(seen.stopped, (Steps{201, 401, 600}));
+  EXPECT_EQ(called, (Steps{201, 301, 401, 501}));
+  at_each(after(5));
+  EXPECT_EQ(seen.started, (Steps{10, 150, 300, 450, 600}));
+  EXPECT_EQ(called, (Steps{150, 300, 350, 450, 600}));
+
+  PeriodicAction once("a", {.every_steps = 150});
+  once.see(1, 0);
+  once.see(301, 0);
+  EXPECT_TRUE(once.is_due(0));
+  once.see(302, 0);
+  EXPECT_FALSE(once.is_due(0));
+  ReportProgress progress({.out = nullptr, .every_steps = 150});
+  (void)loop(0, std::vector<int>(600), {{every(100), progress}});
+  EXPECT_NE(progress.text(), "");
 }
 
 TEST(Profile, ReportsWhereATraceCannotBeWritten) {

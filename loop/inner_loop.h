@@ -9,6 +9,7 @@
 #include <giro/loop/interrupt.h>
 #include <giro/loop/log/aggregation.h>
 #include <giro/loop/loop_error.h>
+#include <giro/loop/loop_result.h>
 #include <giro/loop/step/signature.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/snapshot.h>
@@ -25,6 +26,7 @@ namespace detail {
 
 // Writes the values of `before`, a snapshot of `state`, back into its leaves. Waits.
 void restore(const State& state, const Snapshot& before);
+[[noreturn]] void reject_used_up_dataset(const std::string& inner_loop);
 // "loss" -> "loss_valid".
 Logs renamed(const Logs& logs, const std::string& name);
 
@@ -94,6 +96,11 @@ class InnerLoop {
       if constexpr (std::is_same_v<Returned, S> && std::is_move_assignable_v<S>) {
         if (!kIsConst || options_.output_state) state = std::move(get<0>(result));
       }
+      if constexpr (requires { result.ended; }) {
+        const bool ran = result.elapsed.steps > 0;
+        if (!ran && has_run_ && result.ended == StopReason::dataset_ended) detail::reject_used_up_dataset(name_);
+        has_run_ |= ran;
+      }
       const Logs logs = interrupted(result) ? Logs() : aggregated(result);
       return name_.empty() ? logs : detail::renamed(logs, name_);
     } catch (const LoopError& error) {
@@ -133,6 +140,7 @@ class InnerLoop {
   F function_;
   InnerLoopOptions options_;
   bool preserves_state_ = false;
+  bool has_run_ = false;  // at least one step
 };
 
 // A callback that runs an inner loop on the state of the outer loop. Logs one value for each entry of the inner loop's
@@ -147,8 +155,8 @@ class InnerLoop {
 // continues with the state as it was: the function works on a copy. A State cannot be copied, so its leaves are saved
 // and restored, and recordings stay valid. A function of const S& needs neither. A signal that ends the inner loop also
 // ends the outer one, and the inner loop's logs are dropped. Errors: invalid_argument if the state can be neither
-// copied nor saved; whatever the function throws. The state is then restored, unless the function has moved it away and
-// lost it.
+// copied nor saved, or if the dataset had batches before and has none now, like a range that can be traversed only
+// once; whatever the function throws. The state is then restored, unless the function has moved it away and lost it.
 template <class F>
 InnerLoop<F> inner_loop(std::string name, F function, InnerLoopOptions options = {}) {
   return {std::move(name), std::move(function), std::move(options)};

@@ -17,9 +17,9 @@ namespace giro {
 
 class Archive;
 
-// A type-erased dataset: any range of batches B that can be iterated repeatedly, or a callable that makes a range for
-// each pass. Copies share the range, so only one thread at a time may use them. A default-constructed one is empty, and
-// each use is an Error(invalid_argument).
+// A type-erased dataset: any range of batches B that can be iterated repeatedly (can_begin_again), or a callable that
+// makes a range for each pass, such as a generator. Copies share the range, so only one thread at a time may use them.
+// A default-constructed one is empty, and each use is an Error(invalid_argument).
 template <class B>
 class AnyDataset {
   struct Pass {
@@ -41,7 +41,11 @@ class AnyDataset {
   template <class R>
     requires(!std::is_same_v<std::remove_cvref_t<R>, AnyDataset> && std::ranges::input_range<R&>)
   AnyDataset(R range)
-      : source_(std::make_shared<SourceOf<R>>([range = std::make_shared<R>(std::move(range))] { return range; })) {}
+      : source_(std::make_shared<SourceOf<R>>([range = std::make_shared<R>(std::move(range))] { return range; })) {
+    static_assert(can_begin_again<R>,
+                  "giro: a loop goes over this range more than once, but its begin() is not const, as if it could be "
+                  "traversed only once: pass a function that returns a range for each pass, or make begin() const");
+  }
   template <class F>
     requires std::ranges::input_range<std::invoke_result_t<F&>>
   AnyDataset(F make) {
@@ -125,7 +129,16 @@ class AnyDataset {
     }
     std::unique_ptr<Pass> begin_at(std::int64_t batch) const override {
       const std::int64_t first = first_batch();
-      return std::make_unique<RangePass<R>>(std::exchange(next, nullptr), first, batch);
+      auto pass = std::make_unique<RangePass<R>>(std::exchange(next, nullptr), first, batch);
+      if (batch != first) return pass;
+      const bool is_empty = pass->ended();
+      if (is_empty && had_batches) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the dataset had batches in an earlier pass and has none now, expected a range that can be "
+                    "traversed again, or a function that returns a range for each pass");
+      }
+      had_batches = !is_empty;
+      return pass;
     }
     void persist(Archive& archive) const override {
       if constexpr (requires(R& range) { range.persist(archive); }) next_range()->persist(archive);
@@ -139,6 +152,7 @@ class AnyDataset {
     std::function<std::shared_ptr<R>()> make;
     // The range of the next pass, if it was needed before the pass began: each pass has one range.
     mutable std::shared_ptr<R> next = nullptr;
+    mutable bool had_batches = false;
   };
 
   const Source& source() const {

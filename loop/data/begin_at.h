@@ -13,6 +13,12 @@ namespace giro {
 template <class R>
 inline constexpr bool keeps_last_batch = std::ranges::forward_range<R>;
 
+// Whether each begin() of a range starts over, as far as its type tells: a generator's begin() is not const, since it
+// changes the generator. Specialize it for another range that starts over.
+template <class R>
+inline constexpr bool can_begin_again =
+    std::ranges::forward_range<R> || std::ranges::input_range<const R> || requires(R& range) { range.begin_at(0); };
+
 namespace detail {
 
 // The number of batches that a range skips before begin().

@@ -4,7 +4,9 @@
 
 #include <csignal>
 #include <memory>
+#include <ranges>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -66,6 +68,26 @@ TEST(InnerLoop, OuterStateIsUnchangedByDefault) {
                                                {.output_state = output_state})}});
     EXPECT_EQ(constant.state, output_state ? 50 : 0);
   }
+}
+
+// Only the first evaluation would see batches.
+TEST(InnerLoop, RejectsARangeThatIsUsedUp) {
+  std::istringstream text("1 2 3");
+  auto numbers = std::views::istream<int>(text);
+  int evaluations = 0;
+  const auto evaluate = inner_loop("valid", [&](int state) {
+    ++evaluations;
+    return loop(state, numbers, {{every(1), count}});
+  });
+  test::expect_invalid({"every(2)", "at step 2", "inner_loop 'valid': its dataset had batches before and has none now"},
+                       [&] {
+                         (void)loop(0, Ints(5, 0), {{every(2), evaluate}});
+                       });
+  EXPECT_EQ(evaluations, 2);
+  // A dataset that is always empty is left alone.
+  (void)loop(0, Ints(5, 0), {{every(2), inner_loop([](int state) {
+                                return loop(state, Ints(), {{every(1), count}});
+                              })}});
 }
 
 TEST(InnerLoop, NamesAndAggregation) {

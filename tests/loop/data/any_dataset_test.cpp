@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <ranges>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -63,6 +64,18 @@ TEST(AnyDataset, FailedBatchIsRetried) {
   ++it;
   EXPECT_THROW((void)*it, std::runtime_error);
   EXPECT_EQ(*it, "1");
+}
+
+// A range that can be traversed only once would have no batches, or other ones, in the second pass.
+TEST(AnyDataset, RejectsRangesThatAreUsedUp) {
+  static_assert(!can_begin_again<std::ranges::istream_view<int>>);
+  static_assert(can_begin_again<std::vector<int>> && can_begin_again<AnyDataset<int>>);
+  std::istringstream text("7 8 9");
+  const AnyDataset<int> numbers([&] { return std::views::istream<int>(text); });
+  std::vector<int> seen;
+  for (const int value : numbers) seen.push_back(value);
+  EXPECT_EQ(seen, (std::vector{7, 8, 9}));
+  test::expect_invalid({"had batches in an earlier pass and has none now"}, [&] { (void)numbers.begin(); });
 }
 
 TEST(AnyDataset, RejectsEmptyDataset) {

@@ -15,6 +15,7 @@
 #include <giro/kernels/nn/normalization.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/axes.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 
@@ -47,6 +48,9 @@ struct Embedding {
   Var operator()(Scope& s, const Var& x) const { return embedding(x, s.param("embedding", {ids, features}, init)); }
 };
 
+// What an error calls a token that has no place in a cache.
+constexpr const char* kBeyondCache = "the cache is full (state.reset(\"cache\") starts over): token";
+
 // The number of tokens that a cache holds.
 Variable tokens_in(const Scope& s) { return s.variable("cache", "tokens", {}, zeros(), DType::i32); }
 
@@ -68,7 +72,7 @@ struct PositionEmbedding {
     if (s.mode() != Mode::decode) return x + from_first;
     const Var positions = tokens.value() + arange(steps, s.stream(), DType::i32);
     tokens.set(tokens.value() + steps);
-    return x + embedding(positions, table);
+    return x + take_checked("position_embedding: " + std::string(kBeyondCache), table, positions);
   }
 };
 
@@ -88,6 +92,13 @@ struct Cache {
     keys.set(where(is_new, take(key, from, 1), keys.value()));
     values.set(where(is_new, take(value, from, 1), values.value()));
     tokens.set(tokens.value() + added);
+  }
+
+  // The value, or NaN if there was no room for the tokens added last, which is also an error.
+  Var if_fits(const Var& value) const {
+    const Var places = arange(keys.value().shape()[1], value.stream(), DType::f32);
+    const Var last = take_checked("attention: " + std::string(kBeyondCache), places, tokens.value() - 1);
+    return where(last >= 0, value, std::numeric_limits<float>::quiet_NaN());
   }
 
  private:
@@ -185,7 +196,7 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   cache->add(key, value);
   how.key_lengths = broadcast_to(cache->tokens.value(), {x.shape()[0]});
   const Var y = dot_product_attention(query, cache->keys.value(), cache->values.value(), how);
-  return result(where(cache->tokens.value() <= options.cache, y, std::numeric_limits<float>::quiet_NaN()));
+  return result(cache->if_fits(y));
 }
 
 Layer multi_head_attention(const AttentionLayerOptions& options) {

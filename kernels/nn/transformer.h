@@ -12,8 +12,9 @@ namespace giro::nn {
 //
 // To generate token by token, a model's layers have a cache for earlier tokens: variables of the collection "cache",
 // with room for `cache` tokens. When the model is called with Mode::decode, its inputs are the next tokens of the
-// cached sequences and are added to the cache. Tokens beyond that give NaN. The cache holds as many sequences as the
-// batch that the state is created with; TrainState::reset("cache") starts them over.
+// cached sequences and are added to the cache. Tokens for which it has no room give NaN, and are an Error
+// (invalid_argument) when the host next waits for the device or reads the step's logs. The cache holds as many
+// sequences as the batch that the state is created with; TrainState::reset("cache") starts them over.
 
 // Integer ids of any shape (...) -> (..., features). Parameter: embedding (ids, features). Ids out of range give NaN.
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init = normal(0.02));

@@ -26,14 +26,20 @@ class Generator {
     giro::load_into(*state_, trained.flatten("params"), {.only = {"params"}});
   }
 
-  // `count` ids that follow the prompt: the likeliest ones at a temperature of 0, else sampled. Together with the
-  // prompt they must fit the model's context.
+  // `count` ids that follow the prompt, which must fit the model's context: the likeliest ones at a temperature of 0,
+  // else sampled. Where the context ends, the window slides: the model goes on from the last half of what it has seen.
   std::vector<std::int32_t> operator()(
       std::vector<std::int32_t> prompt, std::int64_t count, double temperature, std::uint64_t seed) {
     state_->reset("cache");
     const giro::Rng rng{seed, giro::RngPurpose::application};
-    std::vector<std::int32_t> made;
+    std::vector<std::int32_t> made, window;  // window: the tokens in the cache
     for (std::int64_t i = 0; i < count; ++i) {
+      window.insert(window.end(), prompt.begin(), prompt.end());
+      if (static_cast<std::int64_t>(window.size()) > model_.context) {
+        state_->reset("cache");
+        window.erase(window.begin(), window.end() - (model_.context + 1) / 2);
+        prompt = window;
+      }
       const auto tokens = static_cast<std::int64_t>(prompt.size());
       const giro::nn::Var ids = giro::nn::constant(giro::HostArray(prompt, {1, tokens}), state_->stream());
       giro::nn::Scope s = state_->params(giro::nn::Mode::decode);

@@ -32,8 +32,8 @@ struct Arguments : sample::Options {
 
 [[noreturn]] void reject(const std::string& what) { throw giro::Error(giro::ErrorCode::invalid_argument, what); }
 
-// The ids of the prompt. With `count` more tokens they must fit the model's context.
-std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t count) {
+// The ids of the prompt, which must fit the model's context.
+std::vector<std::int32_t> ids_of_prompt(const Arguments& args) {
   const bool is_text = args.prompt_ids.empty();
   if (is_text && !args.are_bytes()) {
     reject("--prompt: text cannot be a prompt for a vocabulary of " + std::to_string(args.model.vocabulary) +
@@ -49,10 +49,9 @@ std::vector<std::int32_t> ids_of_prompt(const Arguments& args, std::int64_t coun
     reject(option + (is_text ? "its byte " : "") + std::to_string(id) + " is not an id in a vocabulary of " +
            std::to_string(args.model.vocabulary));
   }
-  const std::int64_t length = static_cast<std::int64_t>(ids.size()) + count;
-  if (length > args.model.context) {
-    reject(option + "with " + std::to_string(count) + " tokens to generate it has " + std::to_string(length) +
-           ", expected at most " + std::to_string(args.model.context) + ", the context");
+  if (static_cast<std::int64_t>(ids.size()) > args.model.context) {
+    reject(option + "it has " + std::to_string(ids.size()) + " tokens, expected at most " +
+           std::to_string(args.model.context) + ", the context");
   }
   return ids;
 }
@@ -94,7 +93,7 @@ double megabytes(const giro::TrainState& state, const std::string& collection) {
 int use_weights(const Arguments& args, const sample::Environment& environment) {
   if (args.load.empty() != args.resume) reject("--steps 0: expected weights from either --load or a run, --resume");
   if (args.generate == 0 && args.save.empty()) reject("--steps 0: nothing to do, expected --generate or --save");
-  const std::vector<std::int32_t> prompt = ids_of_prompt(args, args.generate);
+  const std::vector<std::int32_t> prompt = ids_of_prompt(args);
   if (!environment.world.is_primary()) return 0;
   Generator generator(args.model, environment.context, giro::parse_precision(args.dtype));
   if (args.resume) {
@@ -118,7 +117,7 @@ int run(const Arguments& args) {
   const giro::Precision precision = giro::parse_precision(args.dtype);
   const Gpt2& model = args.model;
   std::vector<std::int32_t> prompt;
-  if (args.generate > 0 || args.sample_every > 0) prompt = ids_of_prompt(args, args.generate);
+  if (args.generate > 0 || args.sample_every > 0) prompt = ids_of_prompt(args);
 
   // 1. Windows of the files, which stay on disk.
   const giro::Dataset train_windows = windows(args, 0, 0.95).shuffle(args.seed).repeat();
@@ -220,7 +219,7 @@ int run(const Arguments& args) {
           [&](const giro::TrainState& state) {
             if (!world.is_primary()) return;
             std::printf("\n");
-            generate(state, std::min<std::int64_t>(200, model.context - static_cast<std::int64_t>(prompt.size())));
+            generate(state, 200);
           }},
       {others, stopwatch.restart()},
   };
@@ -280,7 +279,9 @@ void add_options(CLI::App& app, Arguments& args) {
   app.add_option("--sample-every", args.sample_every, "steps between generated texts")
       ->check(at_least_0)
       ->capture_default_str();
-  app.add_option("--generate", args.generate, "tokens to generate at the end; with --steps 0, without training")
+  app.add_option("--generate", args.generate,
+         "tokens to generate at the end; with --steps 0, without training. Where the context ends, the model goes on "
+         "from the last half of it")
       ->check(at_least_0);
   auto* const prompt =
       app.add_option("--prompt", args.prompt, "text for generated texts to continue, if the data is text");

@@ -230,7 +230,7 @@ class Gpt2(FolderCase):
         self.assertEqual(first, second)
 
     def test_greedy_generation(self):
-        context, count, prompt = 80, 64, "the qu\u00efck"
+        context, count, prompt = 80, 100, "the qu\u00efck"
         generator = random.Random(1)
         words = "the qu\u00efck brown fox jumps over a lazy dog while \u00e9toiles shine".split()
         text = " ".join(generator.choice(words) for _ in range(600)).encode()
@@ -250,10 +250,14 @@ class Gpt2(FolderCase):
         weights = in_double(tensors)
         ids = list(prompt.encode())
         margin = math.inf  # from the likeliest token's logit to the next one's
+        window = list(ids)
         with torch.no_grad():
             for _ in range(count):
-                (best, second), (likeliest, _) = logits_of(weights, torch.tensor([ids]))[0, -1].topk(2)
+                if len(window) > context:
+                    del window[:-context // 2]
+                (best, second), (likeliest, _) = logits_of(weights, torch.tensor([window]))[0, -1].topk(2)
                 margin = min(margin, (best - second).item())
+                window.append(likeliest.item())
                 ids.append(likeliest.item())
         made = bytes(ids[-count:])
         print(f"generated {made!r}; margin {margin:.1e}")

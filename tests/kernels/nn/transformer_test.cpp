@@ -71,11 +71,12 @@ class TransformerTest : public test::OpTest {
       at += steps;
     }
     const Var after_the_end = stepwise(generator.params(Mode::decode), ids(generator, kRows, 1));
-    if (learned_positions) {
-      test::expect_error(ErrorCode::invalid_argument,
-                         {"embedding: id " + std::to_string(kLength) + " at position 0 of i32(1,)"},
-                         [&] { generator.stream().synchronize(); });
-    }
+    const std::string layer = learned_positions ? "position_embedding" : "attention";
+    test::expect_error(ErrorCode::invalid_argument,
+                       {layer + ": the cache is full (state.reset(\"cache\") starts over): token " +
+                            std::to_string(kLength) + " at position 0",
+                        "below " + std::to_string(kLength)},
+                       [&] { generator.stream().synchronize(); });
     const std::vector<float> beyond = floats(generator, after_the_end);
     for (const float value : beyond) EXPECT_TRUE(std::isnan(value));
   }

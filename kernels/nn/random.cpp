@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -58,12 +59,20 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
   throw_error(ErrorCode::invalid_argument, "{}: {}, expected {}", op, found, expected);
 }
 
+// Expects one of the arguments on a stream.
+void expect_stream(const char* op, const std::vector<Var>& arguments) {
+  if (std::ranges::any_of(arguments, &Var::has_stream)) return;
+  reject(op, "no argument is on a stream",
+         "a key such as s.key(\"noise\") of a scope, or fold_in(number, nn::Var(state.at(\"step\"), state.stream()))");
+}
+
 }  // namespace
 
 Key fold_in(const Key& key, const Operand& data) {
   const detail::CallSite site(key.base.where);
   expect_key("fold_in", key.base);
   expect_scalar("fold_in", "number", data);
+  expect_stream("fold_in", values_of({key.base, data}));
   const Var y = Var::computed(DType::i64, {}, values_of({key.base, data}), nullptr);
   Builder builder({});
   Key folded =
@@ -77,6 +86,7 @@ Key fold_in(const Key& key, const Operand& data) {
 Var random_uniform(const Key& key, const Shape& shape, double low, double high) {
   const detail::CallSite site(key.base.where);
   expect_key("random_uniform", key.base);
+  expect_stream("random_uniform", values_of({key.base}));
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
     reject("random_uniform", fmt::format("found [{}, {})", low, high), "low < high");
@@ -93,6 +103,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
 Var random_normal(const Key& key, const Shape& shape, double mean, double stddev) {
   const detail::CallSite site(key.base.where);
   expect_key("random_normal", key.base);
+  expect_stream("random_normal", values_of({key.base}));
   if (!(stddev >= 0)) reject("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
@@ -104,6 +115,7 @@ Var random_normal(const Key& key, const Shape& shape, double mean, double stddev
 Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   const detail::CallSite site(key.base.where);
   expect_key("random_bernoulli", key.base);
+  expect_stream("random_bernoulli", values_of({key.base, p}));
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
     reject("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
   }

@@ -25,12 +25,21 @@ struct Key {
   std::int64_t rows = 0;  // how many rows the drawn array has; 0: the size of its first axis
 };
 
+// What random_uniform and random_normal of a number would return.
+template <class T>
+struct NumberAsKey : Var {
+  static_assert(!std::integral<T>,
+                "giro: random_uniform and random_normal cannot take a number as the key, which is on no device and is "
+                "the same in each step: pass s.key(\"noise\") of a scope, or nn::fold_in(number, "
+                "nn::Var(state.at(\"step\"), state.stream()))");
+};
+
 // Random numbers from a key. A number depends only on its key and its element's index in row-major order. It does not
 // depend on the device, the threads or fusion, except for normal numbers, which use the device's logarithm and cosine.
 // The generator is Philox (runtime/rng.h). Use each key for one array: another array with the same key starts with the
 // same numbers, even with another distribution. Errors: dtype_mismatch and shape_mismatch for a key that is not an i64
 // scalar; invalid_argument for a key that is not an integer, for parameters that define no distribution, and if no
-// argument is on a stream.
+// argument is on a stream. A key that is a number is not, so random_uniform and random_normal of one do not compile.
 
 // A new key, from a key and an integer. The integer is a scalar, or a number if the key is on a device. Different
 // integers give keys that are unrelated to each other and to the numbers drawn from the original key.
@@ -41,6 +50,10 @@ Key fold_in(const Key& key, const Operand& data);
 Var random_uniform(const Key& key, const Shape& shape, double low = 0, double high = 1);
 // f32, within 6.7 standard deviations.
 Var random_normal(const Key& key, const Shape& shape, double mean = 0, double stddev = 1);
+template <std::integral T>
+NumberAsKey<T> random_uniform(T, const Shape&, double = 0, double = 1);
+template <std::integral T>
+NumberAsKey<T> random_normal(T, const Shape&, double = 0, double = 1);
 // True where random_uniform with that key is below p, which broadcasts to the shape; boolean.
 Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape);
 

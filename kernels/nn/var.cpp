@@ -91,7 +91,9 @@ Var constant(const HostArray& values, const Stream& stream) {
 Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient) {
   const auto on_stream = std::find_if(inputs.begin(), inputs.end(), [](const Var& v) { return v.has_stream(); });
   if (on_stream == inputs.end()) {
-    throw Error(ErrorCode::invalid_argument, "an operation on constants alone has no stream to run on");
+    throw Error(ErrorCode::invalid_argument,
+                "an operation on constants alone has no stream to run on, expected one of them on a stream, as by "
+                "nn::constant or Var::on");
   }
   const Stream& stream = on_stream->stream();
   if (std::any_of(on_stream, inputs.end(), [&](const Var& v) { return v.has_stream() && v.stream() != stream; })) {

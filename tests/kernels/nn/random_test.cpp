@@ -276,7 +276,14 @@ TEST_P(RandomTest, BadArguments) {
                [&] { (void)random_uniform(two, {2}); });
   expect_error(ErrorCode::invalid_argument, {"fold_in", "number is 0.5", "expected an integer"},
                [&] { (void)fold_in(k, 0.5); });
-  expect_error(ErrorCode::invalid_argument, {"no stream"}, [&] { (void)random_uniform(1, {2}); });
+  const Var constant_key(tensor({1}, {}));
+  const auto expect_advice = [this](const std::string& op, const auto& f) {
+    expect_error(ErrorCode::invalid_argument, {op + ": no argument is on a stream", "s.key(\"noise\")"}, f);
+  };
+  expect_advice("random_uniform", [&] { (void)random_uniform(constant_key, {2}); });
+  expect_advice("random_normal", [&] { (void)random_normal(constant_key, {2}); });
+  expect_advice("random_bernoulli", [&] { (void)random_bernoulli(3, 0.5, {2}); });
+  expect_advice("fold_in", [&] { (void)fold_in(3, 4); });
   expect_error(ErrorCode::invalid_argument, {"random_uniform", "[2, 2)"}, [&] { (void)random_uniform(k, {2}, 2, 2); });
   expect_error(ErrorCode::invalid_argument, {"random_uniform"}, [&] { (void)random_uniform(k, {2}, -3e38, 3e38); });
   expect_error(ErrorCode::invalid_argument, {"random_normal", "-1"}, [&] { (void)random_normal(k, {2}, 0, -1); });

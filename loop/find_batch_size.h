@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/data/batch.h>
@@ -47,7 +48,8 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
 // with the bytes needed and available; unsupported if the free memory is not known and no budget is given; those of
 // batch_of and of Step::memory.
 template <class S, class Statics>
-std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const std::function<Batch(std::int64_t)>& batch_of,
+std::int64_t find_batch_size(const Step<S, Statics>& step, std::type_identity_t<S>& state,
+                             const std::function<Batch(std::int64_t)>& batch_of,
                              const FindBatchSizeOptions& options = {}) {
   const std::shared_ptr<const Partitioner> ranks = partitioner_of(state);
   return detail::find_batch_size([&](std::int64_t n) { return step.memory(state, batch_of(n)).bytes(); },
@@ -56,7 +58,7 @@ std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const std::
 
 // The same for a dataset before batch(), up to its number of rows.
 template <class S, class Statics>
-std::int64_t find_batch_size(const Step<S, Statics>& step, S& state, const Dataset& rows,
+std::int64_t find_batch_size(const Step<S, Statics>& step, std::type_identity_t<S>& state, const Dataset& rows,
                              FindBatchSizeOptions options = {}) {
   if (rows.num_rows() < options.max) options.max = rows.num_rows();
   const auto batch_of = [&](std::int64_t n) { return *rows.batch(n).partition(partitioner_of(state)).begin(); };

@@ -22,7 +22,7 @@ struct UninterruptedArbiter : Arbiter {
   bool save() override { return false; }
 };
 
-Step<TrainState> eval_step(const EvalTask& task) {
+Step<const TrainState> eval_step(const EvalTask& task) {
   return jit(
       [model = task.model, metrics = task.metrics](const TrainState& state, const Batch& batch) {
         const std::string& input = batch.features().front().first;
@@ -57,7 +57,7 @@ struct EvalLoop::Impl {
   explicit Impl(EvalLoopOptions given) : options(std::move(given)), step(eval_step(options.task)) {}
 
   EvalLoopOptions options;
-  Step<TrainState> step;
+  Step<const TrainState> step;
 };
 
 EvalLoop::EvalLoop(EvalLoopOptions options) {

@@ -1,31 +1,54 @@
 #include <giro/loop/step/broadcasts.h>
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
-Broadcasts::Broadcasts(std::initializer_list<std::pair<std::string, double>> values)
-    : memory_(std::make_shared<std::vector<float>>()) {
-  memory_->reserve(values.size());
+Broadcasts::Broadcasts(std::initializer_list<std::pair<std::string, Number>> values)
+    : memory_(std::make_shared<std::vector<std::int64_t>>(values.size())) {
   Batch::Features features;
-  for (const auto& [name, value] : values) {
-    memory_->push_back(static_cast<float>(value));
-    features.emplace_back(name, Tensor(&memory_->back(), DType::f32, {}, Device::cpu()));
+  for (const auto& [name, number] : values) {
+    const DType dtype = number.is_integer ? DType::i64 : DType::f32;
+    features.emplace_back(name, Tensor(memory_->data() + features.size(), dtype, {}, Device::cpu()));
+    write(features.size() - 1, number);
   }
   values_ = Batch(std::move(features), memory_);
 }
 
-Broadcasts::Broadcasts(const Elapsed& elapsed) : Broadcasts({{"steps", 0}, {"samples", 0}, {"time", 0}}) {
-  set(elapsed);
-}
+Broadcasts::Broadcasts(const Elapsed& elapsed)
+    : Broadcasts({{"steps", elapsed.steps}, {"samples", elapsed.samples}, {"time", elapsed.time()}}) {}
 
 Broadcasts::Broadcasts(Batch values) : values_(std::move(values)) {}
+
+nn::Var Broadcasts::operator[](const std::string& name) const {
+  const Batch::Features& known = values_.features();
+  if (std::ranges::find(known, name, &Batch::Features::value_type::first) != known.end()) return values_[name];
+  std::vector<std::string> names;
+  for (const auto& [of_value, tensor] : known) names.push_back(of_value);
+  throw_error(ErrorCode::not_found, "no broadcast '{}' in the call of the step, which has {}", name,
+              names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
 
 bool Broadcasts::empty() const noexcept { return values_.features().empty(); }
 
 void Broadcasts::set(const Elapsed& elapsed) {
-  *memory_ = {static_cast<float>(elapsed.steps), static_cast<float>(elapsed.samples),
-              static_cast<float>(elapsed.time())};
+  write(0, elapsed.steps);
+  write(1, elapsed.samples);
+  write(2, elapsed.time());
+}
+
+void Broadcasts::write(std::size_t value, const Number& number) {
+  if (number.is_integer) {
+    (*memory_)[value] = number.integer;
+  } else {
+    std::memcpy(memory_->data() + value, &number.number, sizeof number.number);
+  }
 }
 
 }  // namespace giro

@@ -54,23 +54,25 @@ struct StateOf<First, Rest...> : std::conditional_t<is_state<First>, std::type_i
 template <class T>
 using AsInput = std::conditional_t<is_params<T> || is_state<T>, Batch, T>;
 
-// A step that calls f(params or state, batch, ...). With `train` it also updates the state.
-template <class F, class... Args>
-auto make_step(F f, const Strategy& strategy, bool train, std::source_location where, std::tuple<Args...>*) {
-  using S = typename StateOf<std::remove_cvref_t<Args>...>::type;
+// A step that calls f(params or state, batch, ...). With `trains` it also updates the state.
+template <bool trains, class F, class... Args>
+auto make_step(F f, const Strategy& strategy, std::source_location where, std::tuple<Args...>*) {
+  constexpr bool writes = (trains || ... ||
+                           (is_state<std::remove_cvref_t<Args>> && std::is_lvalue_reference_v<Args> &&
+                            !std::is_const_v<std::remove_reference_t<Args>>));
+  using Of = typename StateOf<std::remove_cvref_t<Args>...>::type;
+  using S = std::conditional_t<writes, Of, const Of>;
   using Statics = typename giro::detail::StaticsOf<AsInput<std::remove_cvref_t<Args>>...>::type;
   static_assert((false || ... || (is_params<std::remove_cvref_t<Args>> || is_state<std::remove_cvref_t<Args>>)),
                 "giro: a managed step must take const nn::Params& or the TrainState&");
+  static_assert(giro::detail::ExpectNoneOfOneCall<Args...>::value);
   static_assert(
       (0 + ... + static_cast<int>(giro::detail::is_statics<AsInput<std::remove_cvref_t<Args>>>)) <= 1,
       "giro: a managed step can take only params, state, const Batch&, const Broadcasts& and one type of statics");
   constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Args>, Broadcasts>);
-  constexpr bool writes = (false || ... ||
-                           (is_state<std::remove_cvref_t<Args>> && std::is_lvalue_reference_v<Args> &&
-                            !std::is_const_v<std::remove_reference_t<Args>>));
   return Step<S, Statics>(
-      [f = std::move(f), strategy, train, where](S& state, const Batch& batch, const Broadcasts& broadcasts,
-                                                 const Statics& statics) mutable {
+      [f = std::move(f), strategy, where](S& state, const Batch& batch, const Broadcasts& broadcasts,
+                                          const Statics& statics) mutable {
         const auto call = [&] {
           nn::Params params = state.params();
           return Logs(f(giro::detail::pick<std::remove_cvref_t<Args>>(params, state, batch, broadcasts, statics)...));
@@ -80,7 +82,7 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
                       "managed: the strategy is data_parallel, expected a state with a partitioner");
         }
         Logs logs;
-        if (train) {
+        if constexpr (trains) {
           state.value_and_grad(
               [&](TrainState&) {
                 logs = call();
@@ -95,19 +97,19 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
         if (strategy.handle_logs) strategy.handle_logs(state, logs);
         return logs;
       },
-      uses_broadcasts, train || writes,
+      uses_broadcasts,
       strategy.recorded ? giro::detail::StepRecording::Mode::recorded : giro::detail::StepRecording::Mode::eager,
       where);
 }
 
-template <class F>
-auto make_step(F f, const Strategy& strategy, bool train, std::source_location where) {
+template <bool trains, class F>
+auto make_step(F f, const Strategy& strategy, std::source_location where) {
   using Signature = giro::detail::Signature<F>;
   static_assert(Signature::known,
                 "giro: a managed step must be a function with a single signature, without auto parameters");
   static_assert(std::is_same_v<std::remove_cvref_t<typename Signature::Return>, Logs>,
                 "giro: a managed step must return giro::Logs: giro::logs().add_loss(\"loss\", loss)");
-  return make_step(std::move(f), strategy, train, where, static_cast<typename Signature::Arguments*>(nullptr));
+  return make_step<trains>(std::move(f), strategy, where, static_cast<typename Signature::Arguments*>(nullptr));
 }
 
 }  // namespace detail
@@ -130,13 +132,13 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
 template <class F>
 auto train_step(F f, const std::string& strategy = "jit",
                 std::source_location where = std::source_location::current()) {
-  return detail::make_step(std::move(f), managed::strategy(strategy), true, where);
+  return detail::make_step<true>(std::move(f), managed::strategy(strategy), where);
 }
 
 // The same without losses, gradients and update: for evaluation, prediction and resets.
 template <class F>
 auto step(F f, const std::string& strategy = "jit", std::source_location where = std::source_location::current()) {
-  return detail::make_step(std::move(f), managed::strategy(strategy), false, where);
+  return detail::make_step<false>(std::move(f), managed::strategy(strategy), where);
 }
 
 }  // namespace giro::managed

@@ -18,6 +18,9 @@
 
 namespace giro {
 
+template <class S, class B>
+class LoopState;
+
 namespace detail {
 
 // The recordings of one step, for all the states it is called with. May be used by several threads, each with its own
@@ -50,21 +53,32 @@ struct NoStatics {
 
 }  // namespace detail
 
-// A step over state and batch that jit or eager makes from the user's function. It runs on the state's device without
-// waiting for it. The scalars in its logs arrive on the host when the device has computed them. A handle; copies share
+// A step over state and batch that jit or eager makes from the user's function: Step<TrainState>, or Step<const
+// TrainState> from a function that takes the state as const TrainState&. It runs on the state's device without waiting
+// for it. The scalars in its logs arrive on the host when the device has computed them. A handle; copies share
 // recordings.
 template <class S, class Statics = detail::NoStatics>
 class Step {
  public:
   using Function = std::function<Logs(S& state, const Batch& batch, const Broadcasts&, const Statics&)>;
 
-  Step(Function function, bool uses_broadcasts, bool changes_state, detail::StepRecording::Mode mode,
-       std::source_location where)
+  Step(Function function, bool uses_broadcasts, detail::StepRecording::Mode mode, std::source_location where)
       : function_(std::make_shared<Function>(std::move(function))),
         engine_(std::make_shared<detail::StepEngine>(mode, where)),
         where_(where),
-        uses_broadcasts_(uses_broadcasts),
-        changes_state_(changes_state) {}
+        uses_broadcasts_(uses_broadcasts) {}
+  // A step that leaves its state as it is, as one that may change it. They share recordings.
+  template <class Constant>
+    requires(std::is_same_v<Constant, const S> && !std::is_const_v<S>)
+  Step(const Step<Constant, Statics>& step)
+      : function_(std::make_shared<Function>(
+            [f = step.function_](S& state, const Batch& batch, const Broadcasts& broadcasts, const Statics& statics) {
+              return (*f)(state, batch, broadcasts, statics);
+            })),
+        engine_(step.engine_),
+        where_(step.where_),
+        uses_broadcasts_(step.uses_broadcasts_),
+        statics_(step.statics_) {}
 
   // Errors: those of the ops, when the step is first recorded for a state and the shapes of a batch; device_mismatch
   // for a batch on another device than the state; invalid_argument for a state that was moved from. After an error the
@@ -118,10 +132,12 @@ class Step {
     return call;
   }
   bool uses_broadcasts() const noexcept { return uses_broadcasts_; }
-  // Whether the function takes the state as S&, not as const S&.
-  bool changes_state() const noexcept { return changes_state_; }
+  // Whether the function takes a state that it may change.
+  static constexpr bool changes_state() noexcept { return !std::is_const_v<S>; }
 
  private:
+  template <class, class>
+  friend class Step;
   template <class F>
   auto inspect(F&& of_call, S& state, const Batch& batch, const Broadcasts& broadcasts) const {
     return with_body(
@@ -148,11 +164,23 @@ class Step {
   std::shared_ptr<detail::StepEngine> engine_;
   std::source_location where_;
   bool uses_broadcasts_;
-  bool changes_state_;
   [[no_unique_address]] Statics statics_{};
 };
 
 namespace detail {
+
+// Whether a step that takes these would keep what they were in its first call.
+template <class T>
+inline constexpr bool is_of_one_call = std::is_same_v<T, Elapsed> || std::is_same_v<T, Logs>;
+template <class S, class B>
+inline constexpr bool is_of_one_call<LoopState<S, B>> = true;
+template <class... Args>
+struct ExpectNoneOfOneCall {
+  static_assert(!(false || ... || is_of_one_call<std::remove_cvref_t<Args>>),
+                "giro: a step cannot take Elapsed, Logs or LoopState, since its recording is used for all calls: take "
+                "const Broadcasts& for what changes from call to call, such as broadcasts[\"steps\"]");
+  static constexpr bool value = true;
+};
 
 template <class T>
 inline constexpr bool is_statics = !std::is_same_v<T, Batch> && !std::is_same_v<T, Broadcasts>;
@@ -180,12 +208,13 @@ auto& pick(First& first, Rest&... rest) {
 
 template <class R, class F, class First, class... Rest>
 auto make_step(F function, StepRecording::Mode mode, std::source_location where, std::tuple<First, Rest...>*) {
-  using S = std::remove_cvref_t<First>;
+  using S = std::remove_reference_t<First>;
   static_assert(std::is_base_of_v<State, S> && std::is_reference_v<First>,
                 "giro: the first parameter of a step must be a reference to State or to a class derived from it");
   static_assert(
       std::is_same_v<std::remove_cvref_t<R>, Logs>,
       "giro: a step must return giro::Logs: giro::logs().add_metric(\"loss\", loss), or giro::Logs() for none");
+  static_assert(ExpectNoneOfOneCall<Rest...>::value);
   static_assert((0 + ... + static_cast<int>(is_statics<std::remove_cvref_t<Rest>>)) <= 1,
                 "giro: after its state a step can take only const Batch&, const Broadcasts& and one type of statics");
   static_assert(
@@ -200,7 +229,7 @@ auto make_step(F function, StepRecording::Mode mode, std::source_location where,
                                        const Statics& statics) mutable {
         return function(state, pick<std::remove_cvref_t<Rest>>(batch, broadcasts, statics)...);
       },
-      uses_broadcasts, !std::is_const_v<std::remove_reference_t<First>>, mode, where);
+      uses_broadcasts, mode, where);
 }
 
 template <class F>
@@ -211,6 +240,8 @@ auto make_step(F function, StepRecording::Mode mode, std::source_location where)
   if constexpr (Traits::known) {
     return make_step<typename Traits::Return>(std::move(function), mode, where,
                                               static_cast<typename Traits::Arguments*>(nullptr));
+  } else {
+    return Step<State>(nullptr, false, mode, where);  // so that the compiler has no more errors to show
   }
 }
 

@@ -361,7 +361,7 @@ TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
   });
   EXPECT_TRUE(train_step.changes_state());
   EXPECT_FALSE(reading.changes_state());
-  for (const auto& test_step : {writing, reading}) {
+  const auto expect_one_recording = [&](const auto& test_step) {
     train_recordings = test_recordings = 0;
     const auto result = train_loop(create(), dataset,
                                    {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
@@ -373,7 +373,9 @@ TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
     EXPECT_EQ(result.history.collect("host_test", "steps")[1], (Values{7, 15, 23, 31, 39}));
     EXPECT_EQ(train_recordings, 1);
     EXPECT_EQ(test_recordings, 1);
-  }
+  };
+  expect_one_recording(writing);
+  expect_one_recording(reading);
 }
 
 // Between two epoch ends the device gets as many steps at once as allowed.

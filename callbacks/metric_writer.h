@@ -38,10 +38,12 @@ class Tag {
 
   const std::string& path() const noexcept { return path_; }
   // The parts of a log entry's tag. The collection of another tag is empty, and its name is the path.
-  std::string_view collection() const noexcept {
+  std::string_view collection() const& noexcept {
     return std::string_view(path_).substr(0, name_begin_ > 0 ? name_begin_ - 1 : 0);
   }
-  std::string_view name() const noexcept { return std::string_view(path_).substr(name_begin_); }
+  std::string_view name() const& noexcept { return std::string_view(path_).substr(name_begin_); }
+  std::string_view collection() const&& = delete;
+  std::string_view name() const&& = delete;
   friend bool operator==(const Tag&, const Tag&) = default;
   friend auto operator<=>(const Tag&, const Tag&) = default;
 

@@ -74,10 +74,11 @@ class Elapse : detail::StateAccess {
   };
 
   // Where it is: a second call does not start again.
-  Iterator begin() {
+  Iterator begin() & {
     Iterator here(this);
     return std::exchange(has_begun_, true) ? here : ++here;
   }
+  Iterator begin() && = delete;
   std::default_sentinel_t end() const { return {}; }
 
  private:

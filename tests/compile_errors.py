@@ -13,7 +13,12 @@ import unittest
 
 PRELUDE = """
 #include <functional>
+#include <istream>
+#include <ranges>
 #include <vector>
+#include <giro/callbacks/jaxloop/outputs.h>
+#include <giro/callbacks/metric_writer.h>
+#include <giro/loop/data/dataset.h>
 #include <giro/loop/elapse.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>
@@ -143,6 +148,57 @@ CASES = {
         "auto s = giro::jit([](giro::State&, const int&, const char&) { return giro::Logs(); });",
         "giro: after its state a step can take only const Batch&",
     ),
+    "step with what a recording would keep": (
+        "auto s = giro::jit([](giro::TrainState&, const giro::Elapsed&) { return giro::Logs(); });",
+        "giro: a step cannot take Elapsed, Logs or LoopState",
+    ),
+    "managed step with what a recording would keep": (
+        "auto s = giro::managed::step([](const giro::nn::Params&, const giro::Logs&) { return giro::Logs(); });",
+        "giro: a step cannot take Elapsed, Logs or LoopState",
+    ),
+    "steps on a constant state": (
+        "void run(const giro::TrainState& state, const giro::Batch& batch) {"
+        "  auto s = giro::jit([](const giro::TrainState&, const giro::Batch&) { return giro::Logs(); });"
+        "  giro::Step<giro::TrainState> may_change = s; (void)may_change;"
+        "  s(state, batch).updates(giro::managed::step([](const giro::nn::Params&) { return giro::Logs(); })(state, batch));"
+        "}",
+        None,
+    ),
+    "range that can be read once, where it is read in each epoch": (
+        "void run(std::vector<int>& data, std::ranges::istream_view<int> numbers) {"
+        "  auto result = giro::fit(Count(), data, {.test_dataset = numbers});"
+        "}",
+        "giro: a loop goes over this range more than once",
+    ),
+    "function that makes such a range": (
+        "void run(std::vector<int>& data, std::istream& text) {"
+        "  auto result = giro::fit(Count(), data,"
+        "                          {.test_dataset = [&] { return std::ranges::istream_view<int>(text); }});"
+        "}",
+        None,
+    ),
+    "random numbers of a number": (
+        "auto noise = giro::nn::random_normal(3, {2, 3});",
+        "giro: random_uniform and random_normal cannot take a number as the key",
+    ),
+}
+
+# Getters of something to iterate over, or of a pointer, that lies in the object: with a temporary they do not compile.
+DANGLING = {
+    "giro::Logs": ["entries()"],
+    "giro::LogValue": ["number()", "inexact()", "scalar()", "array()"],
+    "giro::Batch": ["features()"],
+    "giro::Dataset": ["rows()"],
+    "giro::History": ["begin()", "end()"],
+    "giro::Outputs": ["begin()", "end()"],
+    "giro::Tag": ["collection()", "name()"],
+    "giro::Elapse<std::vector<int>>": ["begin()"],
+}
+# Getters of a container, which a temporary returns by value.
+BY_VALUE = {
+    "giro::Logs": ["values()"],
+    "giro::nn::Params": ["all()", "written()"],
+    "giro::jaxloop::LoopOutputs": ["operator[](\"loss\")"],
 }
 
 # The compiler checks a callback's virtual functions at the end of the file, so the error names no line of the user's.
@@ -151,20 +207,25 @@ WITHOUT_LINE = {"unknown parameter", "unknown result", "too many results", "temp
 
 
 class CompileErrors(unittest.TestCase):
-    def test_cases(self):
+    @classmethod
+    def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        prelude = os.path.join(folder.name, "prelude.h")
-        with open(prelude, "w", encoding="utf-8") as file:
+        cls.addClassCleanup(folder.cleanup)
+        cls.prelude = os.path.join(folder.name, "prelude.h")
+        with open(cls.prelude, "w", encoding="utf-8") as file:
             file.write(PRELUDE)
-        options = ["-std=c++20", "-I", INCLUDES]
+        cls.options = ["-std=c++20", "-I", INCLUDES]
         # Parsed once for all cases, since that takes most of the time.
-        subprocess.run([COMPILER, *options, "-x", "c++-header", prelude, "-o", prelude + ".gch"], check=True)
+        subprocess.run([COMPILER, *cls.options, "-x", "c++-header", cls.prelude, "-o", cls.prelude + ".gch"], check=True)
+
+    def compile(self, text):
+        return subprocess.run([COMPILER, *self.options, "-fsyntax-only", "-include", self.prelude, "-x", "c++", "-"],
+                              input=text, capture_output=True, text=True, check=False)
+
+    def test_cases(self):
         for name, (text, expected) in CASES.items():
             with self.subTest(name):
-                result = subprocess.run(
-                    [COMPILER, *options, "-fsyntax-only", "-include", prelude, "-x", "c++", "-"],
-                    input=text, capture_output=True, text=True, check=False)
+                result = self.compile(text)
                 messages = re.findall(r"error:.*(giro: .*)", result.stderr)
                 if expected is None:
                     self.assertEqual(result.returncode, 0, result.stderr)
@@ -173,6 +234,31 @@ class CompileErrors(unittest.TestCase):
                     self.assertTrue(messages, result.stderr)
                     self.assertTrue(messages[0].startswith(expected), messages)
                     self.assertEqual("<stdin>" in result.stderr, name not in WITHOUT_LINE, result.stderr)
+
+    def test_getters_of_temporaries(self):
+        getters = [(of, getter) for of, names in DANGLING.items() for getter in names]
+        result = self.compile("".join(f"void f{i}({of}& named) {{ (void)named.{getter}; }}\n"
+                                      for i, (of, getter) in enumerate(getters)))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.compile("".join(f"void f{i}({of} (*make)()) {{ (void)make().{getter}; }}\n"
+                                      for i, (of, getter) in enumerate(getters)))
+        lines = {int(line) for line in re.findall(r"<stdin>:(\d+):.*error:.*deleted", result.stderr)}
+        self.assertEqual([getters[i] for i in range(len(getters)) if i + 1 not in lines], [], result.stderr)
+        result = self.compile("".join(f"static_assert(std::is_object_v<decltype(std::declval<{of}>().{getter})>);\n"
+                                      for of, names in BY_VALUE.items() for getter in names))
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_an_error_in_a_step_is_shown_alone(self):
+        """A name that is unknown there leaves the step without a known result."""
+        result = self.compile(
+            "void run(giro::TrainState& state, std::vector<giro::Batch>& data) {\n"
+            "  auto s = giro::jit([](giro::TrainState&, const giro::Batch&) {\n"
+            "    return giro::logs().add_metric(\"noise\", mean(random_normal(3, {2, 3})));\n"
+            "  });\n"
+            "  auto result = giro::loop(std::move(state), data, {{giro::every(1), s}});\n"
+            "}\n")
+        lines = re.findall(r"<stdin>:(\d+):.*error:", result.stderr)
+        self.assertEqual(set(lines), {"3"}, result.stderr)
 
 
 if __name__ == "__main__":

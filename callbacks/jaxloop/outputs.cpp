@@ -22,7 +22,7 @@ std::optional<LogValue> find(const CombinedLogs& combined, const std::string& na
 
 }  // namespace
 
-const std::vector<double>& LoopOutputs::operator[](const std::string& name) const {
+const std::vector<double>& LoopOutputs::operator[](const std::string& name) const& {
   const auto found = scalars.find(name);
   if (found != scalars.end()) return found->second;
   throw_error(ErrorCode::not_found, "no number '{}' in the outputs{}", name, suggestion(name, scalars));

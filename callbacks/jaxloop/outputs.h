@@ -29,7 +29,8 @@ struct LoopOutputs {
   std::function<void(Archive&)> memory = {};
 
   // The numbers of a name. Error(not_found) naming the nearest.
-  const std::vector<double>& operator[](const std::string& name) const;
+  const std::vector<double>& operator[](const std::string& name) const&;
+  std::vector<double> operator[](const std::string& name) && { return (*this)[name]; }
   // What the numbers are together, as in `combined`: a mean of all elements, or what else the metric's kind is. Of a
   // list that an action has added: the mean of its values. Errors: not_found as above; invalid_argument if there are
   // none.

@@ -60,10 +60,12 @@ Params::Params(ScopeValues values)
     : tree_(std::make_shared<ScopeTree>(ScopeTree{std::make_shared<const ScopeValues>(std::move(values))})) {}
 
 const Var& Params::operator[](const std::string& name) const { return find(all(), name, "parameter"); }
-const std::map<std::string, Var>& Params::all() const { return tree_->values->params; }
+const std::map<std::string, Var>& Params::all() const& { return tree_->values->params; }
+std::map<std::string, Var> Params::all() && { return std::as_const(*this).all(); }
 const Stream& Params::stream() const { return tree_->values->stream; }
 Mode Params::mode() const { return tree_->values->mode; }
-const std::map<std::string, Var>& Params::written() const { return tree_->written; }
+const std::map<std::string, Var>& Params::written() const& { return tree_->written; }
+std::map<std::string, Var> Params::written() && { return std::as_const(*this).written(); }
 Params::operator Scope() const { return Scope(tree_, ""); }
 
 const Var& Variable::value() const {

@@ -67,12 +67,14 @@ class Params {
 
   // A parameter by its name, "dense0/kernel". Error(not_found), naming the closest existing name.
   const Var& operator[](const std::string& name) const;
-  const std::map<std::string, Var>& all() const;
+  const std::map<std::string, Var>& all() const&;
+  std::map<std::string, Var> all() &&;
 
   const Stream& stream() const;
   Mode mode() const;
   // The variables that the model has set and that are not in the state yet, by path.
-  const std::map<std::string, Var>& written() const;
+  const std::map<std::string, Var>& written() const&;
+  std::map<std::string, Var> written() &&;
 
   // A scope at the root, for a model that takes one: model(params, x) works for any model that takes `nn::Scope scope`.
   operator Scope() const;

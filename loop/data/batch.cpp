@@ -11,6 +11,10 @@
 
 namespace giro {
 
+Batch::Batch(const Arrays& features) : owner_(std::make_shared<const Arrays>(features)) {
+  for (const auto& [name, array] : features) features_.emplace_back(name, array.tensor());
+}
+
 Batch::Batch(Features features, std::shared_ptr<const void> owner)
     : features_(std::move(features)), owner_(std::move(owner)) {}
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
+#include <giro/runtime/host_array.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -38,8 +39,11 @@ struct BatchPart {
 class Batch {
  public:
   using Features = std::vector<std::pair<std::string, Tensor>>;
+  using Arrays = std::vector<std::pair<std::string, HostArray>>;
 
   Batch() = default;
+  // Of arrays on the host: Batch({{"x", {xs, {n, 2}}}, {"y", ys}}) of two std::vectors. Waits until they have arrived.
+  explicit Batch(const Arrays& features);
   // `owner` keeps the tensors' memory alive.
   explicit Batch(Features features, std::shared_ptr<const void> owner = nullptr);
   // Tensors on the stream's device, for work on that stream. This is what a step made by jit or eager receives.
@@ -52,7 +56,8 @@ class Batch {
   // next call of a step overwrites the memory of a batch that came from the host. Errors: not_found, naming the nearest
   // feature; unsupported if the batch lies on a device and was not gathered.
   nn::Var operator[](const std::string& name) const;
-  const Features& features() const noexcept { return features_; }
+  const Features& features() const& noexcept { return features_; }
+  const Features& features() const&& = delete;
   BatchSpec spec() const;
   // Part number `part` of `parts` equal parts of the rows, in order; shares the memory. Works within a step and on host
   // memory. Errors: invalid_argument if `parts` does not divide the rows, unsupported as above.
@@ -65,6 +70,7 @@ class Batch {
   std::int64_t samples() const { return part_ ? part_->samples : size(); }
   // Empty unless several ranks share the batch.
   const std::optional<BatchPart>& part() const noexcept { return part_; }
+  // For batches that are not made by Dataset::partition: says which part of the whole batch these rows are.
   void set_part(const std::optional<BatchPart>& part) noexcept { part_ = part; }
 
   // Null unless the batch lies on a device.

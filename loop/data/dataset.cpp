@@ -186,7 +186,7 @@ Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner
   }));
 }
 
-const Batch::Features& Dataset::rows() const {
+const Batch::Features& Dataset::rows() const& {
   if (plan_->in_memory.empty()) {
     throw_error(ErrorCode::unsupported, "the rows of '{}' are not in memory: they are read when a batch is made",
                 plan_->features.front().name);

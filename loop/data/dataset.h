@@ -34,7 +34,7 @@ class RowSource;
 class Dataset {
  public:
   class Iterator;
-  using Arrays = std::vector<std::pair<std::string, HostArray>>;
+  using Arrays = Batch::Arrays;
 
   // Rows (N, ...) of each feature, with the same N >= 1 for all; a std::vector converts to an array of shape (N,).
   // Errors: invalid_argument (no feature, or an empty or repeated name), shape_mismatch.
@@ -81,7 +81,8 @@ class Dataset {
   std::int64_t num_rows() const;
   // The rows of each feature, (N, ...) in host memory, in their original order, also for a dataset on a device. Valid
   // as long as the dataset or a copy of it lives. Error(unsupported) if they are not in memory.
-  const Batch::Features& rows() const;
+  const Batch::Features& rows() const&;
+  const Batch::Features& rows() const&& = delete;
   // Indices of the rows in the given batch, or in this rank's part of it, in the batch's order. Batches count from 0 at
   // begin(). In a loop that starts from the beginning, indices(elapsed.steps) gives the rows of the step's batch,
   // before map. Error(invalid_argument) if there is no such batch.

@@ -217,8 +217,8 @@ Logs History::latest(std::size_t first_record) const {
   return Logs(std::move(schema), std::move(values));
 }
 
-History::Iterator History::begin() const { return Iterator(records(), 0); }
-History::Iterator History::end() const { return Iterator(records(), size()); }
+History::Iterator History::begin() const& { return Iterator(records(), 0); }
+History::Iterator History::end() const& { return Iterator(records(), size()); }
 
 History::Record History::operator[](std::size_t record) const {
   if (record >= size()) throw_invalid("record {} is out of range, the history has {} records", record, size());

@@ -62,8 +62,10 @@ class History {
 
   // The records in order: for (const auto& [elapsed, logs] : history), each with its entries in the order of first
   // mention. Valid until the next commit.
-  Iterator begin() const;
-  Iterator end() const;
+  Iterator begin() const&;
+  Iterator end() const&;
+  Iterator begin() const&& = delete;
+  Iterator end() const&& = delete;
   // A record by its number, and the last record. Error(invalid_argument) if there is no such record. The cost of
   // operator[] grows with the number of times that the set of entries changed before that record.
   Record operator[](std::size_t record) const;

@@ -60,9 +60,9 @@ const T* LogValue::held(Kind kind) const {
   return kind_ == kind ? static_cast<const T*>(held_.get()) : nullptr;
 }
 
-const std::string* LogValue::inexact() const { return held<std::string>(Kind::inexact); }
-const nn::Var* LogValue::scalar() const { return held<nn::Var>(Kind::scalar); }
-const HostArray* LogValue::array() const { return held<HostArray>(Kind::array); }
+const std::string* LogValue::inexact() const& { return held<std::string>(Kind::inexact); }
+const nn::Var* LogValue::scalar() const& { return held<nn::Var>(Kind::scalar); }
+const HostArray* LogValue::array() const& { return held<HostArray>(Kind::array); }
 
 bool LogValue::has_no_axis() const {
   if (const nn::Var* var = scalar()) return var->shape().rank() == 0;
@@ -88,7 +88,8 @@ Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(s
   }
 }
 
-std::span<LogValue> Logs::values() noexcept { return values_; }
+std::span<LogValue> Logs::values() & noexcept { return values_; }
+std::vector<LogValue> Logs::values() && { return std::move(values_); }
 
 Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value, LogSchema::Rule rule) {
   const LogSchema::Role role{.rule = rule, .direction = direction_of(value)};
@@ -189,6 +190,21 @@ void Logs::fetch() {
 void Logs::clear() noexcept {
   schema_ = LogSchema();
   values_.clear();
+}
+
+HostArray Logs::output(std::string_view name) const {
+  if (const std::optional<std::size_t> entry = schema_.find("outputs", name)) {
+    const LogValue& value = values_[*entry];
+    if (const HostArray* array = value.array()) return *array;
+    if (const nn::Var* var = value.scalar()) return HostArray::copy_of(var->value(), var->stream());
+    return HostArray::scalar(value.value());
+  }
+  std::vector<std::string> known;
+  for (const Entry& entry : entries()) {
+    if (entry.collection == "outputs") known.push_back(entry.name);
+  }
+  throw_error(ErrorCode::not_found, "there is no output '{}'{}", name,
+              known.empty() ? ": none is logged" : suggestion(name, known));
 }
 
 double Logs::entry_value(std::string_view key) const {

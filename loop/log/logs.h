@@ -39,17 +39,21 @@ class LogValue {
   LogValue(HostArray array);
 
   // The host number, or null.
-  const double* number() const { return kind_ == Kind::number ? &number_ : nullptr; }
+  const double* number() const& { return kind_ == Kind::number ? &number_ : nullptr; }
+  const double* number() const&& = delete;
   void set(double number) {
     number_ = number;
     if (kind_ != Kind::number) drop_held();
   }
   // The integer that a double cannot represent, as text, or null.
-  const std::string* inexact() const;
+  const std::string* inexact() const&;
+  const std::string* inexact() const&& = delete;
   // The value on the device, of shape () unless it is an output, or null.
-  const nn::Var* scalar() const;
+  const nn::Var* scalar() const&;
+  const nn::Var* scalar() const&& = delete;
   // The array, or null.
-  const HostArray* array() const;
+  const HostArray* array() const&;
+  const HostArray* array() const&& = delete;
   // Whether it is a single number, which value() returns.
   bool is_scalar() const { return kind_ == Kind::number || has_no_axis(); }
   // Whether value(), or the array's tensor(), returns without waiting for a value that was sent.
@@ -155,13 +159,19 @@ class Logs {
   // Error(invalid_argument) if several collections have the name; Error(shape_mismatch) if it is not a scalar.
   double entry_value(std::string_view key) const;
 
+  // The array of an output; a number is an f64 array of shape (). A value on a device is copied after the work queued
+  // so far. Error(not_found) naming the nearest output.
+  HostArray output(std::string_view name) const;
+
   // A range of Entry, with size() and operator[].
-  Entries entries() const noexcept;
+  Entries entries() const& noexcept;
+  Entries entries() const&& = delete;
   // The value of an entry, given by its position. Error(shape_mismatch) naming an entry that is not a scalar.
   double value(std::size_t entry) const;
   const LogSchema& schema() const noexcept { return schema_; }
-  const std::vector<LogValue>& values() const noexcept { return values_; }
-  std::span<LogValue> values() noexcept;
+  const std::vector<LogValue>& values() const& noexcept { return values_; }
+  std::span<LogValue> values() & noexcept;
+  std::vector<LogValue> values() &&;
   bool empty() const noexcept { return schema_.size() == 0; }
   // Whether all values that were sent have arrived.
   bool ready() const;
@@ -218,7 +228,7 @@ class Logs::Entries {
   const Logs* logs_;
 };
 
-inline Logs::Entries Logs::entries() const noexcept { return Entries(*this); }
+inline Logs::Entries Logs::entries() const& noexcept { return Entries(*this); }
 
 inline Logs logs() { return {}; }
 

@@ -24,10 +24,7 @@ struct Found {
 std::vector<Found> find(const Outputs& outputs, std::string_view name) {
   std::vector<Found> found;
   for (const Outputs::Record& record : outputs) {
-    const auto entry = record.logs.schema().find("outputs", name);
-    if (!entry) continue;
-    const LogValue& value = record.logs.values()[*entry];
-    found.push_back({&record, value.array() != nullptr ? *value.array() : HostArray::scalar(value.value())});
+    if (record.logs.schema().find("outputs", name)) found.push_back({&record, record.logs.output(name)});
   }
   if (found.empty()) {
     std::set<std::string> known;

@@ -34,8 +34,11 @@ class Outputs {
 
   // The number of records.
   std::size_t size() const noexcept { return records_.size(); }
-  std::vector<Record>::const_iterator begin() const noexcept { return records_.begin(); }
-  std::vector<Record>::const_iterator end() const noexcept { return records_.end(); }
+  using Iterator = std::vector<Record>::const_iterator;
+  Iterator begin() const& noexcept { return records_.begin(); }
+  Iterator end() const& noexcept { return records_.end(); }
+  Iterator begin() const&& = delete;
+  Iterator end() const&& = delete;
 
   // The arrays of a name, in record order; a number is an f64 array of shape (). Reading an array that has not arrived
   // waits for it. Error(not_found) naming the nearest name.

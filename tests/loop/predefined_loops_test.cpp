@@ -276,7 +276,7 @@ TEST(TrainLoop, SignalInTheEvaluationEndsTraining) {
   EXPECT_EQ(result.interrupted, SIGTERM);
   EXPECT_EQ(result.elapsed.steps, 2);
   EXPECT_EQ(epochs, 1);
-  EXPECT_EQ(result.history.latest().entries().size(), 1u);
+  EXPECT_EQ(result.history.latest().values().size(), 1u);
 }
 
 TEST(TrainLoop, Errors) {

@@ -127,7 +127,7 @@ TEST(ResumeProperty, ResumesAnywhereInAnyRun) {
         default:
           tasks.emplace_back(schedule, [&calls, task](LoopState<int, int>& loop) {
             calls.emplace_back(task + 100, loop.elapsed.samples + static_cast<std::int64_t>(loop.history.size()));
-            calls.emplace_back(task + 200, static_cast<std::int64_t>(loop.accumulated_logs().entries().size()));
+            calls.emplace_back(task + 200, static_cast<std::int64_t>(loop.accumulated_logs().values().size()));
           });
       }
     }

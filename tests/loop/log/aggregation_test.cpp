@@ -118,7 +118,7 @@ TEST(Aggregation, KeepsLastArrays) {
   EXPECT_EQ(sums.entries()[2].name, "y");
   EXPECT_EQ(to_host<float>(sums.entries()[2].value.array()->tensor(), Stream(Device::cpu())),
             (std::vector<float>{1, 1}));
-  EXPECT_EQ(aggregate(history, "sum").entries().size(), 2u);
+  EXPECT_EQ(aggregate(history, "sum").values().size(), 2u);
 }
 
 TEST(Aggregation, NoRecords) { EXPECT_TRUE(aggregate(History(), "mean").empty()); }
@@ -194,7 +194,7 @@ TEST(Aggregation, CountsOfNamesThatLookAlike) {
   };
   step(1, 3);
   step(5, 1);
-  EXPECT_EQ(aggregate(run.history, {{"metrics", "mean"}}).entries()[2].value.value(), 2);
+  EXPECT_EQ(aggregate(run.history, {{"metrics", "mean"}}).value(2), 2);
 }
 
 // Logs that are merged, copied by a history or read from its file keep the roles of their entries.

@@ -121,7 +121,7 @@ TEST(History, Latest) {
   const Logs from_one = h.latest(1);
   EXPECT_EQ(from_one.entries().size(), 2u);
   EXPECT_EQ(from_one.entry_value("a"), 4);
-  EXPECT_EQ(h.latest(2).entries().size(), 1u);
+  EXPECT_EQ(h.latest(2).values().size(), 1u);
   EXPECT_TRUE(h.latest(3).empty());
 }
 

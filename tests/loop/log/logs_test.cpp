@@ -106,6 +106,16 @@ TEST(Logs, CopyIsIndependent) {
   EXPECT_EQ(copy.entry_value("b"), 5);
 }
 
+TEST(Logs, OneOutput) {
+  const Logs l =
+      logs().add_output("logits", HostArray(std::vector<float>{1, 2})).add_output("count", 3).add_metric("loss", 4);
+  EXPECT_EQ(l.output("logits").tensor().data<float>()[1], 2);
+  EXPECT_EQ(l.output("count").tensor().data<double>()[0], 3);
+  test::expect_error(ErrorCode::not_found, {"no output 'logit'", "logits"}, [&] { (void)l.output("logit"); });
+  test::expect_error(ErrorCode::not_found, {"no output 'loss'"}, [&] { (void)l.output("loss"); });
+  test::expect_error(ErrorCode::not_found, {"none is logged"}, [] { (void)logs().output("loss"); });
+}
+
 TEST(Logs, EntriesAreARange) {
   const Logs l = logs().add_metric("a", 1).add_loss("b", 2);
   static_assert(std::forward_iterator<Logs::Entries::Iterator>);
@@ -114,7 +124,7 @@ TEST(Logs, EntriesAreARange) {
     seen += collection + "." + name + "=" + std::to_string(static_cast<int>(value.value())) + " ";
   }
   EXPECT_EQ(seen, "metrics.a=1 losses.b=2 ");
-  EXPECT_EQ(logs().entries().size(), 0u);
+  EXPECT_EQ(Logs().values().size(), 0u);
 }
 
 TEST(Logs, FromASchema) {
@@ -210,8 +220,8 @@ TEST(LogSchema, ManyEntries) {
       History history;
       history.commit({}, l);
       history.commit({}, again);
-      EXPECT_EQ(history.latest().entries().size(), names.size() + 1);
-      EXPECT_EQ(aggregate(history, "sum").entries().size(), names.size() + 1);
+      EXPECT_EQ(history.latest().values().size(), names.size() + 1);
+      EXPECT_EQ(aggregate(history, "sum").values().size(), names.size() + 1);
       least = std::min(least, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
     }
     return least;

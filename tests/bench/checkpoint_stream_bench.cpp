@@ -10,6 +10,7 @@
 #include <giro/callbacks/flip/train_loop.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 
 namespace {
@@ -49,9 +50,10 @@ void plain_loop(benchmark::State& benchmark) {
       state.apply_gradients();
       return giro::logs().add_metric("loss", loss);
     });
-    auto result = giro::loop(giro::TrainState::create(what.model, what.optimizer,
-                                                      {.inputs = what.data.spec(), .context = giro::Device::cpu()}),
-                             what.data, {{giro::every(1), step}}, {.stop = giro::at(kSteps)});
+    auto result =
+        giro::loop(giro::TrainState::create(what.model, what.optimizer,
+                                            {.inputs = (*what.data.begin()).spec(), .context = giro::Device::cpu()}),
+                   what.data, {{giro::every(1), step}}, {.stop = giro::at(kSteps)});
     benchmark::DoNotOptimize(result.state);
   }
   count_steps(benchmark);

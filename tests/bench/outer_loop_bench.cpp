@@ -8,6 +8,7 @@
 #include <giro/callbacks/jaxloop/outer_loop.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 
 namespace {

@@ -121,20 +121,18 @@ struct BatchNorm {
     const auto mean_of = [mean_here, s, synchronized = options.synchronized](const Var& v) {
       return synchronized ? s.mean_over_ranks(mean_here(v)) : mean_here(v);
     };
-    // One pass over the input gives both moments. They are relative to the moving mean, to avoid cancellation once that
-    // is close to the batch's mean.
-    const Var shift = stop_gradient(old_mean.value());
-    const Var shifted = x - shift;
-    const Var offset = mean_of(shifted);
-    const Var variance = maximum(mean_of(square(shifted)) - square(offset), 0);
+    // Two passes, as the other norms': mean(x^2) - mean(x)^2 would cancel where the mean is large.
+    const Var batch_mean = mean_of(x), centered = x - batch_mean;
+    const Var variance = mean_of(square(centered));
     const auto mean_of_gradients = [mean_of, counts](const Var& v) { return counts ? mean_of(v) : 0 * mean_of(v); };
-    const Var y = standardized(x, shifted - offset, variance, options.epsilon, true, mean_of_gradients);
-    const auto update = [&](const Variable& old, const Var& batch) {
-      const Var same_everywhere = options.synchronized ? batch : s.mean_over_ranks(batch);
+    const Var y = standardized(x, centered, variance, options.epsilon, true, mean_of_gradients);
+    const auto update = [&](const Variable& old, const Var& of_batch) {
+      const Var batch = stop_gradient(of_batch),
+                same_everywhere = options.synchronized ? batch : s.mean_over_ranks(batch);
       old.set(options.momentum * old.value() + (1 - options.momentum) * same_everywhere.reshape(channels));
     };
-    update(old_mean, stop_gradient(offset).reshape(channels) + shift);
-    update(old_variance, stop_gradient(variance));
+    update(old_mean, batch_mean);
+    update(old_variance, variance);
     return scaled(s, y, affine, given.dtype());
   }
 };

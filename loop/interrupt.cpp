@@ -60,7 +60,7 @@ InterruptScope::InterruptScope(bool enabled, bool saves)
   if (scopes++ == 0) forget();
   struct sigaction ours {};
   ours.sa_handler = handle;
-  ours.sa_flags = SA_RESTART;
+  ours.sa_flags = SA_RESTART | SA_ONSTACK;  // for a program whose own threads keep something else in the stack pointer
   for (; handled < (saves ? kSignals.size() : kEnding); ++handled) {
     sigaction(kSignals[handled], nullptr, &before[handled]);
     if (before[handled].sa_handler != SIG_IGN) sigaction(kSignals[handled], &ours, nullptr);

@@ -79,6 +79,10 @@ std::array<memory::dim, 2> part_of(memory::dim m, memory::dim n, memory::dim k, 
   return {(rows + kUnit - 1) / kUnit * kUnit, (columns + kUnit - 1) / kUnit * kUnit};
 }
 
+// With up to this many terms a sum's workspace is on the stack, where oneDNN 2.6 to 3.8 has room for 84 or more. With
+// more it may be in the heap, and the stack pointer points to it.
+constexpr memory::dim kTermsOnStack = 64;
+
 // Uses oneDNN's BLAS function, which is up to three times as fast as its primitive.
 void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Tensor& bias, const Stream& stream) {
   const memory::dim m = out.shape()[-2], n = out.shape()[-1], k = a.matrix.shape()[a.is_transposed ? -2 : -1];
@@ -95,8 +99,7 @@ void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Ten
       if (from_bias != nullptr) {
         for (memory::dim r = 0; r < count; ++r) std::copy_n(from_bias + column, width, first + r * n);
       }
-      const ThreadLimit limit(1);
-      one_dnn::checked("sgemm", [&] {
+      one_dnn::compute("sgemm", k > kTermsOnStack, [&] {
         const dnnl_status_t status =
             dnnl_sgemm(a_is_transposed ? 'T' : 'N', b_is_transposed ? 'T' : 'N', count, width, k, 1,
                        from_a + row * a_strides[1], a_is_transposed ? m : k, from_b + column * b_strides[2],

@@ -19,6 +19,7 @@
 #include <giro/runtime/tensor.h>
 
 #include "kernels/cpu/for_each.h"
+#include "kernels/cpu/hold_signals.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu::one_dnn {
@@ -58,6 +59,15 @@ auto checked(const char* what, F&& f) {
     throw Error(memory ? ErrorCode::out_of_memory : ErrorCode::device,
                 std::string("oneDNN failed in ") + what + ": " + error.what());
   }
+}
+
+// Runs oneDNN's computation `f` on this thread alone. `borrows_stack`: whether f may use the stack pointer as a
+// register.
+template <class F>
+void compute(const char* what, bool borrows_stack, F&& f) {
+  const ThreadLimit limit(1);
+  const HoldSignals hold(borrows_stack);
+  checked(what, f);
 }
 
 // giro gives each run its scratchpad, so that one primitive may run on several threads at once.
@@ -137,9 +147,13 @@ inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_
 // A primitive and its descriptor, which has its layouts and the size of its scratchpad.
 template <class Primitive>
 struct Kernel {
-  explicit Kernel(typename Primitive::primitive_desc described) : desc(std::move(described)), primitive(desc) {}
+  explicit Kernel(typename Primitive::primitive_desc described)
+      : desc(std::move(described)),
+        primitive(desc),
+        borrows_stack(std::string_view(desc.impl_info_str()).starts_with("gemm")) {}
   typename Primitive::primitive_desc desc;
   Primitive primitive;
+  bool borrows_stack;  // those by way of sgemm do
 };
 
 // A Made(key), cached per thread: creating one costs as much as a small op. A thread keeps the newest 64 of each kind.
@@ -166,7 +180,7 @@ class Parts {
  public:
   template <class Primitive>
   void add(const Kernel<Primitive>& kernel, Arguments arguments) {
-    parts_.push_back({kernel.primitive, std::move(arguments), kernel.desc.scratchpad_desc()});
+    parts_.push_back({kernel.primitive, kernel.borrows_stack, std::move(arguments), kernel.desc.scratchpad_desc()});
   }
 
   // Keeps the memory alive while the parts may run.
@@ -188,8 +202,7 @@ class Parts {
       const auto count = static_cast<std::int64_t>(parts.size());
       for_each_part(count, 1, count > 1 ? kParallelFrom : 0, [&](std::int64_t i, std::int64_t) {
         const Part& part = parts[static_cast<std::size_t>(i)];
-        const ThreadLimit limit(1);
-        checked(what, [&] { part.primitive.execute(queue, part.arguments); });
+        compute(what, part.borrows_stack, [&] { part.primitive.execute(queue, part.arguments); });
       });
     });
   }
@@ -197,6 +210,7 @@ class Parts {
  private:
   struct Part {
     dnnl::primitive primitive;
+    bool borrows_stack;
     Arguments arguments;
     dnnl::memory::desc scratchpad;
   };

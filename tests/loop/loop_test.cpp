@@ -809,6 +809,22 @@ TEST(Loop, SignalHandlersAreRestored) {
   std::signal(SIGINT, before);
 }
 
+// A thread may keep something else than its stack in the stack pointer.
+TEST(Loop, SignalHandlersRunOnTheThreadsAlternateStack) {
+  std::vector<char> memory(1 << 16, 'x');
+  stack_t own{}, before{};
+  own.ss_sp = memory.data();
+  own.ss_size = memory.size();
+  ASSERT_EQ(sigaltstack(&own, &before), 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::fill(memory.begin(), memory.end(), 'x');
+    const auto result = loop(0, iota(5), {{when({1}), [&](int&) { std::raise(signal); }}});
+    EXPECT_EQ(result.interrupted, signal);
+    EXPECT_NE(std::count(memory.begin(), memory.end(), 'x'), std::ssize(memory));
+  }
+  EXPECT_EQ(sigaltstack(&before, nullptr), 0);
+}
+
 // An inner loop that would catch signals cannot override an outer loop that leaves them to the program.
 TEST(Loop, OutermostLoopDecidesAboutSignals) {
   caught = 0;

@@ -55,6 +55,7 @@ class Options {
       {"async", "no"},        // whether to write them asynchronously
       {"best", "no"},         // whether to save the best as well
       {"partition", "data"},  // or "zero"
+      {"model", "small"},     // or one with larger products: mlp, cnn, block
       {"nan", "stop"},        // terminate_on_nan, "restore" (restore_on_divergence) or "ignore"
       {"caught", "no"},       // whether a LoopError is caught within the world's scope; the exit code is then 3
       // The failing rank:
@@ -157,6 +158,28 @@ void write_losses(const History& history, const std::string& path) {
   replace_file(*posix_file_system(), path, lines);
 }
 
+nn::Layer model_of(const std::string& name) {
+  const auto shaped = [](std::int64_t rows, std::int64_t columns, std::int64_t channels) {
+    return nn::lambda([=](const nn::Var& x) {
+      const std::int64_t samples = x.shape()[0];
+      return x.reshape(channels > 0 ? Shape{samples, rows, columns, channels} : Shape{samples, rows, columns});
+    });
+  };
+  const nn::DenseOptions relu{.activation = Activation::relu};
+  const nn::Layer classes = nn::dense(kClasses);
+  if (name == "small") return model();
+  if (name == "mlp") return nn::sequential(nn::dense(784, relu), nn::dense(784, relu), classes);
+  if (name == "cnn") {
+    return nn::sequential(nn::dense(12 * 12, relu), shaped(12, 12, 1), nn::conv(24, {3, 3}), nn::relu(),
+                          nn::avg_pool({2, 2}), nn::flatten(), nn::dense(128, relu), classes);
+  }
+  if (name == "block") {
+    return nn::sequential(nn::dense(8 * 128), shaped(8, 128, 0), nn::transformer_block({.attention = {.heads = 4}}),
+                          nn::flatten(), classes);
+  }
+  throw Error(ErrorCode::invalid_argument, "train: unknown model " + name);
+}
+
 int train(World& world, std::string dir, const Options& options) {
   const bool is_other = world.rank() == options.number("rank");
   const auto number = [&](const std::string& name) {
@@ -184,7 +207,7 @@ int train(World& world, std::string dir, const Options& options) {
     });
   }
   data = data.partition(partitioner).prefetch(2);
-  auto state = TrainState::create(model(), optim::adamw(1e-2),
+  auto state = TrainState::create(model_of(options.text("model")), optim::adamw(1e-2),
                                   {.inputs = data.spec(), .seed = 3, .context = device, .partitioner = partitioner});
 
   Fault fault(options, world.rank());

@@ -52,9 +52,14 @@ fi
 lld=$(command -v ld.lld-16) || :
 fuzz=$(compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.fuzzer-*.a') || :
 
+# The tests of ops also run with another oneDNN than the distribution's: Debian 12 has 2.6.
+one_dnn=$root/.cache/one_dnn
+python3 "$root/tests/support/python_environment.py" "$one_dnn" onednn{,-devel}-cpu-gomp==2023.2.0 || one_dnn=
+
 # Unity builds compile eight sources at a time and read what they include once, in half the time.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
-release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON -DBUILD_SHARED_LIBS=ON)
+release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON -DBUILD_SHARED_LIBS=ON
+  -DGIRO_OTHER_ONE_DNN="$one_dnn")
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   gpu=yes
@@ -104,6 +109,7 @@ fi
 niceness=19 test_tree build --label-exclude "^($without)\$" | tee "$log" || released=$?
 [ -z "$ranks" ] || wait "$ranks" || ranked=$?
 trap - EXIT
+python3 "$root/tests/kernels/one_dnn_versions.py" "$root/build"
 kernels=$root/build/generated_kernels.tsv
 [ ! "$kernels" -nt "$root/build/build.log" ] || sed -n '2,$s/^# /giro: /p' "$kernels"
 if [ "$sanitized" -ne 0 ]; then

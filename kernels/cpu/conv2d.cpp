@@ -51,14 +51,15 @@ struct Convolution {
                   (key.y[2] - 1) * stride[1] + (key.w[2] - 1) * key.options.dilation[1] + 1 - key.x[2] - pad_before[1]},
         x(x_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc),
         w_given(filters(key, key.dtype)),
-        w_any(w_given.dims(), one_dnn::data_type(key.dtype), memory::format_tag::any),
+        w_any(one_dnn::dims_of(w_given), one_dnn::data_type(key.dtype), memory::format_tag::any),
         y(y_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc) {
     if (key.b) b = memory::desc({key.w[0]}, one_dnn::data_type(*key.b), memory::format_tag::x);
     if (!key.dw) {
       if (key.layout) w_any = *key.layout;
       return;
     }
-    dw_any = key.layout.value_or(memory::desc(w_given.dims(), one_dnn::data_type(*key.dw), memory::format_tag::any));
+    dw_any = key.layout.value_or(
+        memory::desc(one_dnn::dims_of(w_given), one_dnn::data_type(*key.dw), memory::format_tag::any));
   }
 };
 

@@ -45,6 +45,14 @@ inline std::optional<DType> dtype_of(const Tensor& tensor) {
   return tensor ? std::optional(tensor.dtype()) : std::nullopt;
 }
 
+inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  return desc.get_dims();
+#else
+  return desc.dims();
+#endif
+}
+
 inline dnnl::memory memory(const Tensor& tensor, const dnnl::memory::desc& desc) {
   return dnnl::memory(desc, engine(), tensor.raw());
 }
@@ -232,7 +240,7 @@ struct Reorder : Kernel<dnnl::reorder> {
 
 inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::memory& to) {
   constexpr std::int64_t kLayoutBlock = 64;  // a multiple of the blocks of any layout, along the outermost dimension
-  const dnnl::memory::dims dims = to.get_desc().dims();
+  const dnnl::memory::dims dims = dims_of(to.get_desc());
   const auto count = static_cast<std::int64_t>(to.get_desc().get_size() / sizeof(float));
   const std::int64_t size = part_size(dims[0], count, 64, kLayoutBlock);
   Parts parts;

@@ -1,6 +1,10 @@
-"""Pythons for tests: a virtual environment with packages from PyPI, and one that has PyTorch."""
+"""Pythons for tests: a virtual environment with packages from PyPI, and one that has PyTorch.
+
+usage: python_environment.py VENV PACKAGE...    makes the environment; exits with code 77 if it cannot
+"""
 
 import importlib.util
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -42,3 +46,7 @@ def with_torch():
             pass
     print(f"skipped: neither {sys.executable} nor {DEBIAN_PYTHON} has a module torch (package python3-torch)")
     return None
+
+
+if __name__ == "__main__":
+    sys.exit(0 if make(pathlib.Path(sys.argv[1]), sys.argv[2:], seconds=120) else 77)

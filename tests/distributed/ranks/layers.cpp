@@ -100,6 +100,12 @@ TEST(LayersOfRanks, ConvolutionAndBatchNormAndDropout) {
   expect_that_of_one_process(model, unevenly());
 }
 
+// The mean is large against the deviation.
+TEST(LayersOfRanks, BatchNormFarFromZero) {
+  const nn::Layer norm = nn::batch_norm({.synchronized = true});
+  expect_that_of_one_process(with_mask([=](nn::Scope& s, const nn::Var& x) { return norm(s, x + 100); }), unevenly());
+}
+
 // Each rank computes the statistics of its own rows. A rank without rows has none, and takes the others'.
 TEST(LayersOfRanks, BatchNormPerRank) {
   const auto model = with_mask(nn::sequential(nn::dense(6), nn::batch_norm(), nn::relu()));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "kernels/internal/checks.h"
@@ -14,11 +15,6 @@ namespace {
 using pointwise::Builder;
 using pointwise::Layout;
 using pointwise::Term;
-
-// The deviation; propagates NaN.
-Term spread_of(const Term& mean, const Term& mean_of_squares) {
-  return sqrt(maximum(mean_of_squares - square(mean), 0));
-}
 
 void check_sums(std::string_view op, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                 const Tensor& sums, const Stream& stream) {
@@ -37,7 +33,7 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
                     {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"values", values}, {"mask", mask}},
                     stream);
   checks::has_dtype_and_shape("moments", {"mean", mean}, DType::f64, {});
-  checks::has_dtype_and_shape("moments", {"deviation", deviation}, DType::f64, {});
+  if (deviation) checks::has_dtype_and_shape("moments", {"deviation", deviation}, DType::f64, {});
   checks::has_dtype_and_shape("moments", {"count", count}, DType::f64, {});
   checks::has_dtype("moments", {"values", values}, DType::f32);
   if (mask) {
@@ -51,16 +47,17 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
   const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;
   const Shape space{outer, inner};
   Builder code(space, 2);
-  Term x = Term(code, code.read(values, pointwise::broadcast_layout(space, space))).cast(DType::f64);
+  const Term x = Term(code, code.read(values, pointwise::broadcast_layout(space, space))).cast(DType::f64);
   Term n = x.constant(DType::f64, static_cast<double>(values.count()));
+  std::optional<Term> counts;
   if (mask) {
-    const Term counts(code, code.read(mask, Layout{.strides = {1}}));
-    x = where(counts, x, 0);
-    n = counts.cast(DType::f64).sum();
+    counts = Term(code, code.read(mask, Layout{.strides = {1}}));
+    n = counts->cast(DType::f64).sum();
   }
-  const Term of_mean = x.sum() / n;
+  const auto mean_of = [&](const Term& each) { return (counts ? where(*counts, each, 0) : each).sum() / n; };
+  const Term of_mean = mean_of(x);
   of_mean.write(mean, {});
-  spread_of(of_mean, square(x).sum() / n).write(deviation, {});
+  if (deviation) sqrt(mean_of(square(x - of_mean))).write(deviation, {});
   n.write(count, {});
   queue("moments", std::move(code).take(), stream);
 }
@@ -85,7 +82,7 @@ void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& 
   const auto sum = [&](std::int64_t i) { return factor * Term(code, code.read(sums, Layout{.offset = i})); };
   const Term n = sum(2), of_mean = sum(0) / n;
   of_mean.write(mean, {});
-  if (deviation) spread_of(of_mean, sum(1) / n).write(deviation, {});
+  if (deviation) sqrt(maximum(sum(1) / n - square(of_mean), 0)).write(deviation, {});
   n.write(count, {});
   queue("moments_of_sums", std::move(code).take(), stream);
 }

@@ -8,10 +8,10 @@ namespace giro {
 // Moments of values, which may be spread over several ranks. Means, standard deviations, counts and sums are f64 and
 // are computed in f64. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 
-// The mean, the population standard deviation sqrt(mean(x^2) - mean(x)^2), and the number of values used; all scalars.
-// values f32 of any shape. mask boolean, with the shape of values or of their first axes: where it is false, a value is
-// ignored, even if it is NaN. An empty mask uses all values. If none are used, mean and deviation are NaN. The order of
-// the sums depends only on the shape, so repeated runs give the same bits.
+// The mean, the population standard deviation sqrt(mean((x - mean)^2)), unless that is empty, and the number of values
+// used; all scalars. values f32 of any shape. mask boolean, with the shape of values or of their first axes: where it
+// is false, a value is ignored, even if it is NaN. An empty mask uses all values. If none are used, mean and deviation
+// are NaN. The order of the sums depends only on the shape, so repeated runs give the same bits.
 void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
              const Stream& stream);
 

@@ -19,10 +19,10 @@ struct Moments {
   Var mean, deviation, count;
 };
 
-Moments moments_of(const Var& x, const Var& m) {
+Moments moments_of(const Var& x, const Var& m, bool has_deviation) {
   const Var values = stop_gradient(x), mask = stop_gradient(m);
   const auto number = [&] { return Var::computed(DType::f64, {}, {values, mask}, nullptr); };
-  const Moments result{number(), number(), number()};
+  const Moments result{number(), has_deviation ? number() : Var(), number()};
   const Stream& stream = result.mean.stream();
   const Var numbers = cast(values.on(stream), DType::f32);
   const Var flags = mask.value() ? cast(mask.on(stream), DType::boolean) : mask;
@@ -40,14 +40,14 @@ Metric share_of(const Var& right, const Var& mask) {
 
 Metric average(const Var& values, const Var& mask, Where where) {
   const detail::CallSite site(where);
-  const Moments of = moments_of(values, mask);
+  const Moments of = moments_of(values, mask, false);
   of.mean.set_direction(values.direction());
   return {of.mean, of.count};
 }
 
 Metric standard_deviation(const Var& values, const Var& mask, Where where) {
   const detail::CallSite site(where);
-  const Moments of = moments_of(values, mask);
+  const Moments of = moments_of(values, mask, true);
   return {of.deviation, of.count, of.mean};
 }
 

@@ -27,7 +27,7 @@ struct Metric {
 //
 // Errors: those of giro::moments.
 Metric average(const Var& values, const Var& mask = {}, Where where = Where::current());
-// The population standard deviation, sqrt(mean(x^2) - mean(x)^2).
+// The population standard deviation, sqrt(mean((x - mean(x))^2)).
 Metric standard_deviation(const Var& values, const Var& mask = {}, Where where = Where::current());
 // The fraction of rows with the largest logit at the label. logits (R, C), labels and mask (R,).
 Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where where = Where::current());

@@ -114,7 +114,7 @@ Optimizer rmsprop(const LearningRate& learning_rate, const RmspropOptions& optio
   return make("rmsprop", [=](Update& u) {
     const Value rate = u.rate(learning_rate), g = u.grad();
     Value variance = update_average(u, "nu", options.decay, square(g), options.initial_scale);
-    if (options.centered) variance = variance - square(update_average(u, "mu", options.decay, g));
+    if (options.centered) variance = maximum(variance - square(update_average(u, "mu", options.decay, g)), 0);
     const Value change = with_momentum(u, "trace", options, rate * (g / sqrt(variance + options.eps)));
     u.set_param(u.param() - change);
   });

@@ -13,21 +13,24 @@ class MomentsTest : public test::OpTest {
  protected:
   // x has shape (R, ...). The mask has x's first axes; without a mask every value counts.
   void check_moments(const std::string& name, const Array& x, const Array* mask) {
-    double sum = 0, squares = 0, count = 0;
+    std::vector<double> counted;
     const std::int64_t inner = mask == nullptr ? 1 : x.shape.count() / std::max<std::int64_t>(1, mask->shape.count());
     for (std::int64_t i = 0; i < x.shape.count(); ++i) {
       if (mask != nullptr && mask->values[static_cast<std::size_t>(i / inner)] == 0) continue;
-      const double value = x.values[static_cast<std::size_t>(i)];
-      sum += value, squares += value * value, count += 1;
+      counted.push_back(x.values[static_cast<std::size_t>(i)]);
     }
-    const double mean = sum / count, variance = squares / count - mean * mean;
-    const double deviation = std::sqrt(variance < 0 ? 0 : variance);
+    const auto count = static_cast<double>(counted.size());
+    double mean = 0, variance = 0;
+    for (const double value : counted) mean += value / count;
+    for (const double value : counted) variance += (value - mean) * (value - mean) / count;
+    if (counted.empty()) mean = variance = test::kNaN;
+    const double unit = 1e-12 * std::max(1.0, std::abs(mean)), deviation = std::sqrt(variance);
     check({.name = fmt::format("{} of {}", name, to_string(x.shape)),
            .inputs = mask == nullptr ? std::vector<Array>{x} : std::vector<Array>{x, *mask},
            .outputs = {{DType::f64, {}, {}}, {DType::f64, {}, {}}, {DType::f64, {}, {}}},
            .run = [](const Tensors& out, const Tensors& in,
                      const Stream& s) { moments(out[0], out[1], out[2], in[0], in.size() > 1 ? in[1] : Tensor(), s); },
-           .expected = {{{mean}, {1e-12}}, {{deviation}, {1e-12}}, {{count}, {0}}}});
+           .expected = {{{mean}, {unit}}, {{deviation}, {unit}}, {{count}, {0}}}});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, MomentsTest, test::kDevices, test::device_name);
@@ -43,6 +46,15 @@ TEST_P(MomentsTest, OfUnmaskedElements) {
       mask.values.front() = 1;
       check_moments("masked", x, &mask);
     }
+  }
+}
+
+TEST_P(MomentsTest, DeviationFarFromZero) {
+  const Array mask = random_.integers({100}, 0, 1, DType::boolean);
+  for (const double mean : {1e4, 1e7}) {
+    const Array x = random_.uniform({100}, mean - 5, mean + 5);
+    check_moments(fmt::format("around {}", mean), x, nullptr);
+    check_moments(fmt::format("masked around {}", mean), x, &mask);
   }
 }
 

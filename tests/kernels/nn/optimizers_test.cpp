@@ -379,6 +379,14 @@ TEST_P(OptimizersTest, ParameterAverageIsEvaluated) {
   test::expect_error(ErrorCode::not_found, {"ema"}, [&] { create(sgd(0.1)).averaged(); });
 }
 
+// The mean of squares may be rounded to less than the square of the mean.
+TEST_P(OptimizersTest, CenteredRmspropOfEqualGradients) {
+  TrainState state = create(rmsprop(0.01, {.decay = 0.8, .centered = true}));
+  fill(state.collection("grads").flat(), 362.23, state.stream());
+  for (int step = 0; step < 100; ++step) state.apply_gradients();
+  for (const float param : leaves(state, "params")["dense0/bias"]) EXPECT_TRUE(std::isfinite(param));
+}
+
 TEST_P(OptimizersTest, GradientNormAndRateScale) {
   TrainState state = create(sgd(0.5));
   fill(state.collection("grads").flat(), 0, state.stream());

@@ -13,9 +13,10 @@ namespace {
 using pointwise::Builder;
 using pointwise::Term;
 
-void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_nothing, const Stream& stream) {
+void check(std::string_view op, const Tensor& out, DType dtype, const Tensor& x, bool of_nothing,
+           const Stream& stream) {
   checks::on_device(op, {{"out", out}, {"x", x}}, stream);
-  checks::has_dtype_and_shape(op, {"out", out}, DType::f32, {});
+  checks::has_dtype_and_shape(op, {"out", out}, dtype, {});
   checks::has_dtype(op, {"x", x}, DType::f32);
   if (!of_nothing && x.count() == 0) {
     throw_error(ErrorCode::invalid_argument, "{}: x is {}, which has no elements", op, to_string(x));
@@ -34,18 +35,18 @@ void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& st
 }  // namespace
 
 void sum(const Tensor& out, const Tensor& x, const Stream& stream) {
-  check("sum", out, x, true, stream);
+  check("sum", out, DType::f32, x, true, stream);
   reduce("sum", out, x, stream, [](const Term& each) { return each.sum(); });
 }
 
 void mean(const Tensor& out, const Tensor& x, const Stream& stream) {
-  check("mean", out, x, false, stream);
+  check("mean", out, DType::f32, x, false, stream);
   reduce("mean", out, x, stream, [&](const Term& each) { return each.sum() / static_cast<double>(x.count()); });
 }
 
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
-  check("sum_of_squares", out, x, true, stream);
-  reduce("sum_of_squares", out, x, stream, [](const Term& each) { return square(each).sum(); });
+  check("sum_of_squares", out, DType::f64, x, true, stream);
+  reduce("sum_of_squares", out, x, stream, [](const Term& each) { return square(each.cast(DType::f64)).sum(); });
 }
 
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {

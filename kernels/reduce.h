@@ -5,10 +5,10 @@
 
 namespace giro {
 
-// Reductions; f32, in an order that depends only on the shape, so repeated runs give the same bits.
+// Reductions of f32, in an order that depends only on the shape, so repeated runs give the same bits.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument (mean of no elements).
 
-// Over all elements of x into a scalar: the sum, the mean, the sum of squares. A NaN in x makes the result NaN.
+// Of all elements of x: the sum and the mean, f32; the sum of squares, f64, so that none overflows. NaN if one is.
 void sum(const Tensor& out, const Tensor& x, const Stream& stream);
 void mean(const Tensor& out, const Tensor& x, const Stream& stream);
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);

@@ -36,11 +36,11 @@ Step<const TrainState> eval_step(const EvalTask& task) {
 
 // Of contiguous values. `ranks`: set if each rank has one shard of the values.
 double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ranks = nullptr) {
-  const Buffer buffer = stream.allocate(sizeof(float));
-  const Tensor squares(buffer.data(), DType::f32, {}, values.device());
+  const Buffer buffer = stream.allocate(sizeof(double));
+  const Tensor squares(buffer.data(), DType::f64, {}, values.device());
   sum_of_squares(squares, values, stream);
   if (ranks != nullptr) ranks->sum_over_shards(squares, stream);
-  return std::sqrt(double{to_host<float>(squares, stream).front()});
+  return std::sqrt(to_host<double>(squares, stream).front());
 }
 
 double gradients_l2_norm(const TrainState& state) {

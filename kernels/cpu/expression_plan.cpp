@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 
 #include <giro/runtime/error.h>
@@ -11,6 +12,7 @@
 #include "kernels/cpu/expression_chains.h"
 #include "kernels/cpu/expression_values.h"
 #include "kernels/pointwise/scalar_function.h"
+#include "kernels/pointwise/table.h"
 #include "runtime/program/overlap.h"
 
 namespace giro::cpu {
@@ -199,19 +201,32 @@ class Planner : Analysis {
     return out;
   }
 
+  // For a sum in f64 of the squares of f32 values: these values.
+  std::optional<std::size_t> squared_f32(const Instruction& sum) const {
+    const Instruction& square = at(sum.operands[0]);
+    if (sum.combiner != Combiner::sum || square.kind != Kind::apply || square.dtype != DType::f64 ||
+        square.function != &pointwise::functions::square) {
+      return std::nullopt;
+    }
+    const Instruction& wide = at(square.operands[0]);
+    const bool is_of_f32 = wide.kind == Kind::cast && computed_in(at(wide.operands[0]).dtype) == DType::f32;
+    return is_of_f32 ? std::optional<std::size_t>(wide.operands[0]) : std::nullopt;
+  }
+
   void add_reduction(std::size_t i) {
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     const Instruction& code = at(i);
     const bool is_place = code.combiner == Combiner::argmax || code.combiner == Combiner::argmin;
     if (is_place && p_.length == 0) reject(ErrorCode::invalid_argument, "argmax or argmin of no elements");
     Plan::Reduction r;
-    DType dtype = computed_in(at(code.operands[0]).dtype);
-    r.operand = element_value(code.operands[0]);
+    const std::optional<std::size_t> squared = squared_f32(code);
+    DType dtype = squared ? DType::f32 : computed_in(at(code.operands[0]).dtype);
+    r.operand = element_value(squared.value_or(code.operands[0]));
     if ((code.combiner == Combiner::any || code.combiner == Combiner::all) && dtype != DType::boolean) {
       r.operand = converted(r.operand, dtype, DType::boolean, pass.steps);
       dtype = DType::boolean;
     }
-    r.fold = fold_of(code.combiner, dtype);
+    r.fold = squared ? fold_of_squares() : fold_of(code.combiner, dtype);
     if (r.fold.takes != dtype) r.operand = converted(r.operand, dtype, r.fold.takes, pass.steps);
     r.number = p_.number_of_reductions++;
     r.out = row_value(i);
@@ -220,7 +235,7 @@ class Planner : Analysis {
       r.between = new_value({size_of(r.fold.gives), true, true});
     }
     if (is_16_bit(code.dtype)) r.round = rounding(code.dtype);
-    r.is_sum_of_f32 = code.combiner == Combiner::sum && dtype == DType::f32;
+    r.is_sum_of_f32 = code.combiner == Combiner::sum && dtype == DType::f32 && !squared;
     pass.reductions.push_back(r);
   }
 

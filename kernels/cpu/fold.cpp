@@ -27,6 +27,12 @@ struct Sum {
   }
 };
 
+// Of f32 in double, which has room for each square, so that it is exact.
+struct SumOfSquares : Sum<double> {
+  using Element = float;
+  GIRO_LOOP_INLINE static Lane of(float x) { return static_cast<double>(x) * static_cast<double>(x); }
+};
+
 // Lanes are double: a partial product may leave f32's range even if the whole does not.
 template <class T>
 struct Product {
@@ -269,6 +275,12 @@ Fold fold_over(Combiner combiner) {
 }
 
 }  // namespace
+
+Fold fold_of_squares() {
+  Fold fold = fold_with<SumOfSquares>(&finish<double>);
+  fold.gives = DType::f64;
+  return fold;
+}
 
 Fold fold_of(Combiner combiner, DType computed) {
   if (computed == DType::f32) return fold_over<float>(combiner);

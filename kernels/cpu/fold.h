@@ -41,5 +41,7 @@ struct Fold {
 };
 
 Fold fold_of(pointwise::Combiner combiner, DType computed);
+// The f64 sum of the squares of f32 values, with the bits that converting, squaring and adding them one by one has.
+Fold fold_of_squares();
 
 }  // namespace giro::cpu

@@ -52,6 +52,7 @@ struct UpdateFrame {
   void finish();
 
   Value scalar(const Tensor& leaf);
+  Value in_f32(const Value& value);
   Value elements(const Tensor& buffer);
   Kept& kept(const Moment& moment);
   // Steps that were not skipped, and updates before this one, as whole numbers.

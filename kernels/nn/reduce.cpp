@@ -13,6 +13,7 @@
 #include <giro/kernels/scatter.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/norm.h"
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/table.h"
@@ -202,6 +203,17 @@ Var variance(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("variance", x);
   (void)Reduction("variance", x.var.shape(), axes);  // for errors that name it
   return mean(square(x.var - broadcast_reduced(mean(x, axes), x.var.shape(), axes)), axes);
+}
+
+Var norm(const char* op, const Operand& x, const Axes& axes) {
+  const pointwise::ValueCall call(op, x);
+  const Var length = sqrt(sum(square(cast(stop_gradient(x.var), DType::f64)), axes));
+  const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {
+    const Shape& shape = in.front().shape();
+    const Var whole = broadcast_reduced(y, shape, axes);
+    return broadcast_reduced(dy, shape, axes) * (in.front() / where(whole == 0, 1, whole));
+  };
+  return with_gradient(x.var.dtype() == DType::f64 ? length : cast(length, DType::f32), {x.var}, gradient);
 }
 
 Var mean(const std::vector<Var>& scalars, Where where) {

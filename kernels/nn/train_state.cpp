@@ -343,11 +343,12 @@ std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, con
 
 nn::Var TrainState::gradient_norm() const {
   const Tensor grads = collection("grads").flat(partitioner_ ? partitioner_->update_shard() : Shard{});
-  const nn::Var squares = nn::Var::computed(DType::f32, {}, {nn::Var(grads, stream())}, nullptr);
+  const nn::Var squares = nn::Var::computed(DType::f64, {}, {nn::Var(grads, stream())}, nullptr);
   sum_of_squares(squares.value(), grads, stream());
   if (partitioner_) partitioner_->sum_over_shards(squares.value(), stream());
   const Tensor scale = loss_scale().scale;
-  return scale ? nn::sqrt(squares) / nn::Var(scale, stream()) : nn::sqrt(squares);
+  const nn::Var norm = nn::sqrt(squares);
+  return nn::cast(scale ? norm / nn::Var(scale, stream()) : norm, DType::f32);
 }
 
 void TrainState::set_learning_rate_scale(double scale) {

@@ -16,7 +16,7 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   check({"scale", scale.scale}, DType::f32);
   check({"good_steps", scale.good_steps}, DType::i64);
   check({"skipped", scale.skipped}, DType::i64);
-  check({"squared_norm", squared_norm}, DType::f32);
+  check({"squared_norm", squared_norm}, DType::f64);
 
   pointwise::Builder code({});
   const auto read = [&](const Tensor& leaf) { return pointwise::Term(code, code.read(leaf, {})); };

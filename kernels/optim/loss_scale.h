@@ -19,7 +19,7 @@ struct LossScale {
   Tensor skipped{};     // i64 scalar: skipped updates in all steps
 };
 
-// Called after an update. `squared_norm`, f32, is the sum of squares of the gradients. If it is finite, increments
+// Called after an update. `squared_norm`, f64, is the sum of squares of the gradients. If it is finite, increments
 // good_steps; after kGrowthInterval good steps, doubles the scale. Otherwise halves the scale and increments skipped.
 // good_steps is 0 after either change. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const Stream& stream);

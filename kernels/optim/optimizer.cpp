@@ -9,6 +9,7 @@
 
 #include <giro/kernels/nn/functional.h>
 
+#include "kernels/internal/norm.h"
 #include "runtime/internal/throw_error.h"
 
 namespace giro::optim {
@@ -210,13 +211,15 @@ std::vector<int> factored_axes(const Shape& shape, std::int64_t least) {
   return size(axes.front()) < least ? std::vector<int>{} : axes;
 }
 
-Var root_mean_square(const Var& x) { return sqrt(mean(square(x))); }
+Var root_mean_square(const Var& x) {
+  return nn::norm("root_mean_square", x) / std::sqrt(static_cast<double>(x.shape().count()));
+}
 
 // An approximation of U V^T, given a matrix with the singular value decomposition U S V^T.
 Var orthogonal(const Var& matrix, int steps, double eps) {
   const bool is_tall = matrix.shape()[0] > matrix.shape()[1];
   Var x = is_tall ? transpose(matrix) : matrix;
-  x = x / (sqrt(sum(square(x))) + eps);
+  x = x / (nn::norm("muon", x) + eps);
   for (int i = 0; i < steps; ++i) {
     const Var a = nn::dense(x, transpose(x), Var());
     const Var b = -4.7750 * a + 2.0315 * nn::dense(a, a, Var());

@@ -43,6 +43,11 @@ Value UpdateFrame::scalar(const Tensor& leaf) {
   return value;
 }
 
+Value UpdateFrame::in_f32(const Value& value) {
+  if (!code) return Value(nn::cast(value.var(), DType::f32));
+  return {*code, code->cast(value.in(*code), DType::f32)};
+}
+
 Value UpdateFrame::elements(const Tensor& buffer) {
   if (!code) return Value(nn::Var(buffer, stream));
   if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
@@ -191,9 +196,9 @@ Value Update::gradient_norm() const {
                 "around what changes them");
   }
   if (frame.needs != nullptr) frame.needs->norm = true;
-  checks::has_dtype("update", {"squared_norm", frame.t.squared_norm}, DType::f32);
+  checks::has_dtype("update", {"squared_norm", frame.t.squared_norm}, DType::f64);
   const Value norm = sqrt(frame.scalar(frame.t.squared_norm));
-  return frame.gradient_scale ? norm * *frame.gradient_scale : norm;
+  return frame.in_f32(frame.gradient_scale ? norm * *frame.gradient_scale : norm);
 }
 
 Value Update::decays() const {
@@ -258,7 +263,7 @@ UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream
                                 .grads = tensor(shape),
                                 .step = tensor({}, DType::i64),
                                 .learning_rate_scale = tensor({}),
-                                .squared_norm = tensor({})};
+                                .squared_norm = tensor({}, DType::f64)};
     UpdateFrame frame(optimizer, tensors, stream);
     frame.needs = &needs;
     frame.run(optimizer);
@@ -326,10 +331,10 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   checks::has_dtype("update", {"step", t.step}, DType::i64);
   check_scalar({"step", t.step}, DType::i64);
   check_scalar({"skipped", t.skipped}, DType::i64);
+  check_scalar({"squared_norm", t.squared_norm}, DType::f64);
+  check_scalar({"must_be_finite", t.must_be_finite}, DType::f64);
   for (const auto& argument : std::initializer_list<checks::Argument>{{"learning_rate", t.learning_rate},
                                                                       {"learning_rate_scale", t.learning_rate_scale},
-                                                                      {"squared_norm", t.squared_norm},
-                                                                      {"must_be_finite", t.must_be_finite},
                                                                       {"loss_scale", t.loss_scale}}) {
     check_scalar(argument, DType::f32);
   }

@@ -123,8 +123,8 @@ struct UpdateTensors {
   Tensor step{};                 // i64 scalar, read: steps made so far
   Tensor learning_rate{};        // f32 scalar: where the first rate is written; may be empty
   Tensor learning_rate_scale{};  // f32 scalar; empty: 1
-  Tensor squared_norm{};         // f32 scalar, sum of squares of the state's grads, for an optimizer that reads it
-  Tensor must_be_finite{};       // f32 scalar: only learning_rate changes if it is not finite; may be empty
+  Tensor squared_norm{};         // f64 scalar, sum of squares of the state's grads, for an optimizer that reads it
+  Tensor must_be_finite{};       // f64 scalar: only learning_rate changes if it is not finite; may be empty
   Tensor loss_scale{};           // f32 scalar that grads are multiplied by; empty: 1
   Tensor skipped{};              // i64 scalar: how many of the steps were skipped; empty: none
 };

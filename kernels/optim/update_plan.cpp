@@ -171,8 +171,8 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
                         .skipped = scale.skipped};
   std::vector<Buffer> memory;
   const auto squared_norm = [&](const Tensor& grads) {
-    memory.push_back(stream.allocate(sizeof(float)));
-    const Tensor norm(memory.back().data(), DType::f32, {}, stream.device());
+    memory.push_back(stream.allocate(sizeof(double)));
+    const Tensor norm(memory.back().data(), DType::f64, {}, stream.device());
     sum_of_squares(norm, grads, stream);
     if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
     return norm;

@@ -78,7 +78,12 @@ Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> 
     throw_error(ErrorCode::dtype_mismatch,
                 "optimizer: {} of values that are not integers, expected a step and whole numbers", function.name);
   }
-  const DType dtype = is_whole ? DType::i64 : function.rules.takes == Takes::boolean ? DType::boolean : DType::f32;
+  const bool is_double = std::any_of(operands.begin(), operands.end(),
+                                     [](const Value& v) { return !v.is_number() && v.dtype() == DType::f64; });
+  const DType dtype = is_whole                                 ? DType::i64
+                      : function.rules.takes == Takes::boolean ? DType::boolean
+                      : is_double                              ? DType::f64
+                                                               : DType::f32;
   if (typed == operands.end()) {
     return is_whole                  ? computed<std::int64_t>(function, operands)
            : dtype == DType::boolean ? computed<bool>(function, operands)

@@ -333,9 +333,9 @@ TEST_P(FusedTest, UpdatePublishesTheRow) {
             tensors.moments.emplace_back(rule.moments[i], out[2 + i]);
           const std::vector<Tensor> scalars{out[6], out[4], out[5]};
           const auto step = [&] {
-            const Buffer norm = s.allocate(sizeof(float));
+            const Buffer norm = s.allocate(sizeof(double));
             if (rule.clips) {
-              tensors.squared_norm = Tensor(norm.data(), DType::f32, {}, device());
+              tensors.squared_norm = Tensor(norm.data(), DType::f64, {}, device());
               sum_of_squares(tensors.squared_norm, tensors.grads, s);
             }
             optim::update(rule.optimizer, tensors, s);

@@ -24,10 +24,12 @@ class ReduceTest : public test::OpTest {
     return {1, 2, 7, 16, 33, 1021, 70'001};
   }
 
+  static DType dtype_of(Reduction reduction) { return reduction == &sum_of_squares ? DType::f64 : DType::f32; }
+
   void check_scalar(const std::string& name, Reduction reduction, const Array& x, double value, double tolerance) {
     check({.name = fmt::format("{} of {}", name, to_string(x.shape)),
            .inputs = {x},
-           .outputs = {{DType::f32, {}, {}}},
+           .outputs = {{dtype_of(reduction), {}, {}}},
            .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { reduction(out[0], in[0], s); },
            .expected = {{{value}, {tolerance}}}});
   }
@@ -59,7 +61,16 @@ TEST_P(ReduceTest, SumOfSquares) {
     const Array x = random_.uniform(shape, -2, 2);
     double total = 0;
     for (const double value : x.values) total += value * value;
-    check_scalar("sum of squares", sum_of_squares, x, total, test::sum_tolerance(shape.count(), total));
+    check_scalar("sum of squares", sum_of_squares, x, total, 1e-12 * total);
+  }
+}
+
+TEST_P(ReduceTest, SquaresNeitherOverflowNorUnderflow) {
+  for (const double size : {3e38, 1e20, 1e-25, 1.2e-38}) {
+    Array x = random_.uniform({1000}, 0.99 * size, size);
+    double total = 0;
+    for (const double value : x.values) total += value * value;
+    check_scalar(fmt::format("sum of squares of {}", size), sum_of_squares, x, total, 1e-12 * total);
   }
 }
 
@@ -139,12 +150,14 @@ TEST_P(ReduceTest, SumRowsOfSixteenBits) {
 }
 
 TEST_P(ReduceTest, RejectsMismatchedArguments) {
-  const Tensor x = tensor({4, 3}), scalar = tensor({}), d = tensor({4, 3}, DType::f64);
+  const Tensor x = tensor({4, 3}), d = tensor({4, 3}, DType::f64);
   for (const Reduction reduction : {&sum, &mean, &sum_of_squares}) {
-    expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { reduction(tensor({2}), x, stream()); });
+    const DType dtype = dtype_of(reduction);
+    const Tensor scalar = tensor({}, dtype);
+    expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { reduction(tensor({2}, dtype), x, stream()); });
     expect_error(ErrorCode::shape_mismatch, {"out"}, [&] { reduction({}, x, stream()); });
     expect_dtype_error(DType::f32, DType::f64, [&] { reduction(scalar, d, stream()); });
-    expect_dtype_error(DType::f32, DType::i32, [&] { reduction(tensor({}, DType::i32), x, stream()); });
+    expect_dtype_error(dtype, DType::i32, [&] { reduction(tensor({}, DType::i32), x, stream()); });
     expect_device_error([&] { reduction(scalar, elsewhere(x), stream()); });
     expect_device_error([&] { reduction(elsewhere(scalar), x, stream()); });
   }

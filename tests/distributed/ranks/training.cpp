@@ -112,6 +112,18 @@ TEST(TrainingOfRanks, MatchesOneProcess) {
   }
 }
 
+TEST(TrainingOfRanks, NormOfLargeAndSmallGradients) {
+  for (const auto& partitioner : {all_ranks(), shards()}) {
+    const TrainState state = make_state(partitioner);
+    const Tensor grads = state.collection("grads").flat();
+    for (const double size : {1e20, 1e-25}) {
+      fill(grads, size, state.stream());
+      EXPECT_FLOAT_EQ(to_host<float>(state.gradient_norm().value(), state.stream()).front(),
+                      static_cast<float>(std::sqrt(static_cast<double>(grads.count())) * size));
+    }
+  }
+}
+
 // The gradients of one rank are not finite: all ranks skip the update, and stay equal.
 TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
   if (test_device().is_cpu()) GTEST_SKIP() << "f16 takes a GPU, or a CPU that oneDNN computes it on";

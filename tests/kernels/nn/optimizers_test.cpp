@@ -379,6 +379,16 @@ TEST_P(OptimizersTest, ParameterAverageIsEvaluated) {
   test::expect_error(ErrorCode::not_found, {"ema"}, [&] { create(sgd(0.1)).averaged(); });
 }
 
+TEST_P(OptimizersTest, MuonTakesGradientsOfAnySize) {
+  const auto updated = [&](double factor) {
+    TrainState state = create(muon(0.02));
+    set_grads(state, 0, factor);
+    state.apply_gradients();
+    return leaves(state, "params")["dense0/kernel"];
+  };
+  EXPECT_EQ(updated(0x1p70), updated(0x1p10));
+}
+
 // The mean of squares may be rounded to less than the square of the mean.
 TEST_P(OptimizersTest, CenteredRmspropOfEqualGradients) {
   TrainState state = create(rmsprop(0.01, {.decay = 0.8, .centered = true}));
@@ -392,6 +402,12 @@ TEST_P(OptimizersTest, GradientNormAndRateScale) {
   fill(state.collection("grads").flat(), 0, state.stream());
   fill(state.at("grads/dense0/bias"), 2, state.stream());
   EXPECT_FLOAT_EQ(to_host<float>(state.gradient_norm().value(), state.stream()).front(), std::sqrt(20.0f));
+  for (const double size : {1e20, 1e-25}) {
+    fill(state.at("grads/dense0/bias"), size, state.stream());
+    EXPECT_FLOAT_EQ(to_host<float>(state.gradient_norm().value(), state.stream()).front(),
+                    static_cast<float>(std::sqrt(5) * size));
+  }
+  fill(state.at("grads/dense0/bias"), 2, state.stream());
   const std::vector<float> before = leaves(state, "params")["dense0/bias"];
   state.set_learning_rate_scale(0.25);
   state.apply_gradients();

@@ -342,6 +342,8 @@ TEST_P(TrainStateTest, ClippingScalesByTheGlobalNorm) {
   EXPECT_FLOAT_EQ(update(1, 1), 0.25f);
   EXPECT_FLOAT_EQ(update(100, 1), 2.0f);
   EXPECT_FLOAT_EQ(update(4, 100), 1.0f);
+  EXPECT_FLOAT_EQ(update(4, 1e20), 1.0f);
+  EXPECT_FLOAT_EQ(update(4e-25, 1e-25), 1e-25f);
 }
 
 TEST_P(TrainStateTest, AddressesSurviveAMove) {

@@ -11,6 +11,7 @@
 #include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
 #include "kernels/internal/mean_of_ranks.h"
+#include "kernels/internal/norm.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/throw_error.h"
 
@@ -28,28 +29,37 @@ Var as_losses(const Var& values) {
   return values;
 }
 
+// A loss computes in f32, or f64 if it is given some: 16 bits have too little range for squares and sums, and bytes
+// would wrap. A constant without a stream takes the other operand's.
+Operand in_f32(const Operand& x, const Operand& other = Operand(0)) {
+  if (x.is_number || x.var.dtype() == DType::f32 || x.var.dtype() == DType::f64) return x;
+  const bool lends = !other.is_number && other.var.has_stream();
+  return {cast(lends ? x.var.on(other.var.stream()) : x.var, DType::f32, x.where), x.where};
+}
+
 }  // namespace
 
 Var squared_error(const Operand& prediction, const Operand& target) {
   const detail::CallSite site(prediction.where);
-  return as_losses(square(prediction - target));
+  return as_losses(square(in_f32(prediction, target) - in_f32(target, prediction)));
 }
 
 Var absolute_error(const Operand& prediction, const Operand& target) {
   const detail::CallSite site(prediction.where);
-  return as_losses(abs(prediction - target));
+  return as_losses(abs(in_f32(prediction, target) - in_f32(target, prediction)));
 }
 
 Var huber(const Operand& prediction, const Operand& target, double delta) {
   const detail::CallSite site(prediction.where);
   if (!(delta > 0)) reject("huber", fmt::format("delta is {}", delta), "a positive number");
-  const Var error = abs(prediction - target), inner = minimum(error, delta);
+  const Var error = absolute_error(prediction, target), inner = minimum(error, delta);
   return as_losses(0.5 * square(inner) + delta * (error - inner));
 }
 
-Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targets,
+Var binary_cross_entropy_with_logits(const Operand& given_logits, const Operand& given_targets,
                                      const BinaryCrossEntropyOptions& options) {
-  const detail::CallSite site(logits.where);
+  const detail::CallSite site(given_logits.where);
+  const Operand logits = in_f32(given_logits, given_targets), targets = in_f32(given_targets, given_logits);
   // Without cancellation, unlike softplus(x) - t x.
   Var positive = targets * softplus(-logits);
   if (options.positive_weight.value()) positive = options.positive_weight * positive;
@@ -78,7 +88,8 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   if (has_targets) {
     if (options.ignored_label) reject(op, "an ignored label together with targets", "labels");
     checks::same_shape(op, {"targets", labels.value()}, {"logits", logits.value()});
-    const Var targets = smoothing == 0 ? labels : (1 - smoothing) * labels + smoothing / static_cast<double>(classes);
+    const Var exact = in_f32(labels, logits).var;
+    const Var targets = smoothing == 0 ? exact : (1 - smoothing) * exact + smoothing / static_cast<double>(classes);
     return as_losses(sum(targets * terms(), kLast));
   }
   const Var is_counted = options.ignored_label ? labels != *options.ignored_label : Var();
@@ -89,17 +100,20 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   return as_losses(options.ignored_label ? nn::where(is_counted, losses, 0) : losses);
 }
 
-Var kl_divergence(const Operand& log_probs, const Operand& targets) {
-  const detail::CallSite site(log_probs.where);
+Var kl_divergence(const Operand& given_log_probs, const Operand& given_targets) {
+  const detail::CallSite site(given_log_probs.where);
+  const Operand log_probs = in_f32(given_log_probs, given_targets), targets = in_f32(given_targets, given_log_probs);
   return as_losses(sum(xlogy(targets, targets) - targets * log_probs, kLast));
 }
 
 Var cosine_similarity(const Operand& a, const Operand& b, int axis, double epsilon) {
   const detail::CallSite site(a.where);
   if (!(epsilon > 0)) reject("cosine_similarity", fmt::format("epsilon is {}", epsilon), "a positive number");
-  const Axes along = Axes({axis}).dropped();
-  const auto inverse_norm = [&](const Operand& x) { return rsqrt(maximum(sum(square(x), along), epsilon * epsilon)); };
-  return sum(a * b, along) * inverse_norm(a) * inverse_norm(b);
+  const auto direction = [&](const Operand& given, const Operand& other) {
+    const Operand x = in_f32(given, other);
+    return x / maximum(norm("cosine_similarity", x, {axis}), epsilon);
+  };
+  return sum(direction(a, b) * direction(b, a), Axes({axis}).dropped());
 }
 
 Var cosine_distance(const Operand& a, const Operand& b, int axis, double epsilon) {
@@ -107,8 +121,9 @@ Var cosine_distance(const Operand& a, const Operand& b, int axis, double epsilon
   return as_losses(1 - cosine_similarity(a, b, axis, epsilon));
 }
 
-Var weighted_mean(const Var& values, const Var& given, const Var& of_batch, Where where) {
+Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch, Where where) {
   const detail::CallSite site(where);
+  const Var values = in_f32(given_values).var;
   const int parts = BatchShare::parts();
   if (parts > 1 && !of_batch.value()) {
     throw_error(

@@ -8,7 +8,7 @@
 namespace giro::nn {
 
 // Elementwise losses, unless stated otherwise; mean or weighted_mean reduces them to one number. Arguments broadcast
-// and have dtypes as in elementwise.h. There is no CTC loss.
+// and have any dtype; all losses compute in f32, f64 if an argument is. There is no CTC loss.
 
 Var squared_error(const Operand& prediction, const Operand& target);   // (prediction - target)^2
 Var absolute_error(const Operand& prediction, const Operand& target);  // |prediction - target|

@@ -167,9 +167,16 @@ Var argmin(const Operand& x, const Axes& axes) { return arg_reduce("argmin", Com
 Var any(const Operand& x, const Axes& axes) { return test("any", Combiner::any, x, axes); }
 Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, x, axes); }
 
+namespace {
+
+// f32 for bf16, f16 and integers, whose differences could wrap.
+Var as_floats(const Var& x) { return is_floating(x.dtype()) && !is_16_bit(x.dtype()) ? x : cast(x, DType::f32); }
+
+}  // namespace
+
 Var logsumexp(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("logsumexp", x);
-  const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
+  const Var floats = as_floats(x.var);
   if (Reduction("logsumexp", x.var.shape(), axes).count == 0) return log(sum(floats, axes));  // of none: log(0)
   const Var largest = stop_gradient(max(floats, axes));
   const Var shift = where(is_finite(largest), largest, 0);  // infinities are not shifted: they give the right infinity
@@ -178,9 +185,9 @@ Var logsumexp(const Operand& x, const Axes& axes) {
 
 namespace {
 
-// How far below the largest element each one is; f32 for bf16 and f16.
+// How far below the largest element each one is.
 Var below_largest(const char* op, const Var& x, const Axes& axes) {
-  const Var floats = is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
+  const Var floats = as_floats(x);
   if (Reduction(op, x.shape(), axes).count == 0) return floats;
   return floats - broadcast_reduced(stop_gradient(max(floats, axes)), x.shape(), axes);
 }

@@ -45,7 +45,7 @@ Var argmin(const Operand& x, const Axes& axes = {});
 Var any(const Operand& x, const Axes& axes = {});  // of booleans
 Var all(const Operand& x, const Axes& axes = {});
 Var logsumexp(const Operand& x, const Axes& axes = {});  // -inf for no elements
-// exp(x) / sum(exp(x)), and its logarithm, of x's shape; f32 for bf16 and f16.
+// exp(x) / sum(exp(x)), and its logarithm, of x's shape; f32, as logsumexp, for bf16, f16 and integers.
 Var softmax(const Operand& x, const Axes& axes = {-1});
 Var log_softmax(const Operand& x, const Axes& axes = {-1});
 Var variance(const Operand& x, const Axes& axes = {});  // the mean of the squares of x - mean(x)

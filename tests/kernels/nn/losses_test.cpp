@@ -188,6 +188,41 @@ TEST_P(LossesTest, Cosines) {
   expect_near(read(cosine_similarity(a, b)), {std::sqrt(0.5), -1, 0});
   expect_near(read(cosine_distance(a, b)), {1 - std::sqrt(0.5), 2, 1});
   EXPECT_EQ(cosine_similarity(a, b, 0).shape(), Shape{2});
+  for (const double size : {1e20, 1e-7}) {
+    expect_near(read(cosine_similarity(a * size, b * size)), {std::sqrt(0.5), -1, 0});
+  }
+}
+
+// 16 bits have too little range for the squares of these numbers, and bytes wrap.
+TEST_P(LossesTest, EveryLossIsComputedInF32) {
+  const Doubles large{250, 3, 240, 0, 7, 255}, larger{3, 250, 0, 240, 255, 7}, small{2e-4, 0, 1e-4, 0, 3e-4, 1e-4};
+  const std::vector<std::pair<std::string, Var (*)(const Var&, const Var&)>> losses{
+      {"squared_error", [](const Var& x, const Var& y) { return squared_error(x, y); }},
+      {"squared_error of a number", [](const Var& x, const Var&) { return squared_error(x, 5); }},
+      {"absolute_error", [](const Var& x, const Var& y) { return absolute_error(x, y); }},
+      {"huber", [](const Var& x, const Var& y) { return huber(x, y, 300); }},
+      {"binary", [](const Var& x, const Var& y) { return binary_cross_entropy_with_logits(x, y); }},
+      {"kl_divergence", [](const Var& x, const Var& y) { return kl_divergence(x, y); }},
+      {"cosine_similarity", [](const Var& x, const Var& y) { return cosine_similarity(x, y); }},
+      {"cosine_distance", [](const Var& x, const Var& y) { return cosine_distance(x, y, 0); }},
+      {"weighted_mean", [](const Var& x, const Var& y) { return weighted_mean(x, y); }}};
+  for (const auto& [name, loss] : losses) {
+    const auto expect_in_f32 = [&](DType dtype, const Doubles& a, const Doubles& b) {
+      SCOPED_TRACE(fmt::format("{} of {}", name, name_of(dtype)));
+      const Var x = value(dtype, {2, 3}, a), y = value(dtype, {2, 3}, b);
+      const Var narrow = loss(x, y), wide = loss(cast(x, DType::f32), cast(y, DType::f32));
+      EXPECT_EQ(narrow.dtype(), DType::f32);
+      EXPECT_EQ(read(narrow), read(wide));
+    };
+    for (const DType dtype : {DType::f16, DType::bf16, DType::u8, DType::i32}) expect_in_f32(dtype, large, larger);
+    expect_in_f32(DType::f16, small, {small.rbegin(), small.rend()});
+    EXPECT_EQ(loss(value(DType::f64, {2, 3}, large), value(DType::f16, {2, 3}, larger)).dtype(), DType::f64) << name;
+  }
+  const Var logits = value(DType::f16, {2, 3}, large), targets = value(DType::f16, {2, 3}, small);
+  EXPECT_EQ(read(softmax_cross_entropy(logits, targets, {.label_smoothing = 0.1})),
+            read(softmax_cross_entropy(cast(logits, DType::f32), cast(targets, DType::f32), {.label_smoothing = 0.1})));
+  // A constant without a stream.
+  EXPECT_EQ(read(squared_error(logits, Var(targets.value()))), read(squared_error(logits, targets)));
 }
 
 TEST_P(LossesTest, WeightedMeans) {

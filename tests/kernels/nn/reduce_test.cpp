@@ -11,7 +11,11 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
+#include "kernels/internal/norm.h"
+#include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
@@ -84,6 +88,52 @@ TEST_P(ReduceTest, LogSumOfSixteenBitsIsComputedInF32) {
   EXPECT_EQ(read(logsumexp(value(DType::bf16, {6}, x.values)))[0], of_f32);
 }
 
+// u8 wraps below 0.
+TEST_P(ReduceTest, SoftmaxOfIntegersIsThatOfTheSameNumbersInF32) {
+  const Doubles numbers{3, 9, 0, 1, 255, 254};
+  for (Var (*const f)(const Operand&, const Axes&) : {&softmax, &log_softmax, &logsumexp}) {
+    const Doubles expected = read(f(value(DType::f32, {2, 3}, numbers), {-1}));
+    for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+      const Var y = f(value(dtype, {2, 3}, numbers), {-1});
+      EXPECT_EQ(y.dtype(), DType::f32);
+      EXPECT_EQ(read(y), expected) << name_of(dtype);
+    }
+    const Var flags = value(DType::boolean, {4}, {1, 0, 0, 1});
+    EXPECT_EQ(read(f(flags, {0})), read(f(cast(flags, DType::f32), {0})));
+  }
+}
+
+TEST_P(ReduceTest, NormsNeitherOverflowNorUnderflow) {
+  for (const double size : {1.0, 5e37, 1e20, 1e-25, 1e-38}) {
+    const Array x{DType::f32, {2, 2}, {3 * size, 4 * size, 0, 0}};
+    const Doubles lengths = read(norm("norm", Var(upload(x), stream()), {-1}));
+    EXPECT_NEAR(lengths[0], 5 * size, 4 * test::kUnit * 5 * size);
+    EXPECT_EQ(lengths[1], 0);
+    const std::vector<float> slopes =
+        gradients({x}, [](const Vars& p) { return norm("norm", p[0], {-1}); }, {DType::f32, {2, 1}, {1, 1}})[0];
+    const float expected[] = {0.6f, 0.8f, 0, 0};
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(slopes[i], expected[i]) << size;
+  }
+  EXPECT_EQ(norm("norm", value(DType::f16, {2}, {300, 400})).dtype(), DType::f32);
+  EXPECT_EQ(read(norm("norm", value(DType::f16, {2}, {300, 400}))), Doubles{500});
+  EXPECT_EQ(read(norm("norm", value(DType::u8, {2}, {30, 40}))), Doubles{50});
+}
+
+// Fused, the CPU converts, squares and adds in one loop.
+TEST_P(ReduceTest, SquaresInF64HaveTheSameBitsFused) {
+  for (const Shape& shape : {Shape{3, 5'000}, Shape{5'000, 3}, Shape{40, 33}}) {
+    const Var x(upload(random_.uniform(shape)), stream());
+    for (const int axis : {0, 1}) {
+      const auto squares = [&] { return stop_gradient(sum(square(cast(x, DType::f64)), {axis})); };
+      Var fused;
+      const Graph graph = rules::record(stream(), [&] { fused = squares(); });
+      graph.replay(stream());
+      EXPECT_EQ(graph.program().nodes().size(), 1u);
+      EXPECT_EQ(read(fused), read(squares()));
+    }
+  }
+}
+
 TEST_P(ReduceTest, EmptyInputs) {
   const Var x = value(DType::f32, {0, 2}, {});
   EXPECT_EQ(read(sum(x, {0})), (Doubles{0, 0}));
@@ -125,6 +175,7 @@ TEST_P(ReduceTest, Gradients) {
     check("min", {x}, [&](const Vars& p) { return min(p[0], axes); });
     check("logsumexp", {x}, [&](const Vars& p) { return logsumexp(p[0], axes); });
     check("variance", {positive}, [&](const Vars& p) { return variance(p[0], axes); });
+    check("norm", {x}, [&](const Vars& p) { return norm("norm", p[0], axes); });
   }
 }
 

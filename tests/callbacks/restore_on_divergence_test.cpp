@@ -42,7 +42,7 @@ using test::expect_invalid;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // A state with a scale, and a sum of the batches that it was trained with.
-State create() {
+State counted_state() {
   State state(Device::cpu());
   *state.add("learning_rate_scale", {{"", DType::f32, {}}}).leaves().front().value.data<float>() = 1;
   state.add("sum", {{"", DType::f64, {}}});
@@ -70,7 +70,7 @@ TEST(RestoreOnDivergence, RestoresAndContinuesWithTheNextBatch) {
   const std::vector<double> losses{5, 4, 3, 2, kNan, 2, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
   auto [state, history, elapsed] =
-      loop(create(), batches(7), {{every(1), {train_on(losses), back}}, {every_end(3), checkpoint(dir.path())}});
+      loop(counted_state(), batches(7), {{every(1), {train_on(losses), back}}, {every_end(3), checkpoint(dir.path())}});
   EXPECT_EQ(elapsed.steps, 7);
   EXPECT_EQ(sum(state), 0 + 1 + 2 + 5 + 6);
   EXPECT_EQ(scale(state), 0.5f);
@@ -87,7 +87,7 @@ TEST(RestoreOnDivergence, SpikeIsRelativeToTheRecentMean) {
   const auto restores = [](const std::vector<double>& losses, double spike) {
     const test::TemporaryDirectory dir;
     const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.spike = spike});
-    (void)loop(create(), batches(losses.size()),
+    (void)loop(counted_state(), batches(losses.size()),
                {{every(1), {train_on(losses), back}}, {every(1), checkpoint(dir.path())}});
     return back.restores();
   };
@@ -100,11 +100,11 @@ TEST(RestoreOnDivergence, SpikeIsRelativeToTheRecentMean) {
 
 TEST(RestoreOnDivergence, IgnoresCheckpointsOfAnotherRun) {
   const test::TemporaryDirectory dir;
-  (void)loop(create(), batches(5), {{every_end(5), checkpoint(dir.path())}});
+  (void)loop(counted_state(), batches(5), {{every_end(5), checkpoint(dir.path())}});
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
   const std::vector<double> losses{1, kNan};
   expect_error(ErrorCode::not_found, {"loss is nan at step 1", "no intact checkpoint"}, [&] {
-    (void)loop(create(), batches(2), {{every(1), {train_on(losses), back}}});
+    (void)loop(counted_state(), batches(2), {{every(1), {train_on(losses), back}}});
   });
 }
 
@@ -114,8 +114,8 @@ TEST(RestoreOnDivergence, NewRunResetsItsCounts) {
   const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.max_restores = 1});
   for (int run = 0; run < 2; ++run) {
     const std::vector<double> losses{1, kNan, 1};
-    const auto result =
-        loop(create(), batches(3), {{every(1), {train_on(losses), back}}, {every_end(1), checkpoint(dir.path())}});
+    const auto result = loop(counted_state(), batches(3),
+                             {{every(1), {train_on(losses), back}}, {every_end(1), checkpoint(dir.path())}});
     EXPECT_EQ(result.elapsed.steps, 3);
     EXPECT_EQ(back.restores(), 1);
     std::filesystem::remove_all(dir.path());
@@ -131,7 +131,7 @@ TEST(RestoreOnDivergence, ReadsOnlyLogsSinceTheRestore) {
   };
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
   std::vector<std::int64_t> restores;
-  (void)loop(create(), batches(10),
+  (void)loop(counted_state(), batches(10),
              {{every(1), checkpoint(dir.path(), {.keep = 3})},
               {logs_loss, train_on(losses)},
               {every(2), back},
@@ -147,7 +147,7 @@ TEST(RestoreOnDivergence, TriesAnOlderCheckpointIfTheNewestDivergesAgain) {
     const std::vector<double> losses{1, 1, 1, 1, bad, bad, 1, 1};
     const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.spike = 2, .factor = 0.25});
     const auto [state, history, elapsed] =
-        loop(create(), batches(8),
+        loop(counted_state(), batches(8),
              {{every(1), {train_on(losses), back}},
               {[](const Elapsed& elapsed) { return elapsed.steps == 1 || elapsed.steps == 3; },
                checkpoint(dir.path(), {.keep = keep})}});
@@ -165,7 +165,7 @@ TEST(RestoreOnDivergence, SkipsNonFiniteAndDamagedCheckpoints) {
     if (elapsed.steps == 3) *state.at("sum").data<double>() = kNan;
     if (elapsed.steps == 4) std::filesystem::resize_file(dir / "checkpoint_0000000003/state.safetensors", 10);
   };
-  const auto [state, history, elapsed] = loop(create(), batches(6),
+  const auto [state, history, elapsed] = loop(counted_state(), batches(6),
                                               {{every(1), {train_on(losses), harm, back}},
                                                {!every(5), checkpoint(dir.path(), {.keep = 9, .not_finite = "save"})}});
   EXPECT_EQ(sum(state), 0 + 1 + 5);
@@ -182,7 +182,7 @@ TEST(RestoreOnDivergence, WaitsForASaveInProgress) {
   };
   const test::TemporaryDirectory dir;
   const auto [state, history, elapsed] = loop(
-      create(), batches(4),
+      counted_state(), batches(4),
       {{every(1), {train_on({1, 1, kNan, 1}), restore_on_divergence(dir.path())}},
        {every(1), checkpoint(dir.path(), {.keep = 2, .asynchronous = true, .files = std::make_shared<SlowFiles>()})}});
   EXPECT_EQ(sum(state), 0 + 1 + 3);
@@ -192,7 +192,7 @@ TEST(RestoreOnDivergence, StopsAfterMaxRestores) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{1, 1, kNan, 1, kNan, 1, kNan, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.max_restores = 2});
-  const auto result = loop(create(), batches(8),
+  const auto result = loop(counted_state(), batches(8),
                            {{every(1), {train_on(losses), back}}, {every_end(2) | last(), checkpoint(dir.path())}});
   EXPECT_EQ(result.ended, StopReason::stopped);
   EXPECT_EQ(result.elapsed.steps, 7);
@@ -205,12 +205,12 @@ TEST(RestoreOnDivergence, StopsAfterMaxRestores) {
 TEST(RestoreOnDivergence, NothingToRestoreIsAnError) {
   const test::TemporaryDirectory dir;
   const auto run = [&] {
-    (void)loop(create(), batches(2), {{every(1), {train_on({1, kNan}), restore_on_divergence(dir / "model")}}});
+    (void)loop(counted_state(), batches(2), {{every(1), {train_on({1, kNan}), restore_on_divergence(dir / "model")}}});
   };
   expect_error(ErrorCode::not_found,
                {"restore_on_divergence: loss is nan at step 1", "/model' has no intact checkpoint"}, run);
   {
-    State state = create();
+    State state = counted_state();
     checkpoint(dir / "model")(Elapsed{.steps = 1}, state);
   }
   std::filesystem::resize_file(dir / "model/checkpoint_0000000002/state.safetensors", 10);
@@ -229,7 +229,8 @@ TEST(RestoreOnDivergence, Errors) {
   refuses("entry", {.monitor = ""});
   expect_invalid({"directory"}, [] { restore_on_divergence(""); });
   expect_error(ErrorCode::not_found, {"'los'", "did you mean 'loss'"}, [] {
-    (void)loop(create(), batches(1), {{every(1), {train_on({1}), restore_on_divergence("dir", {.monitor = "los"})}}});
+    (void)loop(counted_state(), batches(1),
+               {{every(1), {train_on({1}), restore_on_divergence("dir", {.monitor = "los"})}}});
   });
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::not_found, {"learning_rate_scale"}, [&] {
@@ -264,7 +265,7 @@ TEST(RestoreOnDivergence, RanksDecideTogether) {
   };
   const test::TemporaryDirectory dir;
   {
-    State state = create();
+    State state = counted_state();
     *state.at("sum").data<double>() = 8;
     checkpoint(dir.path())(Elapsed{}, state);
   }
@@ -272,7 +273,7 @@ TEST(RestoreOnDivergence, RanksDecideTogether) {
     const auto ranks = std::make_shared<Ranks>(rank, 2);
     ranks->diverges = true;
     ranks->path = dir / "checkpoint_0000000001";
-    Shared state(create());
+    Shared state(counted_state());
     state.ranks = ranks;
     RestoreOnDivergence back = restore_on_divergence(dir.path());
     const auto result = loop(std::move(state), batches(1),

@@ -124,7 +124,7 @@ TEST_P(StateGradientsTest, LstmHasSecondDerivatives) {
     return found;
   };
   for (const std::vector<std::size_t>& wanted : {std::vector<std::size_t>{3}, {1}, {0, 1, 2, 3}}) {
-    const auto found = second(lstm(kFeatures), wanted), expected = second(steps, wanted);
+    const auto found = second(nn::lstm(kFeatures), wanted), expected = second(steps, wanted);
     for (std::size_t i = 0; i < values.size(); ++i) {
       SCOPED_TRACE(values[i].first);
       double largest = 0;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/runtime/graph.h>

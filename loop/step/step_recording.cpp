@@ -87,11 +87,6 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
       entries.push_back({i, weight > 0 ? partitioner.size() : 0.0});
       continue;
     }
-    if (!is_floating(scalar->dtype())) {
-      throw_error(ErrorCode::dtype_mismatch,
-                  "the metric '{}' is {}, expected floating-point: it is averaged over the ranks", name,
-                  to_string(scalar->value()));
-    }
     entries.push_back({i, weight});
   }
   if (entries.empty() && counted.empty()) return;

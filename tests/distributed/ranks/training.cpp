@@ -384,15 +384,14 @@ TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
   partitioner->all_reduce_max({&nothing, 1});  // all ranks must have looked before rank 0's directory is removed
 }
 
-TEST(TrainingOfRanks, IntegerMetricIsRejected) {
-  if (world().size() == 1) return;
-  const auto step = jit([](const TrainState& state, const Batch&) {
-    return logs().add_metric("updates", nn::Var(state.at("step"), state.stream()));
+TEST(TrainingOfRanks, IntegerMetricIsAveragedInDoublePrecision) {
+  const auto step = jit([](const TrainState&, const Batch&, const Broadcasts& broadcasts) {
+    return logs().add_metric("count", broadcasts["count"]);
   });
   TrainState state = make_state(all_ranks());
   const Dataset data = random_rows().batch(48).partition(state.partitioner());
-  expect_error(ErrorCode::dtype_mismatch, {"the metric 'updates'", "i64", "averaged over the ranks"},
-               [&] { (void)step(state, *data.begin()); });
+  constexpr std::int64_t kCount = (std::int64_t{1} << 24) + 1;  // more than an f32 can count
+  EXPECT_DOUBLE_EQ(step(state, *data.begin(), {{"count", kCount}}).entry_value("count"), kCount);
 }
 
 TEST(TrainingOfRanks, EvaluationCountsEachSampleOnce) {

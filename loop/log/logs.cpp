@@ -16,6 +16,14 @@
 namespace giro {
 namespace {
 
+LogSchema with_role(const LogSchema& schema, std::size_t entry, const LogSchema::Role& role) {
+  LogSchema changed;
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    changed.add(schema[i].collection, schema[i].name, i == entry ? role : schema.role(i));
+  }
+  return changed;
+}
+
 double to_number(const Tensor& scalar, const Stream& stream) {
   const Buffer storage = stream.allocate(sizeof(double));
   const Tensor number(storage.data(), DType::f64, {}, stream.device());
@@ -107,6 +115,7 @@ std::size_t Logs::add(std::string_view collection, std::string_view name, LogSch
   // Usually the same names are logged in the same order, so this is the next one, and new.
   if (!schema_.add_if_next(collection, name, role)) {
     if (const auto entry = schema_.find(collection, name)) {
+      if (schema_.role(*entry) != role) schema_ = with_role(schema_, *entry, role);
       values_[*entry] = std::move(value);
       return *entry;
     }

@@ -276,6 +276,16 @@ TEST(Logs, LastWriteWinsInPlace) {
   EXPECT_EQ(l.entry_value("a"), 3);
 }
 
+TEST(Logs, LastRuleWins) {
+  const Logs rate = logs().add_metric("a", 1).add_entry("metrics", "a", 2, LogSchema::Rule::last);
+  EXPECT_EQ(rate.schema().rule(0), LogSchema::Rule::last);
+  Logs merged = logs().add_metric("a", 1).add_metric("b", 1);
+  merged.merge(rate);
+  ASSERT_EQ(merged.entries().size(), 2u);
+  EXPECT_EQ(merged.schema().rule(0), LogSchema::Rule::last);
+  EXPECT_EQ(merged.schema().rule(1), LogSchema::Rule::mean);
+}
+
 TEST(Logs, Merge) {
   Logs l = logs().add_loss("a", 1).add_metric("b", 2);
   l.merge(logs().add_metric("b", 20).add_metric("a", 5).add_stateful_metric("c", 3));

@@ -81,8 +81,13 @@ bool Monitor::is_better(double value, double than) const {
 }
 
 void Monitor::persist(Archive& archive) {
-  archive.same({"the monitor", "its best value is of another entry; to go on without it, restore() the state alone"},
-               "entry", entry_);
+  const Archive::Owner owner{
+      "the monitor", "its best value is of another entry or mode; to go on without it, restore() the state alone"};
+  archive.same(owner, "entry", entry_);
+  std::string mode = mode_;
+  archive("mode", mode);
+  if (mode_ == "auto") mode_ = mode;
+  if (mode != "auto") archive.same(owner, "mode", mode_);
   archive("best", best_);
 }
 

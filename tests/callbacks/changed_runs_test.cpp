@@ -98,7 +98,7 @@ Change optimizer(const optim::Optimizer& to) {
 Change order(const std::function<Dataset(Dataset)>& to) {
   return [to](RunSetup& setup) { setup.order = to; };
 }
-Change after(const std::function<Dataset(Dataset)>& to) {
+Change mapped(const std::function<Dataset(Dataset)>& to) {
   return [to](RunSetup& setup) { setup.after = to; };
 }
 Change task(const Task<TrainState, Batch>& added) {
@@ -261,6 +261,11 @@ TEST_F(ChangedRuns, AnotherMonitorIsRefused) {
   };
   refused("the monitor", "entry", "loss", stops("loss"), "error", stops("error"));
   refused("the monitor", "entry", "loss", reduces("loss"), "error", reduces("error"));
+  const auto stops_by = [](const std::string& mode) {
+    return task({every(1), early_stopping("loss", {.patience = 100, .mode = mode})});
+  };
+  refused("the monitor", "mode", "min", stops_by("min"), "max", stops_by("max"));
+  refused("the monitor", "mode", "min", stops_by("auto"), "max", stops_by("max"));
 }
 
 TEST_F(ChangedRuns, AnotherModelIsRefused) {
@@ -288,6 +293,8 @@ TEST_F(ChangedRuns, WhatIsHarmlessGoesOn) {
            optimizer(clip_by_global_norm(0.1, adam(1e-2))));
   harmless("largest value", false, optimizer(clip_by_value(1, adam(1e-2))), optimizer(clip_by_value(2, adam(1e-2))));
   harmless("decay of the average", false, optimizer(ema(0.9, adam(1e-2))), optimizer(ema(0.99, adam(1e-2))));
+  harmless("how the mode is said", true, task({every(1), early_stopping("loss", {.patience = 100, .mode = "min"})}),
+           task({every(1), early_stopping("loss", {.patience = 100})}));
   harmless("lookahead", false, optimizer(lookahead(adam(1e-2), 5, 0.5)), optimizer(lookahead(adam(1e-2), 4, 0.2)));
   harmless("options of muon", false, optimizer(muon(1e-2)), optimizer(muon(1e-2, {.ns_steps = 3})));
   harmless("rate of some leaves", false, optimizer(by_path({{"**/bias", sgd(1)}, {"**", adam(1e-2)}})),
@@ -308,12 +315,12 @@ TEST_F(ChangedRuns, WhatIsHarmlessGoesOn) {
   harmless("a new callback", true, kNone, task({every(1), early_stopping("loss", {.patience = 100, .mode = "min"})}));
   harmless("a callback that is gone", true, task({every(1), early_stopping("loss", {.patience = 100, .mode = "min"})}),
            kNone);
-  harmless("prefetch", true, kNone, after([](const Dataset& data) { return data.prefetch(2); }));
-  harmless("resident data", true, kNone, after([](const Dataset& data) { return data.to(Device::cpu()); }));
+  harmless("prefetch", true, kNone, mapped([](const Dataset& data) { return data.prefetch(2); }));
+  harmless("resident data", true, kNone, mapped([](const Dataset& data) { return data.to(Device::cpu()); }));
   harmless("epochs", true, kNone, order([](const Dataset& rows) { return rows.shuffle(1).repeat(9).batch(4); }));
   harmless("the last batch", true, kNone,
            order([](const Dataset& rows) { return rows.shuffle(1).repeat().batch(4, /*drop_remainder=*/true); }));
-  harmless("map", true, kNone, after([](const Dataset& data) { return data.map([](const Batch& b) { return b; }); }));
+  harmless("map", true, kNone, mapped([](const Dataset& data) { return data.map([](const Batch& b) { return b; }); }));
 }
 
 TEST_F(ChangedRuns, WhatMayDifferGoesOn) {

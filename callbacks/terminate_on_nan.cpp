@@ -36,7 +36,13 @@ bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
 }
 
 bool TerminateOnNan::is_found_on_any(const Elapsed& elapsed, const Logs& logs, const Partitioner* ranks) {
-  const bool is_here = (*this)(elapsed, logs);
+  bool is_here = false;
+  try {
+    is_here = (*this)(elapsed, logs);
+  } catch (const Error& error) {
+    // Ranks other than 0 need not log what comes from the host.
+    if (error.code() != ErrorCode::not_found || ranks == nullptr || ranks->rank() == 0) throw;
+  }
   const std::optional<int> rank = rank_with(ranks, is_here);
   if (rank && !is_here) {
     first_ = fmt::format("an entry of rank {}", *rank);

@@ -138,6 +138,14 @@ TEST_F(DecisionsOfRanks, TerminateOnNanStopsAllAndSavesNothingBad) {
   EXPECT_EQ(CheckpointStore(dir("model")).latest_steps(), is_alone ? 12 : 5);
 }
 
+TEST_F(DecisionsOfRanks, TerminateOnNanNeedsTheEntryOnRank0Alone) {
+  const auto feed = [](const Elapsed& elapsed, L&) {
+    return world().is_primary() ? logs().add_metric("own", elapsed.steps == 5 ? NAN : 1.0) : Logs();
+  };
+  const TaskOfRanks task(every(1), {Callback<TrainState, Batch>(feed), terminate_on_nan("own")});
+  EXPECT_EQ(train(Values(12, 1), Values(12, 1), {task}).elapsed.steps, 6);
+}
+
 // A schedule of the program's own, which says something else on each rank, and changes the state where it is due.
 TEST_F(DecisionsOfRanks, SchedulesOfTheProgramAreThoseOfRank0) {
   std::int64_t calls = 0;

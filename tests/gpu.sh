@@ -140,17 +140,22 @@ gpu_tests() {
   local kernels=$build/tests/lib$1_on_cpu.so with=("${emulate[@]}")
   [ ! -e "$kernels" ] || with[1]+=:$kernels
   part "$1" "$2" tests.log "${with[@]}" "$build/tests/$1" "--gtest_filter=${3:-*cuda*:*Cuda*:*CUDA*}"
+  ! sed -n "/^== $1: /,\$p" "$out/tests.log" | grep -q '^\[==========\] Running 0 tests' ||
+    { say "$1: FAILED, it has no test of a GPU"; status=1; }
   # Only the emulation makes the libraries decline, so only tests named Declined may be skipped.
   ! sed -n "/^== $1: /,\$p" "$out/tests.log" | grep '^\[  SKIPPED \] .*(' | grep -v Declined >/dev/null ||
     { say "$1: FAILED, tests skipped themselves: there is no usable GPU"; status=1; }
 }
 
 first() {
-  local suite model batch dtype behaviour='-*OnCpu*'
-  local suites=(kernels_test kernels_nn_test kernels_optim_test kernels_pointwise_test runtime_test runtime_files_test)
+  local suite model batch dtype behaviour='-*OnCpu*' end
+  local suites=(kernels_test kernels_nn_test kernels_pointwise_test runtime_test runtime_files_test)
   begin first
   compile "${suites[@]}" mnist gpt2 resnet graph_bench step_bench cuda_behaviour_test
-  for suite in "${suites[@]}"; do gpu_tests "$suite" 60; done
+  # Half of what is left is for the models and the loop.
+  end=$deadline deadline=$((deadline - (deadline - SECONDS) / 2))
+  for suite in "${suites[@]}"; do gpu_tests "$suite" 120; done
+  deadline=$end
   for model in "${models[@]}"; do
     for batch in "${batches[@]}"; do
       for dtype in f32 bf16; do

@@ -43,11 +43,8 @@ struct Nvrtc::Functions {
   }
 };
 
-namespace {
-
-constexpr const char* kPackage = "it comes with the CUDA toolkit (cuda-nvrtc) and with PyPI's nvidia-cuda-nvrtc";
-
-}  // namespace
+static constexpr const char* kPackage =
+    "version 12.0 or later comes with the CUDA toolkit (cuda-nvrtc) and with PyPI's nvidia-cuda-nvrtc";
 
 const Nvrtc& Nvrtc::instance() {
   static const Nvrtc nvrtc;

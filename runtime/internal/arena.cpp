@@ -13,11 +13,12 @@
 
 namespace giro {
 namespace {
-// Bytes allocated at a time. Workspaces of a recording's ops are small. A large chunk is rounded up by at most a 32nd:
-// the next recording of a step often needs a little more than the first one, and would take a second chunk.
+// Bytes allocated at a time. Workspaces of a recording's ops are small. A large chunk is rounded up, by at most a 32nd
+// and 32 MiB: the next recording of a step often needs a little more than the first one, and would take a second chunk.
 std::size_t chunk_size(Arena::Kind kind, std::size_t needed) {
   const std::size_t least = std::size_t{1} << (kind == Arena::Kind::recording ? 18 : 20);
-  const std::size_t unit = std::max<std::size_t>(std::bit_floor(needed) / 32, Buffer::kAlignment);
+  const std::size_t unit =
+      std::clamp<std::size_t>(std::bit_floor(needed) / 32, Buffer::kAlignment, std::size_t{32} << 20);
   const std::size_t rounded = (needed + unit - 1) / unit * unit;
   return std::max(least, rounded >= needed ? rounded : needed);
 }

@@ -84,10 +84,10 @@ void Monitor::persist(Archive& archive) {
   const Archive::Owner owner{
       "the monitor", "its best value is of another entry or mode; to go on without it, restore() the state alone"};
   archive.same(owner, "entry", entry_);
-  std::string mode = mode_;
-  archive("mode", mode);
-  if (mode_ == "auto") mode_ = mode;
-  if (mode != "auto") archive.same(owner, "mode", mode_);
+  std::string saved = mode_;
+  if (archive.is_reading()) archive("mode", saved);
+  if (mode_ == "auto") mode_ = saved;
+  if (saved != "auto" || !archive.is_reading()) archive.same(owner, "mode", mode_);
   archive("best", best_);
 }
 

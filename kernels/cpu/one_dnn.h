@@ -158,10 +158,10 @@ struct Kernel {
   explicit Kernel(typename Primitive::primitive_desc described)
       : desc(std::move(described)),
         primitive(desc),
-        borrows_stack(std::string_view(desc.impl_info_str()).starts_with("gemm")) {}
+        borrows_stack(std::string_view(desc.impl_info_str()).find("gemm:") != std::string_view::npos) {}
   typename Primitive::primitive_desc desc;
   Primitive primitive;
-  bool borrows_stack;  // those by way of sgemm do
+  bool borrows_stack;  // those by way of sgemm do: "gemm:jit", "x64:gemm:jit"
 };
 
 // A Made(key), cached per thread: creating one costs as much as a small op. A thread keeps the newest 64 of each kind.

@@ -145,8 +145,8 @@ TEST_F(SignalsTest, ArriveOnTheStackOfAThreadThatConvolves) {
     for (const std::int64_t groups : {std::int64_t{1}, channels}) {
       const Conv2dOptions options{.pad_before = {2, 2}, .pad_after = {2, 2}, .dilation = {2, 2}, .groups = groups};
       const std::int64_t features = 2 * channels;
-      const Tensor x = tensor({8, 14, 14, channels}), w = tensor({features, 3, 3, channels / groups});
-      const Tensor b = tensor({features}), y = tensor({8, 14, 14, features}), dz = tensor(y.shape());
+      const Tensor x = tensor({8, 20, 20, channels}), w = tensor({features, 3, 3, channels / groups});
+      const Tensor b = tensor({features}), y = tensor({8, 20, 20, features}), dz = tensor(y.shape());
       const Tensor dx = tensor(x.shape()), dw = tensor(w.shape()), db = tensor(b.shape());
       const std::string of = " of " + to_string(x.shape()) + " and " + to_string(w.shape());
       expect_on_stack("y" + of, [&] { conv2d(y, x, w, b, options, stream_); });

@@ -152,11 +152,13 @@ Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch
 
   const Shape &part = given.shape(), &whole = of_batch.shape();
   const bool fits = part.rank() > 0 && part.rank() == whole.rank() &&
-                    std::equal(part.begin() + 1, part.end(), whole.begin() + 1) && part.count() > 0;
+                    std::equal(part.begin() + 1, part.end(), whole.begin() + 1) && part.count() > 0 &&
+                    whole.begin()[0] == parts * part.begin()[0];
   if (!fits) {
-    throw_error(ErrorCode::shape_mismatch,
-                "weighted_mean: the weights are {}, those of the whole batch are {}; expected some of its rows",
-                to_string(part), to_string(whole));
+    throw_error(
+        ErrorCode::shape_mismatch,
+        "weighted_mean: the weights are {}, those of the whole batch are {}; expected one of its {} equal parts",
+        to_string(part), to_string(whole), parts);
   }
   const double values_of_each = static_cast<double>(values.shape().count()) / static_cast<double>(part.count());
   return as_mean(weighted / (over_ranks(sum(numbers(of_batch))) * (values_of_each / parts)));

@@ -93,7 +93,7 @@ void PartCalls::expect_mean(const Var& loss) {
   // Other than the parameters, which a penalty may add up: the same in each part.
   const auto is_of_rows = [&](const Var& x) {
     const Shape& shape = x.shape();
-    return !x.requires_grad() && shape.count() > 1 && (rows == 0 || shape.begin()[0] % rows == 0);
+    return !x.requires_grad() && shape.count() > 1 && rows > 0 && shape.begin()[0] == rows;
   };
   std::unordered_set<const Var::Node*> seen;
   const auto reads_rows = [&](const Var& sum) {

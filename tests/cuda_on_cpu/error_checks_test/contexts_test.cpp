@@ -100,20 +100,25 @@ TEST(ContextsCuda, OpeningALibraryInARecordingKeepsTheRecording) {
   EXPECT_EQ(to_host<float>(state.at("z"), state.stream()), std::vector<float>(4, 0)) << "of x as it is by then";
 }
 
-// Fails each call in turn, up to the one that queues the convolution.
+// Fails each call in turn, up to the one that queues the convolution. A plan of cuDNN that fails is passed over.
 TEST(ContextsCuda, FailureToOpenALibraryInARecordingIsReportedAndLeavesTheStreamUsable) {
   bool is_open = false;
   for (unsigned long long nth = 1; !is_open; ++nth) {
     ASSERT_LT(nth, 100u);
     const State fresh = make_state();
     ASSERT_TRUE(cuda_on_cpu_fail("call", nth));
-    EXPECT_THROW(Graph::record(fresh.stream(),
-                               [&] {
-                                 fresh.stream().fill(fresh.at("y").raw(), 0, fresh.at("y").bytes());
-                                 convolve(fresh);
-                               }),
-                 Error);
+    bool is_reported = false;
+    try {
+      (void)Graph::record(fresh.stream(), [&] {
+        fresh.stream().fill(fresh.at("y").raw(), 0, fresh.at("y").bytes());
+        convolve(fresh);
+      });
+    } catch (const Error&) {
+      is_reported = true;
+    }
     const std::string failed = cuda_on_cpu_calls_since_failure();
+    const bool is_of_a_plan = failed.starts_with("cudnnBackend") || failed.starts_with("cudnnGetStream");
+    EXPECT_TRUE(is_reported || is_of_a_plan) << failed;
     cuda_on_cpu_fail("call", 0);
     is_open = failed.starts_with("cudnnBackendExecute");
     EXPECT_FALSE(fresh.stream().is_recording());

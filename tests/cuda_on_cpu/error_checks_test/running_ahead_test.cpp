@@ -108,7 +108,7 @@ TEST_F(RunningAheadCuda, BatchesFromTheHost) {
 
 TEST_F(RunningAheadCuda, Broadcasts) {
   const auto step = jit([](State& state, const Batch&, const Broadcasts& values) {
-    add(state.at("sum"), state.at("sum"), values["steps"].value(), state.stream());
+    add(state.at("sum"), state.at("sum"), cast(values["steps"], DType::f32).value(), state.stream());
     return logs().add_metric("sum", nn::Var(state.at("sum"), state.stream()));
   });
   const Found found = run(rows().to(Device::cuda()), {{every(1), step}}, kAtOnce);

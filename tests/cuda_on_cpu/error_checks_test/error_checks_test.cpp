@@ -320,6 +320,8 @@ TEST_P(ErrorChecksCuda, EveryFailingCallIsReportedAtOnce) {
       (void)cudaGetLastError();
       continue;
     }
+    // A plan of cuDNN that fails is passed over: another one, or giro's own kernel, does the work.
+    if (error.empty() && (failed.starts_with("cudnnBackend") || failed == "cudnnGetStream")) continue;
     EXPECT_NE(error, "") << "giro went on as if nothing had failed";
     for (std::string call; calls >> call;) {
       EXPECT_TRUE(kTidying.contains(call)) << call << " was made before the error was reported: " << error;

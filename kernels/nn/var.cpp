@@ -48,7 +48,7 @@ Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream
   var.node_->requires_grad = true;
   var.node_->grad = grad;
   var.node_->grad_storage = grad.buffer();
-  if (grad) var.node_->grad_dtype = grad.dtype();
+  if (grad || grad.count() == 0) var.node_->grad_dtype = grad.dtype();
   return var;
 }
 

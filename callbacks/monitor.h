@@ -28,7 +28,7 @@ class Monitor {
   // Sets the mode "auto" to that of the entry, if it is among these. Returns whether the mode is known.
   // Error(invalid_argument), naming the entry, if the entry does not say which way it is better.
   bool learn_mode(const LogSchema& entries);
-  // The same for an entry of which this is known.
+  // Sets the mode "auto" to that of a direction; an unknown one changes nothing.
   void learn_mode(nn::Direction direction);
   // The entry's value; none if it is not logged yet and the loop continues another one or is being ended by a signal.
   // With several ranks the value and the mode are rank 0's on each: numbers from their hosts may differ. All of them

@@ -13,7 +13,7 @@
 #include <giro/runtime/tensor.h>
 
 #include "callbacks/internal/run_saves.h"
-#include "runtime/files/internal/stored_checkpoints.h"
+#include "runtime/files/internal/kept_checkpoints.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 #include "runtime/internal/throw_error.h"

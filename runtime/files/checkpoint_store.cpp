@@ -12,6 +12,7 @@
 
 #include "runtime/files/internal/checkpoint_files.h"
 #include "runtime/files/internal/directories.h"
+#include "runtime/files/internal/kept_checkpoints.h"
 #include "runtime/files/internal/line_files.h"
 #include "runtime/files/internal/manifest.h"
 #include "runtime/files/internal/shard_group.h"

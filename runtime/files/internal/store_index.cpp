@@ -6,6 +6,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/files/internal/directories.h"
+#include "runtime/files/internal/kept_checkpoints.h"
 #include "runtime/files/internal/store_names.h"
 
 namespace giro::detail {

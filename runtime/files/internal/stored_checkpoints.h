@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -44,14 +43,6 @@ struct LoadRequest {
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, const LoadRequest& request);
 // The parts of leaves that a state's sharded collections hold.
 HeldParts held_parts(const State& state);
-
-// Whether `a` has a better value for a log entry than `b`, or has one while `b` has none. NaN counts as none.
-bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
-               const std::string& mode);
-
-// Which of the items to remove once there is a checkpoint of `steps`, in increasing order.
-std::vector<std::size_t> superseded(const std::deque<StoredCheckpoints::Item>& items, std::int64_t steps,
-                                    const CheckpointStoreOptions& options);
 
 // Whether an older checkpoint is tried after one fails with this error.
 bool is_damaged(const Error& error);

@@ -11,8 +11,7 @@ void restore(const State& state, const Snapshot& before) {
 void reject_used_up_dataset(const std::string& inner_loop) {
   throw_invalid(
       "inner_loop{}: its dataset had batches before and has none now, expected a range that can be traversed again, or "
-      "a "
-      "new one each time",
+      "a new one each time",
       inner_loop.empty() ? "" : " '" + inner_loop + "'");
 }
 

@@ -128,8 +128,8 @@ class State {
     bool may_differ = false;
   };
   void declare(const std::string& name, const std::string& value);
-  // Accepts checkpoints of a state that declares another value, for who knows what that means. Error(not_found), naming
-  // the nearest, if this state declares no such name.
+  // Accepts checkpoints of a state that declares another value: the caller knows what that means. Error(not_found),
+  // naming the nearest, if this state declares no such name.
   void may_differ(const std::string& name);
   const std::vector<Declared>& declared() const;
 

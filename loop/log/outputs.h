@@ -14,9 +14,8 @@ namespace giro {
 // collections are numbers. Where an array goes:
 //   Outputs                 keeps it, on the host; LoopResult::outputs has those of a loop
 //   History, loggers, bars  leave it out: they are for numbers
-//   aggregate               gives one array of each name, whatever the aggregation: the sum of totals, such as
-//   confusion
-//                           matrices, and of others the last one
+//   aggregate               gives one array of each name, whatever the aggregation: of totals, such as confusion
+//                           matrices, the sum, and of others the last one
 // All of them keep an output that is a number.
 inline bool is_array(const Logs::Entry& entry) { return entry.collection == "outputs" && !entry.value.is_scalar(); }
 

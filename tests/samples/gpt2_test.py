@@ -20,13 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import python_environment
 from sample_runs import FolderCase, command_of, history
 
-try:
-    import torch
-except ImportError:
-    python = python_environment.with_torch()
-    if python is None:
-        sys.exit(77)
-    os.execv(python, [python, *sys.argv])
+torch = python_environment.import_torch()
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 2, 2, 32, 16, 61
 STEPS, RATE, WARMUP, DECAY = 10, 5e-3, 3, 0.1

@@ -3,7 +3,9 @@
 usage: python_environment.py VENV PACKAGE...    makes the environment; exits with code 77 if it cannot
 """
 
+import importlib
 import importlib.util
+import os
 import pathlib
 import shutil
 import subprocess
@@ -46,6 +48,17 @@ def with_torch():
             pass
     print(f"skipped: neither {sys.executable} nor {DEBIAN_PYTHON} has a module torch (package python3-torch)")
     return None
+
+
+def import_torch():
+    """PyTorch. If this Python lacks it, goes on as a Python that has it, or exits with code 77."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        python = with_torch()
+        if python is None:
+            sys.exit(77)
+        os.execv(python, [python, *sys.argv])
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class StoreIndex {
   void forget() noexcept;
 
  private:
+  static constexpr std::int64_t kUnknown = -1;
   struct Known {
     std::deque<StoredCheckpoints::Item> items;  // fewest steps first
     std::vector<Error> unreadable;
@@ -52,7 +53,6 @@ class StoreIndex {
   std::string dir_;
   std::optional<Known> known_;
   std::atomic<std::int64_t> latest_{kUnknown};
-  static constexpr std::int64_t kUnknown = -1;
 };
 
 }  // namespace giro::detail

@@ -17,13 +17,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "support"))
 import python_environment
 
-try:
-    import torch
-except ImportError:
-    python = python_environment.with_torch()
-    if python is None:
-        sys.exit(77)
-    os.execv(python, [python, *sys.argv])
+torch = python_environment.import_torch()
 
 F = torch.nn.functional
 GEOMETRIES = 40

@@ -8,7 +8,6 @@ Exits with 77 if there is no PyTorch.
 """
 
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -17,13 +16,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "support"))
 import python_environment
 
-try:
-    import torch
-except ImportError:
-    python = python_environment.with_torch()
-    if python is None:
-        sys.exit(77)
-    os.execv(python, [python, *sys.argv])
+torch = python_environment.import_torch()
 
 nn = torch.nn
 TOLERANCE = 1e-6  # for results of about 1, from weights of about 1 / sqrt(terms)

@@ -67,21 +67,16 @@ constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 // oneDNN's 1 x 1 convolutions with a stride write beyond their scratchpad where a vector has more lanes than there are
 // channels left (seen in 2.6 on AVX2). Another implementation does not.
-struct BeyondScratchpad {
-  bool is_affected;
-
-  explicit BeyondScratchpad(const Key& key)
-      : is_affected(key.w[1] == 1 && key.w[2] == 1 && key.w[3] % 8 != 0 &&
-                    std::max(key.options.stride[0], key.options.stride[1]) > 1) {}
-  bool operator()(std::string_view implementation) const {
-    return is_affected && implementation.starts_with("jit_1x1");
-  }
-};
+auto overruns_scratchpad(const Key& key) {
+  const bool may =
+      key.w[1] == 1 && key.w[2] == 1 && key.w[3] % 8 != 0 && std::max(key.options.stride[0], key.options.stride[1]) > 1;
+  return [may](std::string_view implementation) { return may && implementation.starts_with("jit_1x1"); };
+}
 
 dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c, const Key& key) {
-  return one_dnn::describe_unless<dnnl::convolution_forward>(BeyondScratchpad(key), dnnl::prop_kind::forward_training,
-                                                             kDirect, c.x, c.w_any, c.b, c.y, c.stride, c.dilation,
-                                                             c.pad_before, c.pad_after);
+  return one_dnn::describe_unless<dnnl::convolution_forward>(overruns_scratchpad(key),
+                                                             dnnl::prop_kind::forward_training, kDirect, c.x, c.w_any,
+                                                             c.b, c.y, c.stride, c.dilation, c.pad_before, c.pad_after);
 }
 
 struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
@@ -93,8 +88,8 @@ struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward
   explicit BackwardWeights(const Key& key)
       : Convolution(key),
         Kernel(one_dnn::describe_backward_unless<dnnl::convolution_backward_weights>(
-            BeyondScratchpad(key), describe_forward(*this, key), kDirect, x, dw_any, b, y, stride, dilation, pad_before,
-            pad_after)) {}
+            overruns_scratchpad(key), describe_forward(*this, key), kDirect, x, dw_any, b, y, stride, dilation,
+            pad_before, pad_after)) {}
   memory::desc layout() const { return desc.diff_weights_desc(); }
 };
 
@@ -102,7 +97,7 @@ struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_da
   explicit BackwardData(const Key& key)
       : Convolution(key),
         Kernel(one_dnn::describe_backward_unless<dnnl::convolution_backward_data>(
-            BeyondScratchpad(key), describe_forward(*this, key), kDirect, x, w_any, y, stride, dilation, pad_before,
+            overruns_scratchpad(key), describe_forward(*this, key), kDirect, x, w_any, y, stride, dilation, pad_before,
             pad_after)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };

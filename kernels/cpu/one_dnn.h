@@ -88,10 +88,16 @@ inline const dnnl::primitive_attr& attributes() {
   return *attributes;
 }
 
+// Goes on to the first implementation for which skips(name) is false, or to the last one. oneDNN 2 looks for the next
+// one by the addresses of the operation descriptor and of the forward one, which must still be there.
+template <class Described, class Skips>
+void pass_over(Described& desc, const Skips& skips) {
+  while (skips(std::string_view(desc.impl_info_str())) && desc.next_impl()) {
+  }
+}
+
 // The primitive descriptor of an operation, and of its backward pass given the forward one. oneDNN 3 takes the
-// arguments directly; oneDNN 2 first makes an operation descriptor from them. Implementations for which skips(name) is
-// true are passed over while there is another: not later, because oneDNN 2 looks for the next one by the addresses of
-// the operation descriptor and the forward one.
+// arguments directly; oneDNN 2 first makes an operation descriptor from them.
 template <class Primitive, class Skips, class... Args>
 typename Primitive::primitive_desc describe_unless(const Skips& skips, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -100,8 +106,7 @@ typename Primitive::primitive_desc describe_unless(const Skips& skips, const Arg
   const typename Primitive::desc operation(args...);
   typename Primitive::primitive_desc desc(operation, attributes(), engine());
 #endif
-  while (skips(std::string_view(desc.impl_info_str())) && desc.next_impl()) {
-  }
+  pass_over(desc, skips);
   return desc;
 }
 
@@ -114,8 +119,7 @@ typename Primitive::primitive_desc describe_backward_unless(const Skips& skips, 
   const typename Primitive::desc operation(args...);
   typename Primitive::primitive_desc desc(operation, attributes(), engine(), forward);
 #endif
-  while (skips(std::string_view(desc.impl_info_str())) && desc.next_impl()) {
-  }
+  pass_over(desc, skips);
   return desc;
 }
 

@@ -2,7 +2,7 @@
 #include "kernels/cuda/graph_plan.h"
 
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "runtime/cuda/stream.h"
 #include "tests/kernels/convolutions.h"
@@ -15,8 +15,7 @@ namespace {
 class CandidatesTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, CandidatesTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
-// Of the plans that are suggested before the last one, some are not supported and some fail in another way
-// (tests/cuda_on_cpu/libraries/decline.h).
+// Of the plans that are suggested before the last one, some are not supported and some fail in another way.
 TEST_P(CandidatesTest, ThatFailAreSkipped) {
   const test::Convolution conv = test::same("", {2, 5, 6, 3}, {4, 3, 3, 3});
   const Convolution spec{Convolution::Result::y, conv.x, conv.w, conv.y(), conv.options};
@@ -26,13 +25,14 @@ TEST_P(CandidatesTest, ThatFailAreSkipped) {
   const GraphArrays arrays{{GraphArray::x, x.raw()}, {GraphArray::w, w.raw()}, {GraphArray::y, y.raw()}};
   const DiskCache no_cache(posix_file_system(), "", 0);
   const std::string gpu = describe_device(device().index());
-  for (const auto& [mode, how, words] : {std::tuple{3, "to build", "EXECUTION_FAILED"},
-                                         {4, "to build for lack of memory", "HOST_ALLOCATION_FAILED"},
-                                         {5, "to tell their workspace", "WORKSPACE"},
-                                         {6, "to run", "EXECUTION_FAILED"},
-                                         {7, "to run for lack of memory", "HOST_ALLOCATION_FAILED"}}) {
-    SCOPED_TRACE(how);
-    const test::Declined failing(mode);
+  using cuda_on_cpu::Decline;
+  for (const auto& [way, words] : {std::pair{Decline::to_build, "EXECUTION_FAILED"},
+                                   {Decline::to_build_for_memory, "HOST_ALLOCATION_FAILED"},
+                                   {Decline::to_tell_workspace, "WORKSPACE"},
+                                   {Decline::to_run, "EXECUTION_FAILED"},
+                                   {Decline::to_run_for_memory, "HOST_ALLOCATION_FAILED"}}) {
+    SCOPED_TRACE(static_cast<int>(way));
+    const test::Declined failing(way);
     if (!failing) GTEST_SKIP() << "plans fail on request in the emulation alone";
     GraphPlan plan = GraphPlan::find(spec, gpu, no_cache);
     while (plan && !plan.run(cuda_stream(stream()).cudnn(), arrays, workspace.raw())) plan.skip_plan();

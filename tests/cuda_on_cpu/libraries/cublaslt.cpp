@@ -368,7 +368,7 @@ std::uint32_t alignment_of(const void* bias) {
 cublasStatus_t choose(const Product& product, const Preference& preference, cublasLtMatmulHeuristicResult_t& result) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if (declines()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (declined() == Decline::everything) return CUBLAS_STATUS_NOT_SUPPORTED;
   Algorithm algorithm{kMagic,
                       std::min(kWorkspace, preference.workspace),
                       product.hash(),

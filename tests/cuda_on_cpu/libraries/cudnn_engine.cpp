@@ -18,12 +18,12 @@ std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int
   return engine == Engine::plain ? 0 : 512 + static_cast<std::int64_t>(problem.out.c) * (4 + knob);
 }
 
-Failure failure_of(Engine engine) { return engine == Engine::workspace ? failure() : Failure::none; }
+Decline failure_of(Engine engine) { return engine == Engine::workspace ? declined() : Decline::nothing; }
 
 bool has_plan(Engine engine, const graph::Problem& problem) {
   const bool is_careless =
       engine == Engine::nondeterministic || (engine == Engine::tensor_core && problem.x.type == CUDNN_DATA_FLOAT);
-  return engine != Engine::refused && (is_careless || !declines());
+  return engine != Engine::refused && (is_careless || declined() != Decline::everything);
 }
 
 std::vector<Configuration> suggestions(cudnnBackendHeurMode_t mode) {

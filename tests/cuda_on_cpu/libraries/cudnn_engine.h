@@ -29,9 +29,9 @@ inline constexpr std::int64_t kLargestKnob = 1;
 std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob);
 
 // How its plans fail, if they do. See decline.h.
-Failure failure_of(Engine engine);
+Decline failure_of(Engine engine);
 
-// Whether the engine has a plan for the problem. declines() takes away those that a careful caller could use.
+// Whether the engine has a plan for the problem. Decline::everything takes away those that a careful caller could use.
 bool has_plan(Engine engine, const graph::Problem& problem);
 
 struct Configuration {

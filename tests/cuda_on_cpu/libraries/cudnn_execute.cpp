@@ -164,11 +164,11 @@ cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Desc
   void* const workspace = pack.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (needed > 0 && workspace == nullptr) return reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no workspace");
-  if (index == Engine::unready || refuses_to_run()) {
+  if (index == Engine::unready || declined() == Decline::to_run_any) {
     return reject(CUDNN_STATUS_NOT_SUPPORTED, "the plan does not run");
   }
-  if (failure_of(index) == Failure::to_run) return reject(CUDNN_STATUS_EXECUTION_FAILED, "the kernel does not start");
-  if (failure_of(index) == Failure::to_run_for_memory) {
+  if (failure_of(index) == Decline::to_run) return reject(CUDNN_STATUS_EXECUTION_FAILED, "the kernel does not start");
+  if (failure_of(index) == Decline::to_run_for_memory) {
     return reject(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "there is no memory to run it");
   }
 

@@ -233,12 +233,12 @@ cudnnStatus_t finalize_plan(Descriptor& plan) {
   if (!has_plan(index, *problem)) {
     return reject(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no plan for this graph");
   }
-  const Failure failure = failure_of(index);
-  if (failure == Failure::to_build) return reject(CUDNN_STATUS_EXECUTION_FAILED, "the kernel cannot be loaded");
-  if (failure == Failure::to_build_for_memory) {
+  const Decline failure = failure_of(index);
+  if (failure == Decline::to_build) return reject(CUDNN_STATUS_EXECUTION_FAILED, "the kernel cannot be loaded");
+  if (failure == Decline::to_build_for_memory) {
     return reject(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "there is no memory for the plan");
   }
-  if (failure != Failure::to_tell_its_workspace) {
+  if (failure != Decline::to_tell_workspace) {
     plan.put<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                            configuration->all<std::int64_t>(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
   }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -44,28 +46,26 @@ bool is_number(const nlohmann::json& json) {
   return json.is_number() || (json.is_string() && (json == "NaN" || json == "Infinity" || json == "-Infinity"));
 }
 
-std::string text_of(LogSchema::Rule rule) {
-  return rule == LogSchema::Rule::mean ? "" : rule == LogSchema::Rule::last ? "last" : "sum";
+// What a column's entry says of a value; nothing for the first one.
+template <class T>
+using Names = std::array<std::pair<T, const char*>, 3>;
+constexpr Names<LogSchema::Rule> kRules{
+    {{LogSchema::Rule::mean, ""}, {LogSchema::Rule::last, "last"}, {LogSchema::Rule::sum, "sum"}}};
+constexpr Names<nn::Direction> kDirections{
+    {{nn::Direction::unknown, ""}, {nn::Direction::lower, "lower"}, {nn::Direction::higher, "higher"}}};
+
+template <class T>
+std::string text_of(const Names<T>& names, T value) {
+  return std::ranges::find(names, value, &std::pair<T, const char*>::first)->second;
 }
 
-LogSchema::Rule rule_of(const std::string& text) {
-  for (const LogSchema::Rule rule : {LogSchema::Rule::mean, LogSchema::Rule::last, LogSchema::Rule::sum}) {
-    if (text == text_of(rule)) return rule;
+template <class T>
+T value_of(const Names<T>& names, const std::string& text, const char* what) {
+  for (const auto& [value, name] : names) {
+    if (text == name) return value;
   }
-  throw_error(ErrorCode::corrupt_data, "a column of the history has the rule {:?}, expected 'last' or 'sum'",
-              text.substr(0, 80));
-}
-
-std::string text_of(nn::Direction direction) {
-  return direction == nn::Direction::unknown ? "" : direction == nn::Direction::lower ? "lower" : "higher";
-}
-
-nn::Direction direction_of(const std::string& text) {
-  for (const nn::Direction direction : {nn::Direction::unknown, nn::Direction::lower, nn::Direction::higher}) {
-    if (text == text_of(direction)) return direction;
-  }
-  throw_error(ErrorCode::corrupt_data, "a column of the history says that {:?} is better, expected 'lower' or 'higher'",
-              text.substr(0, 80));
+  throw_error(ErrorCode::corrupt_data, "a column of the history has the {} {:?}, expected '{}' or '{}'", what,
+              text.substr(0, 80), names[1].second, names[2].second);
 }
 
 // The fields before the values in a line: the layout, then the fields of Elapsed that a history keeps.
@@ -133,7 +133,8 @@ void History::persist(Archive& archive) {
   std::vector<std::vector<std::uint32_t>> layouts;
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     const LogSchema::Role& role = all.names.role(i);
-    columns.push_back({all.names[i].collection, all.names[i].name, text_of(role.rule), text_of(role.direction)});
+    columns.push_back(
+        {all.names[i].collection, all.names[i].name, text_of(kRules, role.rule), text_of(kDirections, role.direction)});
   }
   for (const Records::Layout& layout : all.layouts) layouts.push_back(layout.columns);
   archive("columns", columns)("layouts", layouts);
@@ -143,7 +144,8 @@ void History::persist(Archive& archive) {
         auto read = std::make_shared<Records>();
         // The names that Logs::add_metric makes tell which columns hold the data of others.
         const auto role_of = [&](const Name& column) -> LogSchema::Role {
-          const LogSchema::Role own{.rule = rule_of(column.rule), .direction = direction_of(column.better)};
+          const LogSchema::Role own{.rule = value_of(kRules, column.rule, "rule"),
+                                    .direction = value_of(kDirections, column.better, "direction")};
           const std::size_t slash = column.name.find('/');
           if (slash == column.name.npos) return own;
           const auto metric = read->names.find(column.name.substr(0, slash), column.name.substr(slash + 1));

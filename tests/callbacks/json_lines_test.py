@@ -8,7 +8,6 @@ the reason if that cannot be done within two minutes.
 """
 
 import pathlib
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
@@ -16,11 +15,9 @@ import python_environment
 
 
 def main(venv, write_events):
-    python = python_environment.make(venv, ["pandas", "pyarrow", "duckdb", "orjson"], seconds=120)
-    if python is None:
-        return 77
-    cases = pathlib.Path(__file__).parent / "json_lines" / "read_lines.py"
-    return subprocess.run([python, cases, write_events], check=False).returncode
+    script = pathlib.Path(__file__).parent / "json_lines" / "read_lines.py"
+    packages = ["pandas", "pyarrow", "duckdb", "orjson"]
+    return python_environment.run(venv, packages, script, write_events, seconds=120)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ the reason if it cannot be created within a minute.
 """
 
 import pathlib
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
@@ -16,11 +15,8 @@ import python_environment
 
 
 def main(venv, write_events):
-    python = python_environment.make(venv, ["tensorboard>=2.18"])
-    if python is None:
-        return 77
-    cases = pathlib.Path(__file__).parent / "tensorboard_files" / "read_events.py"
-    return subprocess.run([python, cases, write_events], check=False).returncode
+    script = pathlib.Path(__file__).parent / "tensorboard_files" / "read_events.py"
+    return python_environment.run(venv, ["tensorboard>=2.18"], script, write_events)
 
 
 if __name__ == "__main__":

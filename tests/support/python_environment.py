@@ -38,6 +38,12 @@ def make(venv, packages, seconds=60):
     return python
 
 
+def run(venv, packages, script, *arguments, seconds=60):
+    """Runs the script in make(venv, packages, seconds). Returns its exit code, or 77 without that environment."""
+    python = make(venv, packages, seconds)
+    return 77 if python is None else subprocess.run([python, script, *arguments], check=False).returncode
+
+
 def with_torch():
     """A Python that has PyTorch: this one or Debian's python3-torch. If neither has it, prints so and returns None."""
     for python in (sys.executable, DEBIAN_PYTHON):

@@ -10,7 +10,6 @@ minutes, prints the reason and exits with code 77.
 """
 
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
@@ -19,10 +18,7 @@ import python_environment
 
 
 def main(venv, test, *arguments):
-    python = python_environment.make(venv, ["jax>=0.7", "optax>=0.2.6"], seconds=120)
-    if python is None:
-        return 77
-    return subprocess.run([python, HERE / test, *arguments], check=False).returncode
+    return python_environment.run(venv, ["jax>=0.7", "optax>=0.2.6"], HERE / test, *arguments, seconds=120)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,10 @@ void PartCalls::note_sum_of_inputs(const Var& y) {
   if (y.node_->of_part.calls && y.shape() == Shape{}) y.node_->of_part.total = Var::OfPart::Total::of_inputs;
 }
 
+void PartCalls::note_mean_of_rows(const Var& y) {
+  if (y.node_->of_part.calls) y.node_->of_part.total = Var::OfPart::Total::mean_of_rows;
+}
+
 void PartCalls::expect_all(const Var& value) {
   const Var::Node& node = *value.node_;
   const auto& made = *static_cast<const Made*>(node.of_part.calls.get());
@@ -103,6 +107,7 @@ void PartCalls::expect_mean(const Var& loss) {
       reached.pop_back();
       if (std::ranges::any_of(x.node_->inputs, is_of_rows)) return true;
       for (const Var& input : x.node_->inputs) {
+        if (input.node_->of_part.total == Total::mean_of_rows) continue;
         if (input.requires_grad() && seen.insert(input.node_.get()).second) reached.push_back(input);
       }
     }

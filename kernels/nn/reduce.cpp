@@ -134,11 +134,13 @@ Var sum(const Operand& x, const Axes& axes) {
 Var mean(const Operand& x, const Axes& axes) {
   const pointwise::ValueCall call("mean", x);
   const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
-  const auto count = static_cast<double>(Reduction("mean", x.var.shape(), axes).count);
+  const Reduction reduction("mean", x.var.shape(), axes);
+  const auto count = static_cast<double>(reduction.count);
   const auto gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy / count, in.front().shape(), axes);
   };
   const Var y = reduce("mean", Combiner::sum, x, dtype, dtype, axes, gradient, count);
+  if (reduction.is_reduced[0]) PartCalls::note_mean_of_rows(y);
   y.set_direction(x.var.direction());
   return y;
 }

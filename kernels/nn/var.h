@@ -150,7 +150,7 @@ class Var {
   struct OfPart {
     std::shared_ptr<const void> calls;  // null for any other value
     int part = 0;
-    enum class Total : std::uint8_t { none, sum, of_inputs } total = Total::none;
+    enum class Total : std::uint8_t { none, sum, of_inputs, mean_of_rows } total = Total::none;
   };
   struct Node {
     const std::uint64_t number = next_number();  // greater than all earlier ones

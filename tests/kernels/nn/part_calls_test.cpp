@@ -106,6 +106,8 @@ TEST_P(PartCallsTest, WeightsOfAPartAloneAreAnError) {
                      with([](const Batch&) { return Var(); }));
   test::expect_error(ErrorCode::shape_mismatch, {"weighted_mean", "(4,)", "(8, 3)"},
                      with([](const Batch& all) { return all["x"]; }));
+  test::expect_error(ErrorCode::shape_mismatch, {"weighted_mean", "(4,)", "2 equal parts"},
+                     with([](const Batch& all) { return all.slice(0, 2)["mask"]; }));
   EXPECT_NO_THROW(with([](const Batch& all) { return all["mask"]; })());
 }
 
@@ -138,6 +140,7 @@ TEST_P(PartCallsTest, SumsOverRowsAreAnError) {
   accepts([](P, V x) { return sum(x) / 4; });
   accepts([](P, V x) { return 8 * mean(x); });
   accepts([](P p, V x) { return mean(x) + 1e-3 * sum(square(p["kernel"])); });
+  accepts([](P p, V x) { return sum(mean(x, {0}) * square(p["kernel"])); });
 }
 
 // Of the calls' values, those of one call alone do not stand for the batch.

@@ -19,6 +19,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
@@ -151,7 +152,7 @@ class EarlyStopping : public GenericCallback {
   std::variant<std::int64_t, Period> patience_;
   std::optional<double> baseline_;
   bool restore_best_;
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
 };
 
 inline EarlyStopping early_stopping(const std::string& monitor, const EarlyStoppingOptions& options = {}) {

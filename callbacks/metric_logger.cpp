@@ -11,7 +11,7 @@ namespace giro {
 
 MetricLogger::MetricLogger(std::shared_ptr<MetricWriter> writer)
     : writer_(std::move(writer)), run_(dynamic_cast<detail::RunWriter*>(writer_.get())) {
-  if (!writer_) throw_invalid("metric_logger: the writer is null");
+  if (writer_.get() == nullptr) throw_invalid("metric_logger: the writer is null");
 }
 
 void MetricLogger::on_claim() {

@@ -10,6 +10,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/handle.h>
 
 namespace giro {
 
@@ -52,7 +53,7 @@ class MetricLogger {
   void persist(Archive& archive);
 
  private:
-  std::shared_ptr<MetricWriter> writer_;
+  detail::Handle<MetricWriter> writer_;
   detail::RunWriter* run_;       // the writer, if its files belong to a run
   std::shared_ptr<void> claim_;  // held while it writes
   // Most steps log the same entries in the same order, so the tags are kept from one to the next.

@@ -15,10 +15,11 @@ struct PeriodicCallback::Memory {
 };
 
 PeriodicCallback::PeriodicCallback(Function f, const PeriodicCallbackOptions& options, int)
-    : memory_(new Memory{.call = std::move(f),
-                         .action = {"periodic_callback", {options.every_steps, options.every_secs, options.on_steps}},
-                         .execute_async = options.execute_async,
-                         .worker = {}}) {}
+    : memory_(std::shared_ptr<Memory>(
+          new Memory{.call = std::move(f),
+                     .action = {"periodic_callback", {options.every_steps, options.every_secs, options.on_steps}},
+                     .execute_async = options.execute_async,
+                     .worker = {}})) {}
 
 bool PeriodicCallback::Memory::pass(std::int64_t step, double t, const Logs& logs) {
   action.see(step, t);

@@ -9,6 +9,7 @@
 #include <giro/callbacks/periodic_action.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/handle.h>
 
 namespace giro {
 
@@ -63,7 +64,7 @@ class PeriodicCallback {
     }
   }
 
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
 };
 template <class F>
 PeriodicCallback periodic_callback(F f, const PeriodicCallbackOptions& options) {

@@ -54,8 +54,8 @@ struct Profile::Memory {
 };
 
 Profile::Profile(const ProfileOptions& options)
-    : memory_(new Memory{.options = options,
-                         .action = {"profile", {options.every_steps, options.every_secs, options.on_steps}}}) {
+    : memory_(std::shared_ptr<Memory>(new Memory{
+          .options = options, .action = {"profile", {options.every_steps, options.every_secs, options.on_steps}}})) {
   const auto reject = [](const char* what, auto found) {
     throw_invalid("profile: {} is {}, expected 0 or more", what, found);
   };

@@ -11,6 +11,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/profiler.h>
 
 namespace giro {
@@ -61,7 +62,7 @@ class Profile {
 
  private:
   struct Memory;
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
 };
 inline Profile profile(const ProfileOptions& options = {}) { return Profile(options); }
 

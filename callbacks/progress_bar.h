@@ -5,6 +5,7 @@
 
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/handle.h>
 
 namespace giro {
 
@@ -32,7 +33,7 @@ class ProgressBar {
   explicit ProgressBar(std::shared_ptr<detail::Progress> progress) : progress_(std::move(progress)) {}
 
  private:
-  std::shared_ptr<detail::Progress> progress_;
+  detail::Handle<detail::Progress> progress_;
 };
 
 }  // namespace giro

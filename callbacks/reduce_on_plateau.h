@@ -12,6 +12,7 @@
 #include <giro/loop/interrupt.h>
 #include <giro/loop/log/logs.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -70,7 +71,7 @@ class ReduceOnPlateau : public GenericCallback {
   void evaluate(const State& state, const Logs& logs, const Partitioner* ranks);
 
   ReduceOnPlateauOptions options_;
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
 };
 
 inline ReduceOnPlateau reduce_on_plateau(const std::string& monitor, const ReduceOnPlateauOptions& options = {}) {

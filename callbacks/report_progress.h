@@ -12,6 +12,7 @@
 #include <giro/callbacks/periodic_action.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/stream.h>
 
 namespace giro {
@@ -63,7 +64,7 @@ class ReportProgress {
 
  private:
   struct Memory;
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
 };
 
 class ReportProgress::Timed {
@@ -77,7 +78,7 @@ class ReportProgress::Timed {
   friend class ReportProgress;
   Timed(std::shared_ptr<Memory> memory, std::string name, std::optional<Stream> stream);
 
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
   std::string name_;
   std::optional<Stream> stream_;
   double start_;

@@ -16,6 +16,7 @@
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -121,7 +122,7 @@ class RestoreOnDivergence : public GenericCallback {
 
   std::string dir_;
   RestoreOnDivergenceOptions options_;
-  std::shared_ptr<Memory> memory_;
+  detail::Handle<Memory> memory_;
 };
 
 inline RestoreOnDivergence restore_on_divergence(const std::string& dir,

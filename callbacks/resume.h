@@ -14,6 +14,7 @@
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -106,8 +107,8 @@ class Resume : public GenericCallback {
   void check_same_step(const Partitioner& partitioner) const;
 
   std::string dir_;
-  std::shared_ptr<FileSystem> files_;
-  std::shared_ptr<Restored> restored_;
+  detail::Handle<FileSystem> files_;
+  detail::Handle<Restored> restored_;
 };
 inline Resume resume(const std::string& dir, const std::shared_ptr<FileSystem>& files = posix_file_system()) {
   return Resume(dir, files);

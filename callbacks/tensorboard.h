@@ -11,6 +11,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -60,7 +61,7 @@ class TensorBoard : public MetricLogger {
   struct Board;
   explicit TensorBoard(const std::shared_ptr<Board>& board);
 
-  std::shared_ptr<Board> board_;
+  detail::Handle<Board> board_;
 };
 
 // See TensorBoard::histograms.
@@ -75,7 +76,7 @@ class TensorBoardHistograms {
   TensorBoardHistograms(std::shared_ptr<TensorBoard::Board> board, std::vector<std::string> collections)
       : board_(std::move(board)), collections_(std::move(collections)) {}
 
-  std::shared_ptr<TensorBoard::Board> board_;
+  detail::Handle<TensorBoard::Board> board_;
   std::vector<std::string> collections_;
 };
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <giro/runtime/device.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -59,7 +60,7 @@ class Communicator {
   explicit Communicator(std::shared_ptr<detail::CommunicatorImpl> impl);
 
  private:
-  std::shared_ptr<detail::CommunicatorImpl> impl_;
+  detail::Handle<detail::CommunicatorImpl> impl_;
 };
 
 }  // namespace giro

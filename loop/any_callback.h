@@ -6,6 +6,7 @@
 
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
@@ -79,14 +80,18 @@ class CallbackModel {
 // A value: copying it copies the callable. The loop's engine is compiled once over these; Callback<S, B> makes them.
 class AnyCallback {
  public:
-  AnyCallback(const AnyCallback& other) : model_(other.model_->clone()) {}
+  AnyCallback(const AnyCallback& other) : model_(other.get()->clone()) {}
   AnyCallback(AnyCallback&&) noexcept = default;
   AnyCallback& operator=(const AnyCallback& other) { return *this = AnyCallback(other); }
   AnyCallback& operator=(AnyCallback&&) noexcept = default;
 
-  CallbackKind kind() const noexcept { return model_->traits.kind; }
-  CallbackModel* get() const noexcept { return model_.get(); }
-  CallbackModel* operator->() const noexcept { return get(); }
+  CallbackKind kind() const { return get()->traits.kind; }
+  // Error(invalid_argument) if it was moved from.
+  CallbackModel* get() const {
+    if (!model_) throw Error(ErrorCode::invalid_argument, "a callback was used that had been moved from");
+    return model_.get();
+  }
+  CallbackModel* operator->() const { return get(); }
 
  protected:
   explicit AnyCallback(std::unique_ptr<CallbackModel> model) : model_(std::move(model)) {}

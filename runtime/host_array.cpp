@@ -8,25 +8,27 @@
 
 namespace giro {
 
-HostArray::HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived) {
+HostArray::HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived)
+    : content_(std::make_shared<const Content>(
+          Content{host.dtype(), host.shape(), host, std::move(owner), std::move(arrived), nullptr})) {
+  if (!host && host.count() > 0) throw_invalid("HostArray: found {}", to_string(host));
   if (!host.device().is_cpu()) {
     throw_error(ErrorCode::device_mismatch, "HostArray: found {}, expected host memory", to_string(host));
   }
-  content_ = std::make_shared<const Content>(Content{host, std::move(owner), std::move(arrived), nullptr});
 }
 
-HostArray::HostArray(const HostArray& values, const Shape& shape) {
+HostArray::HostArray(const HostArray& values, const Shape& shape) : content_(values.content_) {
   const Tensor& flat = values.content_->host;
   if (shape.count() != flat.count()) {
     throw_error(ErrorCode::shape_mismatch, "HostArray: found {} values, expected {} for the shape {}", flat.count(),
                 shape.count(), to_string(shape));
   }
-  content_ = std::make_shared<const Content>(Content{flat.reshape(shape), values.content_->owner, nullptr, nullptr});
+  content_ = std::make_shared<const Content>(
+      Content{flat.dtype(), shape, flat.reshape(shape), values.content_->owner, nullptr, nullptr});
 }
 
 HostArray::HostArray(DType dtype, const Shape& shape, std::shared_ptr<const Arriving> arriving)
-    : content_(std::make_shared<const Content>(
-          Content{Tensor(nullptr, dtype, shape, Device::cpu()), nullptr, nullptr, std::move(arriving)})) {}
+    : content_(std::make_shared<const Content>(Content{dtype, shape, {}, nullptr, nullptr, std::move(arriving)})) {}
 
 HostArray HostArray::copy_of(const Tensor& tensor, const Stream& stream) {
   if (stream.is_recording()) {

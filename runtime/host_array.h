@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <giro/runtime/dtype.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -41,8 +42,8 @@ class HostArray {
   // A number: f64, shape ().
   static HostArray scalar(double value);
 
-  DType dtype() const noexcept { return content_->host.dtype(); }
-  const Shape& shape() const noexcept { return content_->host.shape(); }
+  DType dtype() const noexcept { return content_->dtype; }
+  const Shape& shape() const noexcept { return content_->shape; }
   // Whether tensor() returns without waiting.
   bool ready() const;
   // The array, on the CPU; valid as long as this HostArray or a copy of it lives. Waits for the device if necessary.
@@ -51,10 +52,12 @@ class HostArray {
 
  private:
   struct Content {
+    DType dtype;
+    Shape shape;
     Tensor host;
     std::shared_ptr<const void> owner;
     std::shared_ptr<const Event> arrived;
-    std::shared_ptr<const Arriving> arriving;  // delivers what `host` describes, or null
+    std::shared_ptr<const Arriving> arriving;  // delivers the array in place of `host`, or null
   };
   // The same memory under another shape.
   HostArray(const HostArray& values, const Shape& shape);
@@ -74,7 +77,7 @@ class HostArray {
     }
   }
 
-  std::shared_ptr<const Content> content_;
+  detail::Handle<const Content> content_;
 };
 
 }  // namespace giro

@@ -128,7 +128,7 @@ void Event::record(const Stream& stream) {
   }
   impl_->marked = true;
   impl_->recorded_in = is_recording ? detail::Recording::current()->id : 0;
-  impl_->stream = stream.impl_;
+  impl_->stream = std::shared_ptr<detail::StreamImpl>(stream.impl_);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/handle.h>
 
 namespace giro {
 
@@ -22,9 +23,6 @@ class Stream {
  public:
   // Errors: device.
   explicit Stream(Device device);
-  // A move is a copy, so that a stream always has a queue to wait for.
-  Stream(const Stream&) noexcept = default;
-  Stream& operator=(const Stream&) noexcept = default;
 
   Device device() const noexcept;
 
@@ -53,7 +51,7 @@ class Stream {
 
  private:
   friend class Event;
-  std::shared_ptr<detail::StreamImpl> impl_;
+  detail::Handle<detail::StreamImpl> impl_;
 };
 
 // A point in a stream's work that the host or another stream can wait for. Move-only.
@@ -72,7 +70,7 @@ class Event {
 
  private:
   friend class Stream;
-  std::shared_ptr<detail::EventImpl> impl_;
+  detail::Handle<detail::EventImpl> impl_;
 };
 
 }  // namespace giro

@@ -12,6 +12,7 @@
 
 #include <giro/kernels/nn/scope.h>
 #include <giro/kernels/nn/var.h>
+#include <giro/runtime/handle.h>
 
 namespace giro::nn {
 
@@ -128,7 +129,7 @@ class Layer {
   explicit Layer(Self self) : self_(std::make_shared<const Self>(std::move(self))) {}
   Var only(std::vector<Var> results) const;
 
-  std::shared_ptr<const Self> self_;
+  detail::Handle<const Self> self_;
 };
 
 Layer shared(const Layer& layer);

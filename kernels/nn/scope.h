@@ -14,6 +14,7 @@
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/handle.h>
 
 namespace giro {
 class Partitioner;
@@ -80,7 +81,7 @@ class Params {
   operator Scope() const;
 
  private:
-  std::shared_ptr<ScopeTree> tree_;
+  detail::Handle<ScopeTree> tree_;
 };
 
 // A leaf of a collection other than params. It is part of the state, so it is saved, and a step may change it.
@@ -96,7 +97,7 @@ class Variable {
  private:
   friend class Scope;
   Variable(std::shared_ptr<ScopeTree> tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {}
-  std::shared_ptr<ScopeTree> tree_;
+  detail::Handle<ScopeTree> tree_;
   std::string path_;
 };
 
@@ -181,9 +182,9 @@ class Scope {
               const Initializer& initializer, const std::optional<Fans>& fans) const;
   [[noreturn]] void rethrow(const Error& error) const;
 
-  std::shared_ptr<ScopeTree> tree_;
+  detail::Handle<ScopeTree> tree_;
   std::string path_;
-  std::shared_ptr<Frame> frame_;
+  detail::Handle<Frame> frame_;
 };
 
 }  // namespace giro::nn

@@ -13,6 +13,7 @@
 #include <giro/loop/data/begin_at.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/host_array.h>
 
 namespace giro {
@@ -108,7 +109,7 @@ class Dataset {
  private:
   struct Plan;
   explicit Dataset(std::shared_ptr<const Plan> plan);
-  std::shared_ptr<const Plan> plan_;
+  detail::Handle<const Plan> plan_;
 };
 
 // Move-only input iterator: holds the current batch, and the prefetching thread if there is one. If making a batch

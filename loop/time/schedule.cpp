@@ -234,7 +234,7 @@ Period earliest(const Period& a, const Period& b) {
           .date = detail::earliest(a.date, b.date)};
 }
 
-std::string to_string(const Schedule& schedule) { return schedule.node_->to_string(); }
+std::string to_string(const Schedule& schedule) { return schedule.node().to_string(); }
 
 std::string to_string(const Period& period) {
   if (detail::is_steps_alone(period)) return fmt::format("{}", *period.steps);

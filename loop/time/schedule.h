@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
@@ -101,7 +102,7 @@ class Schedule {
   Schedule(F due) : node_(std::make_unique<detail::UserSchedule<F>>(std::move(due))) {}
   explicit Schedule(std::unique_ptr<detail::ScheduleNode> node) : node_(std::move(node)) {}
 
-  Schedule(const Schedule& other) : node_(other.node_->clone()) {}
+  Schedule(const Schedule& other) : node_(other.node().clone()) {}
   Schedule(Schedule&&) noexcept = default;
   Schedule& operator=(const Schedule& other) { return *this = Schedule(other); }
   Schedule& operator=(Schedule&&) noexcept = default;
@@ -109,21 +110,26 @@ class Schedule {
   // Whether it is due in the step that begins at `elapsed`. Call it in step order. Called again in the same step (the
   // same steps, samples and date), it returns the same result and its memory does not change. Only Elapsed::last may
   // differ, and last() with it.
-  bool operator()(const Elapsed& elapsed) { return node_->due(elapsed); }
+  bool operator()(const Elapsed& elapsed) { return node().due(elapsed); }
 
   // When it may next be due, after a call at `elapsed`. Until then it need not be called, except in a step with
   // Elapsed::last. For a user's callable this is the next step.
-  Period next(const Elapsed& elapsed) const { return node_->next(elapsed); }
+  Period next(const Elapsed& elapsed) const { return node().next(elapsed); }
 
   // For the loop.
-  detail::ScheduleNode::Traits traits() const { return node_->traits(); }
+  detail::ScheduleNode::Traits traits() const { return node().traits(); }
 
   // Saves or restores what it remembers between two steps.
-  void persist(Archive& archive) { node_->persist(archive); }
+  void persist(Archive& archive) { node().persist(archive); }
 
   friend std::string to_string(const Schedule& schedule);
 
  private:
+  detail::ScheduleNode& node() const {
+    if (!node_) throw Error(ErrorCode::invalid_argument, "a schedule was used that had been moved from");
+    return *node_;
+  }
+
   std::unique_ptr<detail::ScheduleNode> node_;
 };
 

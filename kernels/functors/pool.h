@@ -86,6 +86,14 @@ struct PoolWindows {
     if (count_include_pad) return factor;
     return 1.0f / (static_cast<float>(rows.count(oh)) * static_cast<float>(columns.count(ow)));
   }
+  // Where element i of x or y is, of which each image has this many rows and columns.
+  struct Place {
+    Index n, row, column, c;
+  };
+  GIRO_HOST_DEVICE Place place(Index i, Index height, Index width) const {
+    const Index pixel = i / packs, row = pixel / width, n = row / height;
+    return {n, row - n * height, pixel - row * width, i - pixel * packs};
+  }
   GIRO_HOST_DEVICE Index x_at(Index n, Index h, Index w, Index c) const {
     return ((n * rows.pixels + h) * columns.pixels + w) * packs + c;
   }
@@ -108,9 +116,7 @@ struct PoolForward {
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     const PoolAxis<Index>&rows = windows.rows, &columns = windows.columns;
     const auto at = static_cast<Index>(i);
-    const Index pixel = at / windows.packs, c = at - pixel * windows.packs;
-    const Index row = pixel / columns.windows, n = row / rows.windows;
-    const Index oh = row - n * rows.windows, ow = pixel - row * columns.windows;
+    const auto [n, oh, ow, c] = windows.place(at, rows.windows, columns.windows);
     float result[kPack] = {};
     if constexpr (kOfLargest) {
       const Values first = x[windows.x_at(n, rows.begin(oh), columns.begin(ow), c)];
@@ -156,9 +162,7 @@ struct PoolBackward {
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     const PoolAxis<Index>&rows = windows.rows, &columns = windows.columns;
     const auto at = static_cast<Index>(i);
-    const Index pixel = at / windows.packs, c = at - pixel * windows.packs;
-    const Index row = pixel / columns.pixels, n = row / rows.pixels;
-    const Index h = row - n * rows.pixels, w = pixel - row * columns.pixels;
+    const auto [n, h, w, c] = windows.place(at, rows.pixels, columns.pixels);
     float sum[kPack] = {};
     for (Index oh = rows.first(h); rows.reaches(oh, h); ++oh) {
       for (Index ow = columns.first(w); columns.reaches(ow, w); ++ow) {

@@ -176,7 +176,7 @@ TEST(Monitor, DirectionsAreSavedWithTheHistory) {
     std::string written = archive.text();
     return written.replace(written.find("lower"), 5, "loser");
   }();
-  expect_error(ErrorCode::corrupt_data, {"\"loser\" is better", "'lower' or 'higher'"}, [&] {
+  expect_error(ErrorCode::corrupt_data, {"direction \"loser\"", "'lower' or 'higher'"}, [&] {
     History history;
     Archive::Lines lines{.count = 1, .text = "[0,0,1,0.0,0.0,1,1.0]\n"};
     Archive reading = Archive::read(text, {}, nullptr, {{"records", lines}});

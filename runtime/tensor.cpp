@@ -48,6 +48,11 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   return result;
 }
 
+void Tensor::expect_no_elements() const {
+  if (count() == 0) return;
+  throw_invalid("a tensor {}{} is given null, expected the memory of its elements", name_of(dtype_), to_string(shape_));
+}
+
 void Tensor::check_dtype(DType wanted) const {
   if (wanted != dtype_) throw_error(ErrorCode::dtype_mismatch, "{} read as {}", to_string(*this), name_of(wanted));
 }
@@ -62,6 +67,7 @@ void Tensor::check_computed() const {
 }
 
 std::string to_string(const Tensor& tensor) {
+  if (!tensor && tensor.count() > 0) return "an empty tensor";
   return fmt::format("{}{} on {}", name_of(tensor.dtype()), to_string(tensor.shape()), to_string(tensor.device()));
 }
 
@@ -69,6 +75,7 @@ namespace {
 
 // A CPU stream copies only between host memory; a CUDA stream between its device and the host.
 void check_accessible(const char* what, const Tensor& tensor, const Stream& stream) {
+  if (!tensor && tensor.count() > 0) throw_invalid("{} is {}", what, to_string(tensor));
   if (stream.device().is_cpu() && !tensor.device().is_cpu()) {
     throw_error(ErrorCode::device_mismatch, "{} is {}, which a stream on {} cannot reach", what, to_string(tensor),
                 to_string(stream.device()));

@@ -20,8 +20,11 @@ class Stream;
 class Tensor {
  public:
   Tensor() = default;
+  // Error(invalid_argument) for null, unless the shape has no elements.
   Tensor(void* data, DType dtype, Shape shape, Device device)
-      : data_(data), shape_(shape), device_(device), dtype_(dtype) {}
+      : data_(data), shape_(shape), device_(device), dtype_(dtype) {
+    if (data == nullptr) expect_no_elements();
+  }
   // At the beginning of a buffer.
   Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape);
 
@@ -57,6 +60,7 @@ class Tensor {
   }
 
  private:
+  void expect_no_elements() const;
   void check_dtype(DType wanted) const;
   void check_computed() const;
 

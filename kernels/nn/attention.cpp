@@ -61,7 +61,7 @@ ops::AttentionOptions with_tensors(ops::AttentionOptions options, const std::vec
 
 ops::AttentionOptions options_of(const Shape& query, const Shape& key, const AttentionOptions& given) {
   ops::AttentionOptions options;
-  if (given.mask.value()) {
+  if (!given.mask.is_empty()) {
     const auto layout = pointwise::broadcast_layout(given.mask.shape(), {query[0], query[2], query[1], key[1]});
     std::copy_n(layout.strides.begin(), 4, options.mask_strides.begin());
   }
@@ -79,7 +79,7 @@ Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, con
            const AttentionOptions& given) {
   check(q, k, given);
   ops::AttentionOptions options = options_of(q, k, given);
-  if (!key.value()) options.packed_queries = q[2];
+  if (key.is_empty()) options.packed_queries = q[2];
   const std::vector<Var> in{query,
                             key,
                             value,
@@ -102,7 +102,7 @@ Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, con
     }
     if (is_empty) {
       for (const Var& term : terms) {
-        if (term.value()) giro::fill(term.value(), 0, dout.stream());
+        if (!term.is_empty()) giro::fill(term.value(), 0, dout.stream());
       }
       return Gradients(std::move(terms));
     }

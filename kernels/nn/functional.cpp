@@ -221,7 +221,7 @@ Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptio
     throw_error(ErrorCode::shape_mismatch, "conv2d_transpose: b is {}, expected shape ({},)", to_string(b.value()),
                 y.shape()[3]);
   }
-  return activation(b.value() ? cast(y + b, y.dtype()) : y, f);
+  return activation(b.is_empty() ? y : cast(y + b, y.dtype()), f);
 }
 
 Var conv1d(const Var& x, const Var& w, const Var& b, const Conv1dOptions& options, Activation f, Where where) {

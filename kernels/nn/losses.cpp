@@ -62,7 +62,7 @@ Var binary_cross_entropy_with_logits(const Operand& given_logits, const Operand&
   const Operand logits = in_f32(given_logits, given_targets), targets = in_f32(given_targets, given_logits);
   // Without cancellation, unlike softplus(x) - t x.
   Var positive = targets * softplus(-logits);
-  if (options.positive_weight.value()) positive = options.positive_weight * positive;
+  if (!options.positive_weight.is_empty()) positive = options.positive_weight * positive;
   const Operand rest = targets.is_number ? Operand(1 - targets.number) : Operand(1 - targets);
   return as_losses(positive + rest * softplus(logits));
 }
@@ -125,7 +125,7 @@ Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch
   const detail::CallSite site(where);
   const Var values = in_f32(given_values).var;
   const int parts = BatchShare::parts();
-  if (parts > 1 && !of_batch.value()) {
+  if (parts > 1 && of_batch.is_empty()) {
     throw_error(
         ErrorCode::invalid_argument,
         "weighted_mean: the weights are those of one of {} parts of a batch, expected those of the whole batch, "
@@ -148,7 +148,7 @@ Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch
     mean.set_direction(values.direction());
     return mean;
   };
-  if (!of_batch.value()) return as_mean(weighted / over_ranks(sum(weights)));
+  if (of_batch.is_empty()) return as_mean(weighted / over_ranks(sum(weights)));
 
   const Shape &part = given.shape(), &whole = of_batch.shape();
   const bool fits = part.rank() > 0 && part.rank() == whole.rank() &&

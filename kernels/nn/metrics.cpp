@@ -25,7 +25,7 @@ Moments moments_of(const Var& x, const Var& m, bool has_deviation) {
   const Moments result{number(), has_deviation ? number() : Var(), number()};
   const Stream& stream = result.mean.stream();
   const Var numbers = cast(values.on(stream), DType::f32);
-  const Var flags = mask.value() ? cast(mask.on(stream), DType::boolean) : mask;
+  const Var flags = mask.is_empty() ? mask : cast(mask.on(stream), DType::boolean);
   moments(result.mean.value(), result.deviation.value(), result.count.value(), numbers.value(), flags.value(), stream);
   return result;
 }
@@ -107,7 +107,7 @@ void expect_classes(const char* op, const Var& predictions, const Var& labels) {
 Metric share(const Var& other, const Var& among, std::int64_t of_class, const Var& mask) {
   const auto is_of = [&](const Var& x) { return cast(x, DType::i64) == of_class; };
   Var counts = is_of(among);
-  if (mask.value()) {
+  if (!mask.is_empty()) {
     counts =
         logical_and(counts, with_first_axes("mask", cast(mask.on(counts.stream()), DType::boolean), among.shape()));
   }

@@ -55,7 +55,7 @@ void PartCalls::note(const Var& y, std::span<const Var> inputs) {
   if (!depends) return;
   y.node_->of_part = {made, made->part};
   y.node_->where = detail::CallSite::where();
-  made->of_parts[static_cast<std::size_t>(made->part)].push_back({y.node_->where, y.node_});
+  made->of_parts[static_cast<std::size_t>(made->part)].push_back({y.node_->where, y.node_.shared()});
 }
 
 void PartCalls::note_sum(const Var& y) {

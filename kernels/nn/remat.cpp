@@ -11,6 +11,7 @@
 namespace giro::nn {
 
 Var remat(std::function<Var(const Var&)> f, const Var& x) {
+  if (!f) throw_invalid("remat: the function is empty");
   const std::uint64_t since = Var::next_number();
   const Var y = f(x);
   if (!y.requires_grad() || y.node_->number < since) return y;

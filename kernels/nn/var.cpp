@@ -159,6 +159,7 @@ Var Var::on(const Stream& stream) const {
 }
 
 void Var::check_on_host() const {
+  if (is_empty()) throw Error(ErrorCode::invalid_argument, "data: the value is empty");
   if (value().device().is_cpu()) return;
   throw_error(ErrorCode::device_mismatch,
               "data: the value is {}, expected one in host memory; to_host "
@@ -186,8 +187,6 @@ std::vector<Var> Var::created_before(std::uint64_t since, const Var& y) {
 
 namespace {
 
-bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
-
 // Whether a term for a part has a shape that fits the part and the whole.
 bool lies_in(const Shape& term, const Part& part, const Shape& whole) {
   if (term.rank() != whole.rank() || part.axis >= whole.rank()) return false;
@@ -207,7 +206,7 @@ void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs,
                 terms.size(), inputs.size());
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    if (!inputs[i].requires_grad() || !is_there(terms[i])) continue;
+    if (!inputs[i].requires_grad() || terms[i].is_empty()) continue;
     if (part ? lies_in(terms[i].shape(), *part, inputs[i].shape()) : terms[i].shape() == inputs[i].shape()) continue;
     throw_error(ErrorCode::shape_mismatch, "a gradient returns {} for input {}, expected the shape of {}",
                 to_string(terms[i].value()), i, to_string(inputs[i].value()));
@@ -279,7 +278,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
         }
         for (std::size_t i = 0; i < terms.size(); ++i) {
           const Var& input = node.inputs[i];
-          if (!leads(input) || !is_there(terms[i])) continue;
+          if (!leads(input) || terms[i].is_empty()) continue;
           const Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
           gradients[input.node_.get()].add(term, part, input.node_->inputs.empty());
         }

@@ -15,6 +15,7 @@
 #include <giro/kernels/math_mode.h>
 #include <giro/kernels/nn/direction.h>
 #include <giro/runtime/buffer.h>
+#include <giro/runtime/error.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -73,6 +74,7 @@ using Gradient = std::function<Gradients(const Var& y, const Var& dy, const std:
 class Var {
  public:
   Var() : Var(Tensor()) {}  // an empty constant, for an omitted argument
+  bool is_empty() const { return !node_->value && node_->value.count() > 0; }
   // A constant. It keeps its memory alive if the tensor owns it, like the value() of another Var; any other memory must
   // outlive the work. It has no stream until it is combined with a Var that has one.
   Var(const Tensor& constant);
@@ -133,7 +135,22 @@ class Var {
  private:
   friend class PartCalls;
   struct Node;
-  explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  // Moves leave nothing behind, so that memory is free early.
+  class NodePointer {
+   public:
+    NodePointer(std::shared_ptr<Node> node) : node_(std::move(node)) {}  // NOLINT: a Var is made of it
+    friend bool operator==(const NodePointer&, const NodePointer&) noexcept = default;
+    Node* get() const noexcept { return node_.get(); }
+    Node& operator*() const { return *operator->(); }
+    const std::shared_ptr<Node>& shared() const noexcept { return node_; }
+    Node* operator->() const {
+      if (!node_) throw Error(ErrorCode::invalid_argument, "an nn::Var was used that had been moved from");
+      return get();
+    }
+
+   private:
+    std::shared_ptr<Node> node_;
+  };
   void check_on_host() const;
   struct Differentiation;
   using Pairs = std::vector<std::pair<Var, Var>>;
@@ -144,7 +161,7 @@ class Var {
   static std::uint64_t next_number() noexcept;
   // The values numbered below `since` that the backward pass from `y` reaches first.
   static std::vector<Var> created_before(std::uint64_t since, const Var& y);
-  std::shared_ptr<Node> node_;
+  NodePointer node_;
 
   // What PartCalls notes of a value that one call computes from the parameters.
   struct OfPart {

@@ -7,6 +7,7 @@
 #include "kernels/cpu/expression.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/internal/on_device.h"
+#include "runtime/internal/throw_error.h"
 #include "runtime/program/overlap.h"
 
 namespace giro::pointwise {
@@ -47,6 +48,14 @@ Layout broadcast_layout(const Shape& array, const Shape& to) {
   return layout;
 }
 
+namespace {
+
+void expect_memory(const Tensor& memory) {
+  if (!memory && memory.count() > 0) throw_invalid("a value is empty, expected one with elements");
+}
+
+}  // namespace
+
 Builder::Builder(const Shape& space, std::size_t reduced) {
   expression_.space = space;
   expression_.reduced = reduced;
@@ -58,6 +67,7 @@ std::uint16_t Builder::push(Instruction instruction) {
 }
 
 std::uint16_t Builder::read(const Tensor& memory, const Layout& layout) {
+  expect_memory(memory);
   expression_.reads.push_back({memory, layout});
   return push({.kind = Instruction::Kind::read,
                .dtype = memory.dtype(),
@@ -94,6 +104,7 @@ std::uint16_t Builder::reduce(Combiner combiner, DType result, std::uint16_t val
 }
 
 void Builder::write(std::uint16_t value, const Tensor& memory, const Layout& layout) {
+  expect_memory(memory);
   expression_.writes.push_back({{memory, layout}, value});
 }
 

@@ -110,6 +110,9 @@ std::size_t Logs::add(std::string_view collection, std::string_view name, LogSch
     throw_invalid("the log entry '{}.{}' is {}, expected an integer that a double can hold, such as any up to 2^53",
                   collection, name, *digits);
   }
+  if (const nn::Var* const var = value.scalar(); var != nullptr && var->is_empty()) {
+    throw_invalid("the log entry '{}.{}' is an empty nn::Var, expected a value", collection, name);
+  }
   // Reserved first, so that each name has a value even if an allocation throws.
   if (values_.size() == values_.capacity()) values_.reserve(std::max<std::size_t>(4, 2 * values_.size()));
   // Usually the same names are logged in the same order, so this is the next one, and new.
@@ -127,14 +130,14 @@ std::size_t Logs::add(std::string_view collection, std::string_view name, LogSch
 
 Logs& Logs::add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric) {
   using Part = LogSchema::Part;
-  const bool is_total = !metric.count.value();
+  const bool is_total = metric.count.is_empty();
   const LogSchema::Rule rule = is_total ? LogSchema::Rule::sum : LogSchema::Rule::mean;
   const std::size_t entry = add(collection, name, {.rule = rule, .direction = metric.value.direction()}, metric.value);
   if (is_total) return *this;
   const std::string merged = detail::name_in_counts(collection, name);
   add(detail::kCounts, merged, {Part::count, entry}, metric.count);
-  if (metric.mean.value()) add(detail::kMeans, merged, {Part::mean, entry}, metric.mean);
-  if (metric.logarithm.value()) add(detail::kLogarithms, merged, {Part::logarithm, entry}, metric.logarithm);
+  if (!metric.mean.is_empty()) add(detail::kMeans, merged, {Part::mean, entry}, metric.mean);
+  if (!metric.logarithm.is_empty()) add(detail::kLogarithms, merged, {Part::logarithm, entry}, metric.logarithm);
   return *this;
 }
 

@@ -39,6 +39,9 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOp
   on_host.reserve(leaves.size());
   for (const Leaf& leaf : leaves) {
     on_host.push_back(leaf);
+    if (!leaf.value && leaf.value.count() > 0) {
+      throw_invalid("save '{}': the leaf '{}' is {}", path, leaf.path, to_string(leaf.value));
+    }
     const Device device = leaf.value.device();
     if (device.is_cpu()) continue;
     auto stream = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) { return s.device() == device; });

@@ -35,6 +35,7 @@ class MemoryMoves {
     return const_cast<char*>(at);
   }
   Tensor operator()(const Tensor& tensor) const {
+    if (!tensor) return tensor;
     return {(*this)(tensor.raw()), tensor.dtype(), tensor.shape(), tensor.device()};
   }
 

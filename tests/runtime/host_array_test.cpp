@@ -78,7 +78,8 @@ TEST(HostArray, RejectsShapeOfAnotherCount) {
 }
 
 TEST(HostArray, LiesOnTheHost) {
-  const Tensor elsewhere(nullptr, DType::f32, {2}, Device::cuda(0));
+  float memory[2];
+  const Tensor elsewhere(memory, DType::f32, {2}, Device::cuda(0));
   expect_error(ErrorCode::device_mismatch, {"HostArray", "f32(2,) on cuda:0", "host"},
                [&] { HostArray(elsewhere, nullptr); });
 }

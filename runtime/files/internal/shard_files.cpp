@@ -125,21 +125,23 @@ void PieceJoiner::add_shard(const safetensors::Layout& layout, const safetensors
     if (joined.dtype != stored.dtype || joined.whole != whole || stored.shape.rank() != 1 ||
         piece.begin != joined.next || stored.shape.count() > whole.count() - piece.begin) {
       reject_shard(path,
-                   "the piece {} of {} that begins at element {} does not continue the {} elements of {} before it",
-                   to_string(Tensor(nullptr, stored.dtype, stored.shape, Device::cpu())), printable(piece.path),
-                   piece.begin, joined.next, to_string(joined.expected()));
+                   "the piece {}{} of {} that begins at element {} does not continue the {} elements of {} before it",
+                   name_of(stored.dtype), to_string(stored.shape), printable(piece.path), piece.begin, joined.next,
+                   joined.expected());
     }
     read_held(joined, stored.shape.count(), stored.begin, read);
   }
   if (!tensors.empty()) reject_shard(path, "it does not say what {} is a piece of", printable(tensors.begin()->first));
 }
 
+std::string PieceJoiner::Joined::expected() const { return fmt::format("{}{}", name_of(dtype), to_string(whole)); }
+
 std::vector<Leaf> PieceJoiner::finish(const std::string& unit) {
   std::vector<Leaf> leaves;
   for (Joined& joined : joined_) {
     if (joined.next != joined.whole.count()) {
       throw_error(ErrorCode::corrupt_data, "checkpoint '{}': its shards have {} elements of {}, expected {}", unit,
-                  joined.next, printable(joined.path), to_string(joined.expected()));
+                  joined.next, printable(joined.path), joined.expected());
     }
     Leaf& leaf = leaves.emplace_back();
     if (held_.contains(joined.path)) {

@@ -60,7 +60,7 @@ class PieceJoiner {
     char* memory;             // of these elements
     std::int64_t next = 0;    // the next element expected of the files
 
-    Tensor expected() const { return {nullptr, dtype, whole, Device::cpu()}; }
+    std::string expected() const;  // "f32(2, 5)"
   };
   Joined& begin(const safetensors::Layout::Stored& stored, const Shape& whole, bool in_shards, const std::string& path);
   // Reads those of the next `count` elements that are held here; the file stores the elements from byte `at` on.

@@ -74,6 +74,12 @@ inline Layout bounded(Layout layout, std::size_t axis, std::int64_t begin, std::
 }
 
 // Builds an expression; on_device() adds the memory.
+// A tensor whose memory is chosen later.
+inline Tensor unplaced(DType dtype, const Shape& shape) {
+  static char nowhere = 0;
+  return {&nowhere, dtype, shape, Device()};
+}
+
 class ExpressionCase {
  public:
   using Value = std::uint16_t;
@@ -91,7 +97,7 @@ class ExpressionCase {
 
   Value read(const Array& array, const Layout& layout) {
     inputs.push_back(array);
-    expression.reads.push_back({Tensor(nullptr, array.dtype, array.shape, Device()), layout});
+    expression.reads.push_back({unplaced(array.dtype, array.shape), layout});
     Instruction i;
     i.dtype = array.dtype;
     i.index = static_cast<std::uint16_t>(expression.reads.size() - 1);
@@ -138,7 +144,7 @@ class ExpressionCase {
     const DType dtype = expression.code[value].dtype;
     outputs.push_back({dtype, elements});
     output_is_input.push_back(input);
-    expression.writes.push_back({{Tensor(nullptr, dtype, {elements}, Device()), layout}, value});
+    expression.writes.push_back({{unplaced(dtype, {elements}), layout}, value});
   }
   // Row-major: write() writes all elements, write_row() only one per row.
   void write(Value value) { write(value, row_major(expression.space), expression.space.count()); }

@@ -1,7 +1,11 @@
 #include <giro/runtime/device_context.h>
 
+#include <atomic>
 #include <mutex>
 #include <optional>
+#include <thread>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 
@@ -17,6 +21,7 @@ struct DeviceContext::Shared {
   Stream stream;
   std::once_flag copies_opened, communication_opened;
   std::optional<Stream> copies, communication;
+  std::atomic<std::thread::id> user;  // the thread that uses it
 };
 
 DeviceContext::DeviceContext(Device device) : shared_(std::make_shared<Shared>(device)) {}
@@ -27,6 +32,23 @@ const Stream& DeviceContext::copy_stream() const { return shared_->beside(shared
 
 const Stream& DeviceContext::communication_stream() const {
   return shared_->beside(shared_->communication_opened, shared_->communication);
+}
+
+detail::ContextUse::ContextUse(const DeviceContext& context) : context_(context) {
+  const std::thread::id here = std::this_thread::get_id();
+  std::thread::id user;
+  if (context.shared_->user.compare_exchange_strong(user, here, std::memory_order_acquire)) return;
+  if (user != here) {
+    throw_invalid(
+        "a context of {} is used by two threads at once, expected one of its own for the states of each thread, as by "
+        "DeviceContext(Device)",
+        to_string(context.device()));
+  }
+  is_outermost_ = false;
+}
+
+detail::ContextUse::~ContextUse() {
+  if (is_outermost_) context_.shared_->user.store({}, std::memory_order_release);
 }
 
 }  // namespace giro

@@ -3,21 +3,23 @@
 #include <memory>
 
 #include <giro/runtime/device.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/stream.h>
 
 namespace giro {
 
+namespace detail {
+class ContextUse;
+}
+
 // Shared by all work on one device: the stream it is queued on, the handles and plans of the libraries, and the memory
 // of temporaries and recordings. A handle: copies refer to the same context and compare equal. Work on states that
 // share a context runs in the order in which the host queues it. One thread at a time may use it, so each training
-// thread needs its own.
+// thread needs its own: a loop or a step's call is an Error(invalid_argument) while one runs in another thread.
 class DeviceContext {
  public:
   // Opens a new one. Errors: device.
   DeviceContext(Device device);  // NOLINT: implicit, so that a device can be passed as a context
-  // A move is a copy, so that a context always has a stream to wait for.
-  DeviceContext(const DeviceContext&) noexcept = default;
-  DeviceContext& operator=(const DeviceContext&) noexcept = default;
 
   Device device() const noexcept { return stream().device(); }
   // The stream of all computation.
@@ -31,8 +33,26 @@ class DeviceContext {
   friend bool operator==(const DeviceContext& a, const DeviceContext& b) noexcept { return a.shared_ == b.shared_; }
 
  private:
+  friend class detail::ContextUse;
   struct Shared;
-  std::shared_ptr<Shared> shared_;
+  detail::Handle<Shared> shared_;
 };
 
+namespace detail {
+
+// While an instance lives, the thread that made it uses the context. May be nested. Error(invalid_argument) if another
+// thread uses it.
+class ContextUse {
+ public:
+  explicit ContextUse(const DeviceContext& context);
+  ~ContextUse();
+  ContextUse(const ContextUse&) = delete;
+  ContextUse& operator=(const ContextUse&) = delete;
+
+ private:
+  const DeviceContext context_;
+  bool is_outermost_ = true;
+};
+
+}  // namespace detail
 }  // namespace giro

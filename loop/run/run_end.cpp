@@ -12,6 +12,7 @@
 namespace giro::detail {
 
 void RunEngine::finish() {
+  const Call call(*this, "finish");
   if (std::exchange(is_finished_, true)) {
     throw_invalid("finish: the run is already finished and has handed over its state");
   }

@@ -62,6 +62,11 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
       first_batch_(dataset.first_batch()),
       first_step_(elapsed_.steps),
       heeds_signals_(!is_in_saving_loop()) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // which logs and files hold exactly
+  if (elapsed_.steps < 0 || elapsed_.samples < 0 || elapsed_.steps > kMost || elapsed_.samples > kMost) {
+    throw_invalid("a loop begins after {} steps and {} samples, expected 0 to 2^53 of each", elapsed_.steps,
+                  elapsed_.samples);
+  }
   set_tokens_per_sample(elapsed_, options_.tokens_per_sample);
   clock_.start(elapsed_);
   stop_ = Deadline::at(options_.stop, elapsed_);
@@ -81,7 +86,17 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
   }
 }
 
+RunEngine::Call::Call(RunEngine& run, const char* name) : run_(run) {
+  if (run.is_called_) {
+    throw_invalid("{}: called by a callback of the run, in step {}; expected a call after advance has returned", name,
+                  run.elapsed_.steps);
+  }
+  if (run.device_state_ != nullptr) context_.emplace(run.device_state_->context());
+  run.is_called_ = true;
+}
+
 StopReason RunEngine::advance(const Period& until) {
+  const Call call(*this, "advance");
   if (is_finished_ || results.ended != StopReason::reached) {
     throw_invalid("advance: the run has already ended at step {}", elapsed_.steps);
   }
@@ -106,6 +121,7 @@ StopReason RunEngine::advance(const Period& until) {
 }
 
 void RunEngine::extend(const Period& stop, History history, Outputs outputs) {
+  const Call call(*this, "extend");
   const bool has_stopped = (is_at_old_batch_ || (has_resumed_ && !has_begun_)) && !loop_.stop_iteration;
   if (!has_stopped || is_finished_) {
     throw_invalid("extend: expected a run that has stopped at LoopOptions::stop, found one that {}, at step {}",
@@ -199,7 +215,9 @@ StopReason RunEngine::step(bool is_skipped) {
 void RunEngine::begin_step() {
   loop_.batch_ = dataset_.batch();
   elapsed_.step_samples = dataset_.samples(loop_.batch_);
-  elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + elapsed_.step_samples >= stop_.samples;
+  Elapsed after = elapsed_;
+  after.count(elapsed_.step_samples);
+  elapsed_.last = after.steps >= stop_.steps || after.samples >= stop_.samples;
   if (!agenda_.is_idle(elapsed_)) run_due(false);
 }
 

@@ -36,6 +36,18 @@ class RunEngine final : public Engine, StepSink {
   bool next() override;
 
  private:
+  // A call of the program's. Error(invalid_argument) if a callback of the run makes it.
+  class Call {
+   public:
+    Call(RunEngine& run, const char* name);
+    ~Call() { run_.is_called_ = false; }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    RunEngine& run_;
+    std::optional<ContextUse> context_;
+  };
   using Hook = void (CallbackModel::*)(AnyLoopState&);
   // A function that a callback has deferred to the end of its step.
   struct Deferred {
@@ -125,6 +137,7 @@ class RunEngine final : public Engine, StepSink {
   bool is_at_old_batch_ = false;  // the current batch belongs to the step at which the run stopped
   bool is_saved_ = false;         // after a signal that ends the run
   bool saves_ = false;            // whether a callback saves when a signal asks for it
+  bool is_called_ = false;        // while a Call lives
   const bool heeds_signals_;
 };
 

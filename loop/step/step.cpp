@@ -1,10 +1,14 @@
 #include <giro/loop/step/step.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include "runtime/internal/throw_error.h"
 
 namespace giro::detail {
 
@@ -22,7 +26,7 @@ struct StepEngine::Recordings {
       return one.recording;
     }
     std::erase_if(used, [](const Used& one) { return one.recording->expired(); });
-    auto recording = std::make_shared<StepRecording>(call, body, mode, where);
+    auto recording = std::make_shared<StepRecording>(call, body, mode, where, uses == 1);
     if (used.size() >= kMaxRecordings) {
       // A recording that a loop holds is in use, even if the loop does not look it up here.
       const auto age = [](const Used& one) { return std::pair{one.recording.use_count() > 1, one.last}; };
@@ -34,9 +38,37 @@ struct StepEngine::Recordings {
 
   const StepRecording::Mode mode;
   const std::source_location where;
-  mutable std::mutex mutex = {};
+  std::mutex mutex = {};
+  std::atomic<std::thread::id> locked_by = {};
   std::vector<Used> used = {};
   std::uint64_t uses = 0;
+};
+
+// Locks the recordings. A step that called itself, directly or through another, would wait here for ever, so that is an
+// Error(invalid_argument).
+class StepEngine::Lock {
+ public:
+  explicit Lock(Recordings& recordings) : recordings_(recordings) {
+    const std::thread::id here = std::this_thread::get_id();
+    if (recordings.locked_by.load(std::memory_order_relaxed) == here) {
+      throw_invalid("{} calls itself, expected a step that does not", name_of_step(recordings.where));
+    }
+    lock_ = std::unique_lock(recordings.mutex);
+    recordings.locked_by.store(here, std::memory_order_relaxed);
+  }
+  ~Lock() { unlock(); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  void unlock() noexcept {
+    if (!lock_) return;
+    recordings_.locked_by.store({}, std::memory_order_relaxed);
+    lock_.unlock();
+  }
+
+ private:
+  Recordings& recordings_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 StepEngine::StepEngine(StepRecording::Mode mode, std::source_location where)
@@ -45,12 +77,14 @@ StepEngine::StepEngine(StepRecording::Mode mode, std::source_location where)
 std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const StepBody& body,
                                                 std::shared_ptr<StepRecording> latest) {
   if (latest && latest->matches(call)) return latest;
-  const std::lock_guard lock(recordings_->mutex);
+  const ContextUse use(call.state.context());
+  const Lock lock(*recordings_);
   return recordings_->find(call, body);
 }
 
 Logs StepEngine::call(const StepCall& call, const StepBody& body) {
-  std::unique_lock lock(recordings_->mutex);
+  const ContextUse use(call.state.context());
+  Lock lock(*recordings_);
   const std::shared_ptr<StepRecording> recording = recordings_->find(call, body);
   // An eager step keeps the lock: it calls the user's function each time, which need not be thread-safe.
   if (!recording->is_eager()) lock.unlock();
@@ -63,7 +97,7 @@ Logs StepEngine::call(const StepCall& call, const StepBody& body) {
 }
 
 std::size_t StepEngine::num_recordings() const {
-  const std::lock_guard lock(recordings_->mutex);
+  const Lock lock(*recordings_);
   return recordings_->mode == StepRecording::Mode::recorded ? recordings_->used.size() : 0;
 }
 

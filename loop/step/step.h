@@ -14,6 +14,7 @@
 #include <giro/loop/step/broadcasts.h>
 #include <giro/loop/step/signature.h>
 #include <giro/loop/step/step_recording.h>
+#include <giro/runtime/handle.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -44,6 +45,7 @@ class StepEngine {
 
  private:
   struct Recordings;
+  class Lock;
   std::shared_ptr<Recordings> recordings_;
 };
 
@@ -117,7 +119,7 @@ class Step {
 
   // The number of recordings, at most the 32 used last: one for each state, each set of shapes and broadcast names, and
   // each value of the statics.
-  std::size_t num_recordings() const noexcept { return engine_->num_recordings(); }
+  std::size_t num_recordings() const { return engine_->num_recordings(); }
 
   // For the loop, which launches many calls at once: the recording for a call. `latest` is the one it used last.
   std::shared_ptr<detail::StepRecording> find(S& state, const Batch& batch, const Broadcasts& broadcasts,
@@ -160,8 +162,8 @@ class Step {
         }};
   }
 
-  std::shared_ptr<Function> function_;
-  std::shared_ptr<detail::StepEngine> engine_;
+  detail::Handle<Function> function_;
+  detail::Handle<detail::StepEngine> engine_;
   std::source_location where_;
   bool uses_broadcasts_;
   [[no_unique_address]] Statics statics_{};

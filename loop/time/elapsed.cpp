@@ -1,5 +1,9 @@
 #include <giro/loop/time/elapsed.h>
 
+#include <cmath>
+#include <limits>
+#include <utility>
+
 #include <giro/loop/time/clock.h>
 #include <giro/runtime/files/archive.h>
 
@@ -16,6 +20,20 @@ void Elapsed::persist(Archive& archive) {
 }
 
 double Elapsed::now() { return Clock::now(); }
+
+void Elapsed::reject_count(const char* of) {
+  throw_invalid("the count of {} exceeds {}, the largest", of, std::numeric_limits<std::int64_t>::max());
+}
+
+std::int64_t detail::steps_of(double number) {
+  if (number >= -0x1p63 && number < 0x1p63 && std::trunc(number) == number) return static_cast<std::int64_t>(number);
+  throw_invalid("a number of steps is {}, expected a whole number below 2^63", number);
+}
+
+std::int64_t detail::steps_of(std::uint64_t number) {
+  if (std::in_range<std::int64_t>(number)) return static_cast<std::int64_t>(number);
+  throw_invalid("a number of steps is {}, expected one below 2^63", number);
+}
 
 void Elapsed::reject_unknown_tokens() const {
   throw_invalid("tokens_per_sample is {}, expected at least 1 for a period of tokens", tokens_per_sample);

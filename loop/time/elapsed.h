@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 namespace giro {
 
@@ -27,7 +29,9 @@ struct Elapsed {
   std::int64_t tokens() const { return tokens_of(samples); }
   std::int64_t tokens_of(std::int64_t some_samples) const {
     if (tokens_per_sample < 1) reject_unknown_tokens();
-    return some_samples * tokens_per_sample;
+    std::int64_t tokens = 0;
+    if (__builtin_mul_overflow(some_samples, tokens_per_sample, &tokens)) reject_count("tokens");
+    return tokens;
   }
   // The fewest samples with at least that many tokens. Errors as above.
   std::int64_t samples_with(std::int64_t some_tokens) const {
@@ -41,11 +45,14 @@ struct Elapsed {
     date = now();
   }
   // The same, without reading the clock.
+  // Error(invalid_argument) if a count would exceed the largest std::int64_t.
   void count(std::int64_t batch_size) {
-    previous_samples = samples;
+    std::int64_t all_steps = 0, all_samples = 0;
+    if (__builtin_add_overflow(steps, 1, &all_steps)) reject_count("steps");
+    if (__builtin_add_overflow(samples, batch_size, &all_samples)) reject_count("samples");
+    previous_samples = std::exchange(samples, all_samples);
     previous_date = date;
-    steps += 1;
-    samples += batch_size;
+    steps = all_steps;
   }
 
   // Reading shifts the dates along with the run's.
@@ -56,6 +63,7 @@ struct Elapsed {
 
  private:
   [[noreturn]] void reject_unknown_tokens() const;
+  [[noreturn]] static void reject_count(const char* of);
 };
 
 // The interval from b to a.
@@ -79,16 +87,35 @@ struct Period {
   bool is_empty() const noexcept { return !steps && !samples && !tokens && !time && !date; }
 };
 
+namespace detail {
+// Error(invalid_argument) for a number that is not whole or does not fit.
+std::int64_t steps_of(double number);
+std::int64_t steps_of(std::uint64_t number);
+}  // namespace detail
+
+// at(5'000), or at({.samples = 60'000, .time = 3'600.0}). Error(invalid_argument) for a number of steps that is not
+// whole or does not fit a std::int64_t.
+template <class T>
+  requires std::is_arithmetic_v<T>
+Period at(T steps) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return {.steps = detail::steps_of(static_cast<double>(steps))};
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return {.steps = detail::steps_of(std::uint64_t{steps})};
+  } else {
+    return {.steps = steps};
+  }
+}
+inline Period at(const Period& period) { return period; }
+
 // A period as the value of an option: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
 struct PeriodOrSteps : Period {
   PeriodOrSteps() = default;
-  PeriodOrSteps(std::int64_t number) : Period{.steps = number} {}
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  PeriodOrSteps(T steps) : Period(at(steps)) {}
   PeriodOrSteps(const Period& period) : Period(period) {}
 };
-
-// at(5'000), or at({.samples = 60'000, .time = 3'600.0}).
-inline Period at(std::int64_t steps) { return {.steps = steps}; }
-inline Period at(const Period& period) { return period; }
 
 // elapsed >= period: any of its fields is reached; > : any is exceeded. The others follow from these two.
 inline bool operator>=(const Elapsed& e, const Period& p) {

@@ -99,6 +99,7 @@ class Checkpoint : public GenericCallback {
   }
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
+    if (const auto ranks = loop.partitioner()) ranks->expect_same("checkpoint: the directory", dir_);
     if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, loop.resumes);
   }
   template <class S, class B>

@@ -101,6 +101,7 @@ class ModelOf final : public CallbackModel {
     if constexpr (kIsStep) {
       Loop& loop = typed(any);
       const Broadcasts& values = broadcasts(loop.elapsed);
+      if (!latest_.recording) sink.flush();  // ranks that compare a step wait for each other
       latest_.recording = callable_.find(loop.state, loop.batch(), values, std::move(latest_.recording));
       if (latest_.recording->is_eager()) {
         sink.flush();

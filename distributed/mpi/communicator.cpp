@@ -122,8 +122,9 @@ void Session::check(int status, const Call& call) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
-  fail(fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}", call.name, call.bytes, call.rank, call.size,
-                   text));
+  fail(
+      fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}; another rank has exited, or makes different calls",
+                  call.name, call.bytes, call.rank, call.size, text));
 }
 
 void Session::wait(MPI_Request& request, const Call& call) {

@@ -59,6 +59,8 @@ Buffer zero(const Stream& stream) {
   return counter;
 }
 
+bool is_averaged(const std::string& collection) { return collection == "losses" || collection == "metrics"; }
+
 // Replaces losses and metrics by their means over the ranks, where this rank has the given weight, and totals by their
 // sums. Metrics with counts become the metrics of all elements on all ranks.
 void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream) {
@@ -82,7 +84,7 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
       counted.push_back({i, *count, mean, logarithm});
       continue;
     }
-    if (collection != "losses" && collection != "metrics") continue;
+    if (!is_averaged(collection)) continue;
     if (logs.schema().rule(i) == LogSchema::Rule::sum) {
       entries.push_back({i, weight > 0 ? partitioner.size() : 0.0});
       continue;
@@ -135,10 +137,6 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
   }
 }
 
-std::string name_of_step(const std::source_location& where) {
-  return where.line() != 0 ? fmt::format("the step of {}:{}", where.file_name(), where.line()) : "a step";
-}
-
 const State& checked(const StepCall& call) {
   if (call.state.moved_from()) throw_invalid("a step was given a state that was moved from");
   check_device(call);
@@ -147,6 +145,10 @@ const State& checked(const StepCall& call) {
 }
 
 }  // namespace
+
+std::string name_of_step(const std::source_location& where) {
+  return where.line() != 0 ? fmt::format("the step of {}:{}", where.file_name(), where.line()) : "a step";
+}
 
 // The number of a step's calls in flight, for error messages.
 struct StepRecording::Calls : CallProgress {
@@ -175,7 +177,8 @@ struct StepRecording::Calls : CallProgress {
   std::shared_ptr<const LogRing> logs_;
 };
 
-StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where)
+StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where,
+                             bool is_first)
     : state_(checked(call).identity()),
       state_id_(call.state.identity().get()),
       resident_rows_(call.batch.resident_rows()),
@@ -183,6 +186,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       rows_(call.batch.size()),
       part_(call.batch.part()),
       partitioner_(call.partitioner),
+      compares_ranks_(is_first && partitioner_ != nullptr && partitioner_->size() > 1),
       statics_(call.statics.copy(call.statics.value)),
       stream_(call.state.stream()),
       call_storage_(zero(stream_)),
@@ -279,9 +283,29 @@ Logs StepRecording::run_body(const StepBody& body) {
   const std::shared_ptr<const Partitioner> ranks(std::shared_ptr<void>(), partitioner_);
   const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size(), ranks);
   Logs logs = body(batch, inputs_.broadcasts());
+  if (std::exchange(compares_ranks_, false)) expect_same_on_ranks(logs);
   if (partitioner_ != nullptr && partitioner_->size() > 1)
     average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
   return logs;
+}
+
+void StepRecording::expect_same_on_ranks(const Logs& logs) const {
+  bool communicates = false;
+  std::string does;
+  if (const Recording* const recording = Recording::current()) {
+    for (const HeldOp& op : recording->held()) {
+      does += op.node.op + '\n';
+      communicates |= op.kind == HeldOp::Kind::collective;
+    }
+  }
+  for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    const auto& [collection, name] = logs.schema()[i];
+    does += fmt::format("the log entry {}.{}\n", collection, name);
+    communicates |= (is_averaged(collection) || collection == kCounts) && logs.values()[i].scalar() != nullptr;
+  }
+  if (!communicates) return;
+  const OutsideRecording outside;
+  partitioner_->expect_same(calls_->name, does);
 }
 
 // Names the memory that its ops use: the state's leaves, and the inputs of its calls.

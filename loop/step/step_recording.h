@@ -8,6 +8,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <giro/kernels/nn/partitioner.h>
@@ -53,6 +54,9 @@ struct StepCall {
 // Runs the user's function on tensors that lie on the state's device.
 using StepBody = std::function<Logs(const Batch&, const Broadcasts&)>;
 
+// "the step of train.cpp:12"
+std::string name_of_step(const std::source_location& where);
+
 // A step for one state at fixed addresses, one batch shape (and part of a shared batch), one set of broadcast names and
 // one value of the statics: the graph, its inputs and its logs. An eager step has no graph and calls the function each
 // time. Only one thread at a time may use it, as with its state.
@@ -61,8 +65,10 @@ class StepRecording {
   enum class Mode { recorded, eager };
   // Errors: those of the ops, if it is recorded; device_mismatch for a batch that lies on another device than the
   // state; invalid_argument for a state that was moved from.
-  // `where`: the line of the user's program that made the step, for its name.
-  StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where);
+  // `where`: the line of the user's program that made the step, for its name. `is_first`: it is the step's first
+  // recording, in whose first call ranks that communicate compare what they do: Error(communication) if it differs.
+  StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where,
+                bool is_first = false);
 
   // As Step::program, Step::memory and Step::profile.
   static Program program_of(const StepCall& call, const StepBody& body, const std::source_location& where);
@@ -103,6 +109,7 @@ class StepRecording {
   double time_replay(const StepCall& call);
   bool has_slot() const;
   Logs run_body(const StepBody& body);
+  void expect_same_on_ranks(const Logs& logs) const;
 
   std::weak_ptr<const void> state_;
   const void* state_id_;  // its address; no other object takes it while the weak pointer lives
@@ -111,6 +118,7 @@ class StepRecording {
   std::int64_t rows_;
   const std::optional<BatchPart> part_;
   const Partitioner* const partitioner_;  // lives as long as the state
+  bool compares_ranks_;                   // in the next call
   std::shared_ptr<const void> statics_;
   Stream stream_;
   Buffer call_storage_;

@@ -175,6 +175,7 @@ void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
 }
 
 void Checkpoint::claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks) {
+  if (ranks) ranks->expect_same("checkpoint: the directory", dir_);
   if (!run) run = std::make_shared<detail::RunSaves>();
   run_ = run;
   run_->add(dir_, store_options(), monitor_.has_value());

@@ -82,7 +82,7 @@ struct CheckpointOptions {
 //                     there is a checkpoint of a later step; if the state has nothing to save, as after a move, or
 //                     holds another state that is not part of its tree (State::attach); with a monitor, in the first
 //                     step that logs the entry, if the mode is "auto" and it does not say which way it is better
-//   communication     if a rank with a shard does not see the directory
+//   communication     if a rank with a shard does not see the directory, or the ranks' directories differ
 //   not_found         with a monitor, naming the nearest entry, if the entry was never logged. A loop that continues
 //                     another one waits for it instead
 class Checkpoint : public GenericCallback {
@@ -99,7 +99,6 @@ class Checkpoint : public GenericCallback {
   }
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    if (const auto ranks = loop.partitioner()) ranks->expect_same("checkpoint: the directory", dir_);
     if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, loop.resumes);
   }
   template <class S, class B>
@@ -214,7 +213,7 @@ class Checkpoint : public GenericCallback {
   int skipped_ = 0;                                    // states skipped in a row
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
-  std::shared_ptr<std::string> report_;
+  detail::Handle<std::string> report_;
 };
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options = {});
 

@@ -164,7 +164,7 @@ SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions&
 }
 
 void SummaryWriter::purge(std::int64_t step, bool resume) {
-  detail::EventFile& events = impl_->open_file();
+  detail::EventFile& events = impl().open_file();
   if (resume) events.remove_from(step);
   events.add_session_start(Clock::now(), step);
 }
@@ -179,7 +179,7 @@ SummaryWriter::~SummaryWriter() {
 
 // Writes one event with all values.
 void SummaryWriter::write(const Record& record) {
-  Impl& impl = *impl_;
+  Impl& impl = this->impl();
   detail::expect_writable(impl.name, impl.file.has_value(), record);
   impl.summary.clear();
   impl.date = Clock::now();
@@ -187,16 +187,21 @@ void SummaryWriter::write(const Record& record) {
   if (!impl.summary.empty()) impl.file->add_summary(impl.date, record.elapsed.steps, impl.summary);
 }
 
-void SummaryWriter::flush() { impl_->open_file().flush(); }
+SummaryWriter::Impl& SummaryWriter::impl() const {
+  if (!impl_) throw_invalid("summary_writer: it was moved from");
+  return *impl_;
+}
+
+void SummaryWriter::flush() { impl().open_file().flush(); }
 
 void SummaryWriter::close() {
-  if (!impl_->file) return;
+  if (!impl().file) return;
   // It is closed even if the flush fails.
   auto events = std::move(*impl_->file);
   impl_->file.reset();
   events.flush();
 }
 
-void SummaryWriter::sync() { impl_->open_file().sync(); }
+void SummaryWriter::sync() { impl().open_file().sync(); }
 
 }  // namespace giro

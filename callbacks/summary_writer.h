@@ -49,10 +49,11 @@ class SummaryWriter final : public MetricWriter {
  private:
   friend class TensorBoard;
   struct Impl;
+  Impl& impl() const;
   // Applies SummaryWriterOptions::purge_step, once the step is known.
   void purge(std::int64_t step, bool resume);
 
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // null once moved from
 };
 
 }  // namespace giro

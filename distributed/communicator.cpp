@@ -30,7 +30,7 @@ class Single final : public detail::CommunicatorImpl {
 
 void check(const char* call, std::initializer_list<Tensor> tensors, const Stream& stream, Device device) {
   for (const Tensor& tensor : tensors) {
-    if (!tensor && tensor.count() > 0) throw_invalid("{}: the tensor has no memory", call);
+    if (tensor.is_empty()) throw_invalid("{}: the tensor has no memory", call);
     if (tensor.device() == device) continue;
     throw_error(ErrorCode::device_mismatch, "{}: the tensor is {}, but the communicator is on {}", call,
                 to_string(tensor), to_string(device));

@@ -101,8 +101,11 @@ class ModelOf final : public CallbackModel {
     if constexpr (kIsStep) {
       Loop& loop = typed(any);
       const Broadcasts& values = broadcasts(loop.elapsed);
-      if (!latest_.recording) sink.flush();  // ranks that compare a step wait for each other
       latest_.recording = callable_.find(loop.state, loop.batch(), values, std::move(latest_.recording));
+      if (latest_.recording->must_compare_ranks()) {
+        sink.flush();  // a rank may wait for this one's part in a call that is held back here
+        latest_.recording->compare_ranks();
+      }
       if (latest_.recording->is_eager()) {
         sink.flush();
         loop.logs.merge(callable_(loop.state, loop.batch(), values));

@@ -74,7 +74,7 @@ class Run : detail::StateAccess {
 
   // Runs until `until` is reached or the run ends; `until` counts like LoopOptions::stop. Every device step has then
   // run, and all logs are in the history. Errors: LoopError as in loop, which ends the run; Error(invalid_argument) if
-  // the run has already ended.
+  // the run has already ended, if a callback of the run calls it, and while another thread uses the state's context.
   StopReason advance(const Period& until = {}) { return engine_->advance(until); }
 
   // Sets another stop for a run that has stopped at LoopOptions::stop, or was resumed there, with a new history and new

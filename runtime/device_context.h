@@ -15,7 +15,8 @@ class ContextUse;
 // Shared by all work on one device: the stream it is queued on, the handles and plans of the libraries, and the memory
 // of temporaries and recordings. A handle: copies refer to the same context and compare equal. Work on states that
 // share a context runs in the order in which the host queues it. One thread at a time may use it, so each training
-// thread needs its own: a loop or a step's call is an Error(invalid_argument) while one runs in another thread.
+// thread needs its own: a loop, a step's call or an update is an Error(invalid_argument) while one runs in another
+// thread, even if that thread waits for this one.
 class DeviceContext {
  public:
   // Opens a new one. Errors: device.

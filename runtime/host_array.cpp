@@ -11,7 +11,7 @@ namespace giro {
 HostArray::HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived)
     : content_(std::make_shared<const Content>(
           Content{host.dtype(), host.shape(), host, std::move(owner), std::move(arrived), nullptr})) {
-  if (!host && host.count() > 0) throw_invalid("HostArray: found {}", to_string(host));
+  if (host.is_empty()) throw_invalid("HostArray: found {}, expected one with memory", to_string(host));
   if (!host.device().is_cpu()) {
     throw_error(ErrorCode::device_mismatch, "HostArray: found {}, expected host memory", to_string(host));
   }

@@ -83,6 +83,7 @@ struct Snapshot::Saved {
 
 Snapshot::Snapshot(const State& state, MemoryKind kind, Collections collections)
     : saved_(std::make_shared<Saved>(state, kind, collections)) {
+  const detail::ContextUse use(state.context());
   update(state);
 }
 

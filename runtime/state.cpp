@@ -342,6 +342,7 @@ State State::map(
 }
 
 State State::clone(const DeviceContext& context) const {
+  const detail::ContextUse use(context);
   State result = same_structure(context);
   result.assign(*this);
   return result;

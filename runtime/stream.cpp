@@ -79,7 +79,7 @@ Buffer Stream::allocate(std::size_t bytes) const {
 }
 
 void Stream::wait(const Event& event) const {
-  detail::EventImpl& marked = *event.impl_;
+  detail::EventImpl& marked = event.impl();
   detail::Recording* recording = detail::Recording::current();
   if (recording != nullptr && marked.recorded_in == recording->id && device() == recording->stream.device) {
     impl_->joined = recording->id;
@@ -114,21 +114,27 @@ bool Stream::is_recording() const { return impl_->is_recording(); }
 
 Event::Event(const Stream& stream) : impl_(stream.impl().create_event()) {}
 
+detail::EventImpl& Event::impl() const {
+  if (!impl_) throw_invalid("an event was used that had been moved from");
+  return *impl_;
+}
+
 void Event::record(const Stream& stream) {
   stream.impl().check_usable("record an event");
   const bool is_recording = stream.is_recording();
+  detail::EventImpl& marked = impl();
   if (is_recording) {
     queue_event("record an event", stream, [event = impl_](const Stream& on) {
       event->record(on.impl());
       detail::Recording::current()->has_events = true;
     });
   } else {
-    impl_->record(stream.impl());
-    impl_->peers = stream.impl().peers;
+    marked.record(stream.impl());
+    marked.peers = stream.impl().peers;
   }
-  impl_->marked = true;
-  impl_->recorded_in = is_recording ? detail::Recording::current()->id : 0;
-  impl_->stream = std::shared_ptr<detail::StreamImpl>(stream.impl_);
+  marked.marked = true;
+  marked.recorded_in = is_recording ? detail::Recording::current()->id : 0;
+  marked.stream = std::shared_ptr<detail::StreamImpl>(stream.impl_);
 }
 
 namespace {
@@ -151,14 +157,14 @@ decltype(auto) with_event_progress_in_errors(const detail::EventImpl& event, F&&
 }  // namespace
 
 bool Event::query() const {
-  expect_outside(*impl_, "query");
+  expect_outside(impl(), "query");
   const bool done = with_event_progress_in_errors(*impl_, [&] { return impl_->query(); });
   if (done) impl_->peers.check();
   return done;
 }
 
 void Event::synchronize() const {
-  expect_outside(*impl_, "synchronize");
+  expect_outside(impl(), "synchronize");
   impl_->peers.wait([&] { with_event_progress_in_errors(*impl_, [&] { impl_->synchronize(); }); });
 }
 

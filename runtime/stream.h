@@ -54,7 +54,8 @@ class Stream {
   detail::Handle<detail::StreamImpl> impl_;
 };
 
-// A point in a stream's work that the host or another stream can wait for. Move-only.
+// A point in a stream's work that the host or another stream can wait for. Move-only; using a moved-from event is an
+// Error(invalid_argument).
 class Event {
  public:
   explicit Event(const Stream& stream);
@@ -70,7 +71,8 @@ class Event {
 
  private:
   friend class Stream;
-  detail::Handle<detail::EventImpl> impl_;
+  detail::EventImpl& impl() const;
+  std::shared_ptr<detail::EventImpl> impl_;  // null once moved from
 };
 
 }  // namespace giro

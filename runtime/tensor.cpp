@@ -13,7 +13,12 @@
 namespace giro {
 
 Tensor::Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape)
-    : data_(buffer->data()), buffer_(buffer), shape_(shape), device_(buffer->device()), dtype_(dtype) {}
+    : buffer_(buffer), shape_(shape), dtype_(dtype) {
+  if (!buffer) throw_invalid("a tensor {}{} is given a buffer that is null", name_of(dtype), to_string(shape));
+  data_ = buffer->data();
+  device_ = buffer->device();
+  if (data_ == nullptr) expect_no_elements();
+}
 
 std::shared_ptr<const Buffer> Tensor::buffer() const {
   std::shared_ptr<const Buffer> buffer = buffer_.lock();
@@ -67,7 +72,7 @@ void Tensor::check_computed() const {
 }
 
 std::string to_string(const Tensor& tensor) {
-  if (!tensor && tensor.count() > 0) return "an empty tensor";
+  if (tensor.is_empty()) return "an empty tensor";
   return fmt::format("{}{} on {}", name_of(tensor.dtype()), to_string(tensor.shape()), to_string(tensor.device()));
 }
 
@@ -75,7 +80,7 @@ namespace {
 
 // A CPU stream copies only between host memory; a CUDA stream between its device and the host.
 void check_accessible(const char* what, const Tensor& tensor, const Stream& stream) {
-  if (!tensor && tensor.count() > 0) throw_invalid("{} is {}", what, to_string(tensor));
+  if (tensor.is_empty()) throw_invalid("{} is {}, expected one with memory", what, to_string(tensor));
   if (stream.device().is_cpu() && !tensor.device().is_cpu()) {
     throw_error(ErrorCode::device_mismatch, "{} is {}, which a stream on {} cannot reach", what, to_string(tensor),
                 to_string(stream.device()));

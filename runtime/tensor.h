@@ -44,6 +44,8 @@ class Tensor {
   std::int64_t count() const noexcept { return shape_.count(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(dtype_); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
+  // Whether it has elements and no memory for them, as Tensor().
+  bool is_empty() const noexcept { return data_ == nullptr && count() > 0; }
   // The buffer it was made from, to share its memory; null for other memory. Error(invalid_argument) if that buffer was
   // freed.
   std::shared_ptr<const Buffer> buffer() const;

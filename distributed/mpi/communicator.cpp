@@ -117,21 +117,20 @@ void Session::check_usable(const Call& call) const {
   }
 }
 
-void Session::check(int status, const Call& call) {
+void Session::check(int status, const Call& call, const char* hint) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
-  fail(
-      fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}; another rank has exited, or makes different calls",
-                  call.name, call.bytes, call.rank, call.size, text));
+  fail(fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}{}", call.name, call.bytes, call.rank, call.size,
+                   text, hint));
 }
 
 void Session::wait(MPI_Request& request, const Call& call) {
   const Clock::time_point begin = Clock::now();
   for (;;) {
     int done = 0;
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call, "; another rank has exited, or makes different calls");
     if (done) return;
     const Clock::time_point now = Clock::now();
     if (now - begin > timeout) break;

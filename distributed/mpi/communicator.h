@@ -30,7 +30,7 @@ struct Session {
   // Error(communication) if a collective has failed, Error(invalid_argument) once the World has ended.
   void check_usable(const Call& call) const;
   // Error(communication) with MPI's reason unless `status` is MPI_SUCCESS.
-  void check(int status, const Call& call);
+  void check(int status, const Call& call, const char* hint = "");
   // Waits until the operation is complete, yielding the CPU meanwhile. Error(communication) at the timeout.
   void wait(MPI_Request& request, const Call& call);
 

@@ -19,7 +19,7 @@ namespace {
 
 // Rejects a tensor without memory. Optional arguments are only checked if they are given.
 void is_given(std::string_view op, const Argument& argument) {
-  if (argument.tensor || argument.tensor.count() == 0) return;
+  if (!argument.tensor.is_empty()) return;
   throw_error(ErrorCode::shape_mismatch, "{}: {} is empty, expected a tensor", op, argument.name);
 }
 

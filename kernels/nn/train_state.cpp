@@ -85,6 +85,7 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
 TrainState TrainState::create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
                                      std::optional<nn::Layer> layer, optim::Optimizer optimizer,
                                      const TrainStateOptions& options) {
+  const detail::ContextUse use(options.context);
   const Precision precision = options.precision;
   expect_supported(precision, options.context.device());
   if (options.inputs.empty()) {
@@ -359,6 +360,7 @@ void TrainState::set_learning_rate_scale(double scale) {
 }
 
 void TrainState::apply_gradients(std::source_location where) {
+  const detail::ContextUse use(context());
   const detail::CallSite site(where);
   plan_->apply(*this, loss_scale(), partitioner_.get());
   increment(at("step"), 1, stream());

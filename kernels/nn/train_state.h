@@ -108,6 +108,7 @@ class TrainState : public State {
   // undefined.
   template <class F>
   auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
+    const detail::ContextUse use(context());
     nn::Params params = differentiable_params();
     const BatchShare share(partitioner_, 1);
     if constexpr (std::is_invocable_v<F, nn::Params&>) {
@@ -134,6 +135,7 @@ class TrainState : public State {
   // value of one part that outlives the calls while those of the other parts do not.
   template <class F>
   auto value_and_grad(int parts, F&& f, std::source_location where = std::source_location::current()) {
+    const detail::ContextUse use(context());
     expect_parts(parts, where);
     nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
     std::vector<decltype(f(std::declval<nn::Params&>(), 0))> results;
@@ -162,6 +164,7 @@ class TrainState : public State {
   //   auto [loss, grads] = state.gradients([&](auto& params) { return loss_of(model(params, batch["x"])); });
   template <class F>
   auto gradients(F&& f, std::source_location where = std::source_location::current()) {
+    const detail::ContextUse use(context());
     nn::Params params = differentiable_params();
     const BatchShare share(partitioner_, 1);
     auto result = std::forward<F>(f)(params);

@@ -159,7 +159,7 @@ Var Var::on(const Stream& stream) const {
 }
 
 void Var::check_on_host() const {
-  if (is_empty()) throw Error(ErrorCode::invalid_argument, "data: the value is empty");
+  if (is_empty()) throw Error(ErrorCode::invalid_argument, "data: the nn::Var is empty, expected a value");
   if (value().device().is_cpu()) return;
   throw_error(ErrorCode::device_mismatch,
               "data: the value is {}, expected one in host memory; to_host "

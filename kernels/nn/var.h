@@ -74,7 +74,7 @@ using Gradient = std::function<Gradients(const Var& y, const Var& dy, const std:
 class Var {
  public:
   Var() : Var(Tensor()) {}  // an empty constant, for an omitted argument
-  bool is_empty() const { return !node_->value && node_->value.count() > 0; }
+  bool is_empty() const { return node_->value.is_empty(); }
   // A constant. It keeps its memory alive if the tensor owns it, like the value() of another Var; any other memory must
   // outlive the work. It has no stream until it is combined with a Var that has one.
   Var(const Tensor& constant);

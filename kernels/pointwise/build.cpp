@@ -51,7 +51,7 @@ Layout broadcast_layout(const Shape& array, const Shape& to) {
 namespace {
 
 void expect_memory(const Tensor& memory) {
-  if (!memory && memory.count() > 0) throw_invalid("a value is empty, expected one with elements");
+  if (memory.is_empty()) throw_invalid("an operand is empty, expected a value");
 }
 
 }  // namespace

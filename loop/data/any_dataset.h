@@ -77,15 +77,21 @@ class AnyDataset {
     using value_type = B;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(std::unique_ptr<Pass> pass) : pass_(std::move(pass)) {}
-    const B& operator*() const { return pass_->batch(); }
+    const B& operator*() const { return pass().batch(); }
     Iterator& operator++() {
-      pass_->advance();
+      pass().advance();
       return *this;
     }
     void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return pass_->ended(); }
+    bool operator==(std::default_sentinel_t) const { return pass().ended(); }
 
    private:
+    Pass& pass() const {
+      if (!pass_)
+        throw Error(ErrorCode::invalid_argument, "an iterator of a data set was used that had been moved from");
+      return *pass_;
+    }
+
     std::unique_ptr<Pass> pass_;
   };
   Iterator begin() const { return begin_at(first_batch()); }

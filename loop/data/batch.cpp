@@ -18,7 +18,9 @@ Batch::Batch(const Arrays& features) : owner_(std::make_shared<const Arrays>(fea
 Batch::Batch(Features features, std::shared_ptr<const void> owner)
     : features_(std::move(features)), owner_(std::move(owner)) {
   for (const auto& [name, tensor] : features_) {
-    if (!tensor && tensor.count() > 0) throw_invalid("Batch: the feature '{}' is {}", name, to_string(tensor));
+    if (tensor.is_empty()) {
+      throw_invalid("Batch: the feature '{}' is {}, expected one with memory", name, to_string(tensor));
+    }
   }
 }
 

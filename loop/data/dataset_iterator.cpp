@@ -85,7 +85,11 @@ struct Dataset::Iterator::Source {
 
 Dataset::Iterator::Iterator(std::shared_ptr<const Plan> plan) : source_(std::make_shared<Source>(std::move(plan))) {}
 
-const Batch& Dataset::Iterator::operator*() const { return *source_->current; }
+const Batch& Dataset::Iterator::operator*() const {
+  if (!source_ || !source_->current)
+    throw_invalid("an iterator of a data set has no batch, as one that was moved from");
+  return *source_->current;
+}
 
 Dataset::Iterator& Dataset::Iterator::operator++() {
   if (!at_end()) source_->advance();

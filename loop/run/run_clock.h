@@ -50,8 +50,7 @@ class RunClock {
       const double step_time = (elapsed.time() - planned_time_) / static_cast<double>(elapsed.steps - planned_at_);
       steps = std::clamp((until - elapsed.time()) / step_time / 2, 1.0, kMaxSteps);
     }
-    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    next_ = elapsed.steps + std::min(static_cast<std::int64_t>(steps), kMost - elapsed.steps);
+    next_ = elapsed.steps + static_cast<std::int64_t>(steps);
     planned_at_ = elapsed.steps;
     planned_time_ = elapsed.time();
   }

@@ -64,8 +64,8 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
       heeds_signals_(!is_in_saving_loop()) {
   constexpr std::int64_t kMost = std::int64_t{1} << 53;  // which logs and files hold exactly
   if (elapsed_.steps < 0 || elapsed_.samples < 0 || elapsed_.steps > kMost || elapsed_.samples > kMost) {
-    throw_invalid("a loop begins after {} steps and {} samples, expected 0 to 2^53 of each", elapsed_.steps,
-                  elapsed_.samples);
+    throw_invalid("the loop begins after {} steps and {} samples of earlier ones, expected 0 to 2^53 of each",
+                  elapsed_.steps, elapsed_.samples);
   }
   set_tokens_per_sample(elapsed_, options_.tokens_per_sample);
   clock_.start(elapsed_);
@@ -87,12 +87,11 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
 }
 
 RunEngine::Call::Call(RunEngine& run, const char* name) : run_(run) {
-  if (run.is_called_) {
-    throw_invalid("{}: called by a callback of the run, in step {}; expected a call after advance has returned", name,
+  if (run.device_state_ != nullptr) context_.emplace(run.device_state_->context());
+  if (run.is_called_.exchange(true)) {
+    throw_invalid("{}: called by a callback of the run, at step {}; expected a call after advance has returned", name,
                   run.elapsed_.steps);
   }
-  if (run.device_state_ != nullptr) context_.emplace(run.device_state_->context());
-  run.is_called_ = true;
 }
 
 StopReason RunEngine::advance(const Period& until) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -134,10 +135,10 @@ class RunEngine final : public Engine, StepSink {
   bool between_steps_ = true;         // false: within a step, and elapsed_ is counted at its end
   std::optional<Elapsed> completed_;  // while elapsed_ is that of the latest step again, for run_last_after_all
   bool has_resumed_ = false, has_begun_ = false, is_finished_ = false;
-  bool is_at_old_batch_ = false;  // the current batch belongs to the step at which the run stopped
-  bool is_saved_ = false;         // after a signal that ends the run
-  bool saves_ = false;            // whether a callback saves when a signal asks for it
-  bool is_called_ = false;        // while a Call lives
+  bool is_at_old_batch_ = false;         // the current batch belongs to the step at which the run stopped
+  bool is_saved_ = false;                // after a signal that ends the run
+  bool saves_ = false;                   // whether a callback saves when a signal asks for it
+  std::atomic<bool> is_called_ = false;  // while a Call lives
   const bool heeds_signals_;
 };
 

@@ -26,7 +26,9 @@ struct StepEngine::Recordings {
       return one.recording;
     }
     std::erase_if(used, [](const Used& one) { return one.recording->expired(); });
-    auto recording = std::make_shared<StepRecording>(call, body, mode, where, uses == 1);
+    const bool is_checked =
+        std::ranges::any_of(used, [&](const Used& one) { return one.recording->is_checked(call.state); });
+    auto recording = std::make_shared<StepRecording>(call, body, mode, where, is_checked);
     if (used.size() >= kMaxRecordings) {
       // A recording that a loop holds is in use, even if the loop does not look it up here.
       const auto age = [](const Used& one) { return std::pair{one.recording.use_count() > 1, one.last}; };
@@ -89,6 +91,7 @@ Logs StepEngine::call(const StepCall& call, const StepBody& body) {
   // An eager step keeps the lock: it calls the user's function each time, which need not be thread-safe.
   if (!recording->is_eager()) lock.unlock();
   try {
+    if (!recording->is_eager() && recording->must_compare_ranks()) recording->compare_ranks();
     return recording->call(call, body);
   } catch (...) {
     recording->set_failed();

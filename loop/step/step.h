@@ -83,7 +83,9 @@ class Step {
         statics_(step.statics_) {}
 
   // Errors: those of the ops, when the step is first recorded for a state and the shapes of a batch; device_mismatch
-  // for a batch on another device than the state; invalid_argument for a state that was moved from. After an error the
+  // for a batch on another device than the state; invalid_argument for a state that was moved from, for a step that
+  // calls itself, and while another thread uses the state's context; communication if the state is one of several ranks
+  // of which one computes or logs something else than rank 0, which they compare in the first call. After an error the
   // next call records the step again.
   Logs operator()(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state,
@@ -142,6 +144,7 @@ class Step {
   friend class Step;
   template <class F>
   auto inspect(F&& of_call, S& state, const Batch& batch, const Broadcasts& broadcasts) const {
+    const detail::ContextUse use(state.context());
     return with_body(
         state, [&](const detail::StepBody& body) { return of_call(call(state, batch, broadcasts), body, where_); });
   }

@@ -178,7 +178,7 @@ struct StepRecording::Calls : CallProgress {
 };
 
 StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where,
-                             bool is_first)
+                             bool is_checked)
     : state_(checked(call).identity()),
       state_id_(call.state.identity().get()),
       resident_rows_(call.batch.resident_rows()),
@@ -186,7 +186,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       rows_(call.batch.size()),
       part_(call.batch.part()),
       partitioner_(call.partitioner),
-      compares_ranks_(is_first && partitioner_ != nullptr && partitioner_->size() > 1),
+      is_checked_(is_checked || partitioner_ == nullptr || partitioner_->size() == 1),
       statics_(call.statics.copy(call.statics.value)),
       stream_(call.state.stream()),
       call_storage_(zero(stream_)),
@@ -283,29 +283,38 @@ Logs StepRecording::run_body(const StepBody& body) {
   const std::shared_ptr<const Partitioner> ranks(std::shared_ptr<void>(), partitioner_);
   const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size(), ranks);
   Logs logs = body(batch, inputs_.broadcasts());
-  if (std::exchange(compares_ranks_, false)) expect_same_on_ranks(logs);
+  if (!is_checked_) describe(logs);
+  if (!graph_ && Recording::current() == nullptr && must_compare_ranks()) compare_ranks();
   if (partitioner_ != nullptr && partitioner_->size() > 1)
     average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
   return logs;
 }
 
-void StepRecording::expect_same_on_ranks(const Logs& logs) const {
-  bool communicates = false;
-  std::string does;
+// Notes what the function has queued, if it is being recorded, and logged.
+void StepRecording::describe(const Logs& logs) {
+  ops_.clear();
+  entries_.clear();
   if (const Recording* const recording = Recording::current()) {
-    for (const HeldOp& op : recording->held()) {
-      does += op.node.op + '\n';
-      communicates |= op.kind == HeldOp::Kind::collective;
-    }
+    sends_ = recording->has_collectives;
+    for (const Program::Node& node : recording->program.nodes()) ops_ += fmt::format("the op {}\n", node.op);
+    for (const HeldOp& op : recording->held()) ops_ += fmt::format("the op {}\n", op.node.op);
   }
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     const auto& [collection, name] = logs.schema()[i];
-    does += fmt::format("the log entry {}.{}\n", collection, name);
-    communicates |= (is_averaged(collection) || collection == kCounts) && logs.values()[i].scalar() != nullptr;
+    entries_ += fmt::format("the log entry {}.{}\n", collection, name);
+    sends_ |= (is_averaged(collection) || collection == kCounts) && logs.values()[i].scalar() != nullptr;
   }
-  if (!communicates) return;
+}
+
+void StepRecording::compare_ranks() {
+  // Parts of different sizes may be computed by different ops: one without samples is multiplied by 0.
   const OutsideRecording outside;
-  partitioner_->expect_same(calls_->name, does);
+  double is_uneven = part_ && part_->rows * part_->ranks != part_->samples ? 1 : 0;
+  partitioner_->all_reduce_max({&is_uneven, 1});
+  partitioner_->expect_same(calls_->name, is_uneven > 0 ? entries_ : ops_ + entries_);
+  is_checked_ = true;
+  ops_.clear();
+  entries_.clear();
 }
 
 // Names the memory that its ops use: the state's leaves, and the inputs of its calls.

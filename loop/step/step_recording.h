@@ -65,10 +65,10 @@ class StepRecording {
   enum class Mode { recorded, eager };
   // Errors: those of the ops, if it is recorded; device_mismatch for a batch that lies on another device than the
   // state; invalid_argument for a state that was moved from.
-  // `where`: the line of the user's program that made the step, for its name. `is_first`: it is the step's first
-  // recording, in whose first call ranks that communicate compare what they do: Error(communication) if it differs.
+  // `where`: the line of the user's program that made the step, for its name. `is_checked`: the state's ranks need not
+  // compare what they do in its first call.
   StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where,
-                bool is_first = false);
+                bool is_checked = true);
 
   // As Step::program, Step::memory and Step::profile.
   static Program program_of(const StepCall& call, const StepBody& body, const std::source_location& where);
@@ -80,6 +80,14 @@ class StepRecording {
   bool expired() const;
 
   bool is_eager() const noexcept { return !graph_ || calls_function_; }
+
+  // Whether the ranks of this state have compared what they do in this recording, or need not.
+  bool is_checked(const State& state) const noexcept { return state.identity().get() == state_id_ && is_checked_; }
+  // Whether they have to compare it before the first call. Only if it sends something: any other step may be called by
+  // some ranks alone.
+  bool must_compare_ranks() const noexcept { return !is_checked_ && sends_; }
+  // Waits for all ranks. Error(communication) if one of them computes or logs something else than rank 0.
+  void compare_ranks();
 
   // Queues one call at once. Waits only if the rings are full.
   Logs call(const StepCall& call, const StepBody& body);
@@ -109,7 +117,7 @@ class StepRecording {
   double time_replay(const StepCall& call);
   bool has_slot() const;
   Logs run_body(const StepBody& body);
-  void expect_same_on_ranks(const Logs& logs) const;
+  void describe(const Logs& logs);
 
   std::weak_ptr<const void> state_;
   const void* state_id_;  // its address; no other object takes it while the weak pointer lives
@@ -118,7 +126,9 @@ class StepRecording {
   std::int64_t rows_;
   const std::optional<BatchPart> part_;
   const Partitioner* const partitioner_;  // lives as long as the state
-  bool compares_ranks_;                   // in the next call
+  bool is_checked_;
+  bool sends_ = false;         // something to the other ranks
+  std::string ops_, entries_;  // a line for each; empty once compared
   std::shared_ptr<const void> statics_;
   Stream stream_;
   Buffer call_storage_;

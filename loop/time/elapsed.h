@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -88,6 +89,9 @@ struct Period {
 };
 
 namespace detail {
+// Numbers that would be changed silently as a std::int64_t.
+template <class T>
+concept OtherNumber = std::floating_point<T> || (std::unsigned_integral<T> && sizeof(T) == sizeof(std::int64_t));
 // Error(invalid_argument) for a number that is not whole or does not fit.
 std::int64_t steps_of(double number);
 std::int64_t steps_of(std::uint64_t number);
@@ -95,24 +99,19 @@ std::int64_t steps_of(std::uint64_t number);
 
 // at(5'000), or at({.samples = 60'000, .time = 3'600.0}). Error(invalid_argument) for a number of steps that is not
 // whole or does not fit a std::int64_t.
-template <class T>
-  requires std::is_arithmetic_v<T>
+inline Period at(std::int64_t steps) { return {.steps = steps}; }
+template <detail::OtherNumber T>
 Period at(T steps) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return {.steps = detail::steps_of(static_cast<double>(steps))};
-  } else if constexpr (std::is_unsigned_v<T>) {
-    return {.steps = detail::steps_of(std::uint64_t{steps})};
-  } else {
-    return {.steps = steps};
-  }
+  using Widest = std::conditional_t<std::floating_point<T>, double, std::uint64_t>;
+  return {.steps = detail::steps_of(static_cast<Widest>(steps))};
 }
 inline Period at(const Period& period) { return period; }
 
 // A period as the value of an option: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
 struct PeriodOrSteps : Period {
   PeriodOrSteps() = default;
-  template <class T>
-    requires std::is_arithmetic_v<T>
+  PeriodOrSteps(std::int64_t steps) : Period(at(steps)) {}
+  template <detail::OtherNumber T>
   PeriodOrSteps(T steps) : Period(at(steps)) {}
   PeriodOrSteps(const Period& period) : Period(period) {}
 };

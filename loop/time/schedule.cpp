@@ -118,7 +118,7 @@ class Every final : public ScheduleNode {
   Period next(const Elapsed& elapsed) const override {
     Period next;
     if (period_.steps) {
-      const bool was_due = elapsed.steps + *period_.steps == multiple_;
+      const bool was_due = multiple_ - *period_.steps == elapsed.steps;  // a sum could overflow
       next.steps = was_due ? multiple_ : (elapsed.steps / *period_.steps + 1) * *period_.steps;
     }
     if (period_.samples) next.samples = (elapsed.samples / *period_.samples + 1) * *period_.samples;

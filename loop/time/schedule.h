@@ -145,12 +145,20 @@ Schedule every(std::int64_t steps);
 // one is not positive, and for a date, since dates do not recur; when evaluated, for tokens if there is no
 // LoopOptions::tokens_per_sample. Batches need not end at a multiple.
 Schedule every(const Period& period);
+template <detail::OtherNumber T>
+Schedule every(T steps) {
+  return every(at(steps));
+}
 
 // Due at the end of the same periods: in the steps that complete a multiple of `steps`, `samples` or `tokens`.
 // every_end(3) is due at 2, 5, 8, ... Error(invalid_argument) if none is given or one is not positive, and for a time
 // or a date.
 Schedule every_end(std::int64_t steps);
 Schedule every_end(const Period& period);
+template <detail::OtherNumber T>
+Schedule every_end(T steps) {
+  return every_end(at(steps));
+}
 
 Schedule always();
 Schedule never();
@@ -168,6 +176,10 @@ class After : public Schedule {
   // `schedule` from there on, counting from there: after(3).every(5) is due at 3, 8, 13, ...
   Schedule every(std::int64_t steps) const { return then(giro::every(steps)); }
   Schedule every(const Period& period) const { return then(giro::every(period)); }
+  template <detail::OtherNumber T>
+  Schedule every(T steps) const {
+    return every(at(steps));
+  }
   Schedule then(Schedule schedule) const;
   // The same: after(3) >> every(5).
   friend Schedule operator>>(const After& after, Schedule schedule) { return after.then(std::move(schedule)); }
@@ -177,6 +189,10 @@ class After : public Schedule {
 };
 After after(std::int64_t steps);
 After after(const Period& period);
+template <detail::OtherNumber T>
+After after(T steps) {
+  return after(at(steps));
+}
 
 // Starts with `schedule` and switches to the next schedule when its period is reached. Each schedule counts from its
 // own start. piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}) is due at 0, 2, 4, 5 and 8. If periods have

@@ -39,8 +39,8 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOp
   on_host.reserve(leaves.size());
   for (const Leaf& leaf : leaves) {
     on_host.push_back(leaf);
-    if (!leaf.value && leaf.value.count() > 0) {
-      throw_invalid("save '{}': the leaf '{}' is {}", path, leaf.path, to_string(leaf.value));
+    if (leaf.value.is_empty()) {
+      throw_invalid("save '{}': the leaf '{}' is {}, expected one with memory", path, leaf.path, to_string(leaf.value));
     }
     const Device device = leaf.value.device();
     if (device.is_cpu()) continue;

@@ -233,6 +233,7 @@ bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_op
 void Recording::hold(HeldOp op) {
   if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops repeatedly as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
+  has_collectives |= op.kind == HeldOp::Kind::collective;
   if (is_dry_) return;
   held_.push_back(std::move(op));
   if (is_shared_) flush();

@@ -134,6 +134,7 @@ struct Recording {
   UsedStates states;
   PeerList peers;   // that its work waits for
   Program program;  // its ops queued so far
+  bool has_collectives = false;
   // The calls that queue the nodes of the program again; null, or past the end, for work that is not an op of giro.
   std::vector<std::shared_ptr<const OpCall>> calls;
   bool has_events = false;            // events stand for parts of its work

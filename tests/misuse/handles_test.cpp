@@ -13,6 +13,7 @@
 #include <giro/callbacks/profile.h>
 #include <giro/callbacks/reduce_on_plateau.h>
 #include <giro/callbacks/report_progress.h>
+#include <giro/callbacks/summary_writer.h>
 #include <giro/callbacks/tensorboard.h>
 #include <giro/callbacks/tqdm_bar.h>
 #include <giro/distributed/communicator.h>
@@ -48,6 +49,7 @@ auto mean_step() {
 }
 
 TEST(Misuse, OfHandlesThatWereMovedFrom) {
+  const test::TemporaryDirectory dir;
   const auto go_on = [](const char* name, auto make, auto use) {
     return Misuse{name, {}, [=] {
                     auto value = make();
@@ -79,6 +81,9 @@ TEST(Misuse, OfHandlesThatWereMovedFrom) {
       go_on(
           "Communicator", [] { return Communicator(Device::cpu()); },
           [](Communicator& ranks) { EXPECT_EQ(ranks.size(), 1); }),
+      go_on(
+          "Checkpoint", [&] { return checkpoint(dir.path()); },
+          [](Checkpoint& saves) { EXPECT_EQ(saves.report(), ""); }),
       go_on(
           "EarlyStopping", [] { return early_stopping("loss", {.mode = "min"}); },
           [](EarlyStopping& stopping) { EXPECT_FALSE(stopping.stopped()); }),
@@ -144,6 +149,14 @@ TEST(Misuse, OfValuesThatWereMovedFrom) {
           [](auto& callback) {
             (void)loop(state_of(nn::dense(2)), rows(), {{every(1), callback}});
           }),
+      fails(
+          "IteratorOfADataset", [] { return rows().begin(); }, [](Dataset::Iterator& it) { (void)*it; }),
+      fails(
+          "IteratorOfAnyDataset", [] { return AnyDataset<Batch>(rows()).begin(); }, [](auto& it) { (void)*it; }),
+      fails(
+          "SummaryWriter", [&] { return SummaryWriter(dir.path()); }, [](SummaryWriter& writer) { writer.flush(); }),
+      fails(
+          "Event", [] { return Event(Stream(Device::cpu())); }, [](Event& event) { (void)event.query(); }),
       fails(
           "TrainLoop",
           [] {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -204,6 +205,10 @@ TEST(Misuse, OfAStepByTwoThreadsGivesTheRightNumbersOrAnError) {
   EXPECT_EQ(wrong, 0) << errors << " errors";
 }
 
+// Still converted to std::int64_t.
+enum { kFive = 5 };
+static_assert(std::same_as<decltype(at(kFive)), Period> && std::constructible_from<PeriodOrSteps, decltype(kFive)>);
+
 TEST(Misuse, OfCounts) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   const auto data = std::views::iota(0, 4);
@@ -232,6 +237,15 @@ TEST(Misuse, OfCounts) {
        {"count of samples", "9223372036854775807"},
        [data] {
          for (auto item : elapse(data, {.batch_size_fn = [](const int&) { return kMost / 2 + 1; }})) (void)item;
+       }},
+      {"ScheduleOfAFraction", {"2.5", "whole"}, [] { (void)every(2.5); }},
+      {"ScheduleBeyondTheLargest",
+       {"18446744073709551615", "2^63"},
+       [] { (void)after(std::numeric_limits<std::uint64_t>::max()); }},
+      {"ScheduleAtTheLargest",
+       {},
+       [data] {
+         (void)loop(0, data, {{every(kMost), [](int&) {}}});
        }},
       {"NegativeSteps", {"-1 steps", "2^53"}, elapsed_from({.steps = -1})},
       {"TokensBeyondTheLargest",

@@ -1,5 +1,4 @@
-// What has no value where one is needed, and handles that were moved from: an error of one line, or what the program
-// meant; no crash.
+// What has no value where one is needed.
 
 #include <gtest/gtest.h>
 
@@ -150,8 +149,6 @@ std::vector<Misuse> empty_values() {
 
 TEST(Misuse, OfEmptyValues) { test::expect_errors(empty_values()); }
 
-// A step with an empty value as its loss, its input or a variable.
-
 std::vector<Misuse> in_steps() {
   return {
       {"LayerOfNone",
@@ -213,6 +210,8 @@ std::vector<Misuse> null_tensors() {
   return {
       {"WithAShape", {"f32(3,)", "null"}, [] { (void)Tensor(nullptr, DType::f32, {3}, Device::cpu()); }},
       {"Scalar", {"f64()", "null"}, [] { (void)Tensor(nullptr, DType::f64, {}, Device::cpu()); }},
+      {"OfANullBuffer", {"f32(3,)", "null"}, [] { (void)Tensor(std::shared_ptr<const Buffer>(), DType::f32, {3}); }},
+      {"OfAnEmptyBuffer", {"f32(3,)", "null"}, [] { (void)Tensor(std::make_shared<const Buffer>(), DType::f32, {3}); }},
       {"WithoutElements",
        {},
        [] {

@@ -68,6 +68,36 @@ TEST_F(MisuseOfRanks, OneComputesAnotherLoss) {
   EXPECT_GT(same(s, *data.begin()).entry_value("loss"), 0);
 }
 
+TEST_F(MisuseOfRanks, AStepIsComparedAgainAfterAnError) {
+  TrainState s = state();
+  const Dataset data = rows();
+  const auto logging = jit(step(cross_entropy, is_other() ? logs().add_metric("more", 1) : Logs()));
+  for (int i = 0; i < 2; ++i) {
+    expect_error(ErrorCode::communication, {"metrics.more"}, [&] { logging(s, *data.begin()); });
+  }
+}
+
+TEST_F(MisuseOfRanks, OneUsesTheStepAloneFirst) {
+  const auto trains = jit(step(cross_entropy));
+  if (is_other()) {
+    TrainState alone = TrainState::create(model(), optim::adamw(1e-2),
+                                          {.inputs = {{"x", DType::f32, {1, kFeatures}}}, .context = test_device()});
+    (void)trains(alone, *random_rows().batch(16).begin());
+  }
+  TrainState s = state();
+  EXPECT_GT(trains(s, *rows().begin()).entry_value("loss"), 0);
+}
+
+// Its parts differ in size, and one may be empty: other ops are right.
+TEST_F(MisuseOfRanks, NoneWhenTheFirstBatchIsShort) {
+  const Dataset data = random_rows().batch(48 + 12).partition(partitioner_).skip(1);
+  const auto weighted = jit(step([](const nn::Var& logits, const nn::Var& labels) {
+    return nn::weighted_mean(softmax_cross_entropy(logits, labels), cast(labels, DType::f32) + 1);
+  }));
+  TrainState s = state();
+  EXPECT_GT(weighted(s, *data.begin()).entry_value("loss"), 0);
+}
+
 }  // namespace
 
 void misuse(const std::string& name) {
@@ -89,7 +119,7 @@ void misuse(const std::string& name) {
     const std::string common = partitioner->broadcast(own.path());
     tasks.emplace_back(every(2), checkpoint(is_other ? own / "elsewhere" : common + "/here"));
   }
-  (void)loop(std::move(state), data, tasks, {.stop = at(50)});
+  (void)loop(std::move(state), data, tasks, {.stop = at(50), .steps_per_execution = is_other ? 50 : 1});
 }
 
 }  // namespace giro::test

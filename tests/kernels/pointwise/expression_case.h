@@ -73,13 +73,13 @@ inline Layout bounded(Layout layout, std::size_t axis, std::int64_t begin, std::
   return layout;
 }
 
-// Builds an expression; on_device() adds the memory.
 // A tensor whose memory is chosen later.
 inline Tensor unplaced(DType dtype, const Shape& shape) {
   static char nowhere = 0;
   return {&nowhere, dtype, shape, Device()};
 }
 
+// Builds an expression; on_device() adds the memory.
 class ExpressionCase {
  public:
   using Value = std::uint16_t;

@@ -28,7 +28,6 @@ CASES = {
     "exits": (False, 5, []),
     "later_step": (False, 5, [r"task 2, .*: a step, at step 20: the step of .*misuse.cpp:\d+: rank 1 has the log "
                               r"entry metrics.more, but rank 0 has nothing more"]),
-    "other_directory": (False, 5, [r"checkpoint: the directory: rank 1 has .*/elsewhere, but rank 0 has .*/here"]),
 }
 
 # On GPUs the host sees a replay as a whole.

@@ -19,9 +19,8 @@ Device test_device(const World& of = world());
 // Returns the exit code. Errors: those of World, Dataset::partition and loop; invalid_argument (an unknown name).
 int train(const std::vector<std::string>& arguments);
 
-// A loop in which rank 1 does something else: logs an entry more in a "later_step", or saves in another directory.
-// Error.
-void misuse(const std::string& name);
+// A loop whose second step logs an entry more on rank 1. Error(communication).
+void misuse();
 
 // A tensor with its own memory. Its elements are set and read as doubles, which represent every value in the tests.
 class Elements {

@@ -68,6 +68,7 @@ class Options {
       {"other_batch", "0"},
       {"other_seed", "0"},
       {"other_dir", ""},
+      {"other_cwd", ""},  // all ranks use the same relative path
   };
 };
 
@@ -186,7 +187,12 @@ int train(World& world, std::string dir, const Options& options) {
     return options.number(name) + (is_other ? options.number("other_" + name) : 0);
   };
   if (is_other && !options.text("other_dir").empty()) dir = options.text("other_dir");
+  if (is_other && !options.text("other_cwd").empty()) dir = options.text("other_cwd");
   std::filesystem::create_directories(dir);
+  if (!options.text("other_cwd").empty()) {
+    std::filesystem::current_path(dir);
+    dir = ".";
+  }
   const Device device = test_device(world);
   const auto partitioner =
       options.text("partition") == "zero" ? zero_data_parallel(world, device) : data_parallel(world, device);

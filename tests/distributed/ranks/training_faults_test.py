@@ -94,13 +94,16 @@ def cases(generator):
         yield Case("another seed", ranks,
                    [f"the dataset: rank {other} has order: shuffled with seed 4, but rank 0 has .* seed 3"],
                    rank=other, other_seed=1)
+        yield Case("the name of another directory", ranks,
+                   [f"checkpoint: the directory: rank {other} has .*elsewhere/model, but rank 0 has .*/model"],
+                   rank=other, other_dir="elsewhere")
         yield Case("another directory", ranks,
                    [rf"rank \d of {ranks}, .*: checkpoint '.*/model': rank \d continues from (no checkpoint|step 20), "
                     "others from no checkpoint to step 20"],
-                   (20,), rank=rank, other_dir="elsewhere", before=("steps=20",))
+                   (20,), rank=rank, other_cwd="elsewhere", before=("steps=20",))
         yield Case("another directory for a shard", ranks,
                    [f"a directory that all ranks must see: rank {other} has no writer .*, but rank 0 has process"],
-                   rank=other, other_dir="elsewhere", partition="zero")
+                   rank=other, other_cwd="elsewhere", partition="zero")
         yield Case("stopped in its save", ranks,
                    [rf"({waited}|shard\(s\) {other} of {ranks} did not arrive within {TIMEOUT} s)"],
                    # When mpirun ends all ranks, it continues the stopped one, which may then still be in time.

@@ -110,9 +110,9 @@ inline Period at(const Period& period) { return period; }
 // A period as the value of an option: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
 struct PeriodOrSteps : Period {
   PeriodOrSteps() = default;
-  PeriodOrSteps(std::int64_t steps) : Period(at(steps)) {}
+  PeriodOrSteps(std::int64_t number) : Period(at(number)) {}
   template <detail::OtherNumber T>
-  PeriodOrSteps(T steps) : Period(at(steps)) {}
+  PeriodOrSteps(T number) : Period(at(number)) {}
   PeriodOrSteps(const Period& period) : Period(period) {}
 };
 

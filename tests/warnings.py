@@ -30,7 +30,7 @@ DECLARED = {name: header for header, names in {
     "atomic": "atomic atomic_ref memory_order_acquire memory_order_relaxed memory_order_release",
     "bit": "bit_cast bit_width countr_zero",
     "concepts": "constructible_from convertible_to copy_constructible copyable default_initializable derived_from "
-                "equality_comparable floating_point integral invocable predicate same_as",
+                "equality_comparable floating_point integral invocable predicate same_as unsigned_integral",
     "cstddef": "byte ptrdiff_t size_t",
     "cstdint": "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t",
     "cstdio": "FILE",

@@ -73,8 +73,8 @@ using Gradient = std::function<Gradients(const Var& y, const Var& dy, const std:
 // pass needs it.
 class Var {
  public:
-  Var() : Var(Tensor()) {}  // an empty constant, for an omitted argument
-  bool is_empty() const { return node_->value.is_empty(); }
+  Var() : Var(Tensor()) {}                                   // an empty constant, for an omitted argument
+  bool is_empty() const { return node_->value.is_empty(); }  // whether it is one
   // A constant. It keeps its memory alive if the tensor owns it, like the value() of another Var; any other memory must
   // outlive the work. It has no stream until it is combined with a Var that has one.
   Var(const Tensor& constant);

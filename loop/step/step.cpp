@@ -91,7 +91,7 @@ Logs StepEngine::call(const StepCall& call, const StepBody& body) {
   // An eager step keeps the lock: it calls the user's function each time, which need not be thread-safe.
   if (!recording->is_eager()) lock.unlock();
   try {
-    if (!recording->is_eager() && recording->must_compare_ranks()) recording->compare_ranks();
+    if (recording->must_compare_ranks()) recording->compare_ranks();
     return recording->call(call, body);
   } catch (...) {
     recording->set_failed();

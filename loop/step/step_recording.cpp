@@ -284,7 +284,8 @@ Logs StepRecording::run_body(const StepBody& body) {
   const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size(), ranks);
   Logs logs = body(batch, inputs_.broadcasts());
   if (!is_checked_) describe(logs);
-  if (!graph_ && Recording::current() == nullptr && must_compare_ranks()) compare_ranks();
+  // What is recorded is compared before its first replay.
+  if (Recording::current() == nullptr && must_compare_ranks()) compare_ranks();
   if (partitioner_ != nullptr && partitioner_->size() > 1)
     average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
   return logs;
@@ -307,8 +308,8 @@ void StepRecording::describe(const Logs& logs) {
 }
 
 void StepRecording::compare_ranks() {
-  // Parts of different sizes may be computed by different ops: one without samples is multiplied by 0.
   const OutsideRecording outside;
+  // Parts of different sizes may be computed by different ops: one without samples is multiplied by 0.
   double is_uneven = part_ && part_->rows * part_->ranks != part_->samples ? 1 : 0;
   partitioner_->all_reduce_max({&is_uneven, 1});
   partitioner_->expect_same(calls_->name, is_uneven > 0 ? entries_ : ops_ + entries_);

@@ -45,8 +45,7 @@ struct Elapsed {
     count(batch_size);
     date = now();
   }
-  // The same, without reading the clock.
-  // Error(invalid_argument) if a count would exceed the largest std::int64_t.
+  // The same, without reading the clock. Error(invalid_argument) if a count would exceed the largest std::int64_t.
   void count(std::int64_t batch_size) {
     std::int64_t all_steps = 0, all_samples = 0;
     if (__builtin_add_overflow(steps, 1, &all_steps)) reject_count("steps");

@@ -12,6 +12,7 @@
 #include "loop/data/internal/dataset_plan.h"
 #include "loop/data/internal/prefetcher.h"
 #include "loop/data/internal/storage_pool.h"
+#include "runtime/internal/throw_error.h"
 
 namespace giro {
 

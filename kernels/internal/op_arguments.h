@@ -287,6 +287,13 @@ struct MeanCrossEntropy {
   double flops() const { return ((dlogits ? 5 : 4) + (accuracy ? 1 : 0)) * elements(logits); }
 };
 
+// The gradient of a cross-entropy may lie over its logits.
+template <class Op>
+  requires requires(const Op& op) { op.dlogits.raw() == op.logits.raw(); }
+bool may_write_over(const Op& op, const Tensor& write, const Tensor& read) {
+  return write.raw() == op.dlogits.raw() && read.raw() == op.logits.raw() && write.dtype() == read.dtype();
+}
+
 struct GatherRows {
   static constexpr const char* kName = "gather_rows";
   Out out{};

@@ -29,6 +29,7 @@ constexpr Rule kCpu[] = {
     {"mean_cross_entropy", mean_cross_entropy},
     {"pool_gradient", pool_gradient},
     {"pool_after_relu", pool_after_relu},
+    {"write_over_in_leaf", write_over_in_leaf},
 };
 
 constexpr Rule kCuda[] = {
@@ -46,6 +47,7 @@ constexpr Rule kCuda[] = {
     {"pool_in_convolution", pool_in_convolution},
     {"bias_gradient", bias_gradient},
     {"publish_with_update", publish_with_update},
+    {"write_over_in_leaf", write_over_in_leaf},
 };
 
 }  // namespace
@@ -72,6 +74,8 @@ OpList::OpList(std::vector<detail::HeldOp>& ops, const Arena& trace) : ops_(ops)
     segment_.push_back(continues ? segment : ++segment);
   }
 }
+
+bool OpList::is_temporary(const Tensor& tensor) const { return trace_.block_at(tensor.raw()) != nullptr; }
 
 std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Tensor& value, std::size_t most) const {
   const auto* const block = trace_.block_at(value.raw());

@@ -25,6 +25,9 @@ class OpList {
   // The ops that touch the memory of the tensor, or some near it, in their order.
   const std::vector<std::size_t>& near(const Tensor& tensor) const { return index_.ops_at(tensor); }
 
+  // Whether it lies in memory that only this program uses.
+  bool is_temporary(const Tensor& tensor) const;
+
   // The only op that reads what op `i` writes to `value`, if nothing else ever uses the value. nullopt if the value
   // lies outside the program, is still held, or is also written by another op.
   std::optional<std::size_t> only_reader(std::size_t i, const Tensor& value) const;
@@ -79,6 +82,7 @@ struct Rule {
 
 bool drop_unused(OpList& ops, std::size_t i);
 bool write_in_place(OpList& ops, std::size_t i);
+bool write_over_in_leaf(OpList& ops, std::size_t i);
 bool fuse_gathers(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
 bool fuse_expressions(OpList& ops, std::size_t i);

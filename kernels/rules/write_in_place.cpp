@@ -6,6 +6,7 @@
 
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/build.h"
+#include "kernels/pointwise/expression_op.h"
 #include "kernels/pointwise/fusion.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"
@@ -83,6 +84,23 @@ bool write_in_place(OpList& ops, std::size_t i) {
     if (!readers) continue;
     for (const std::size_t k : *readers) {
       if (without_copy(ops, i, k, Tensor(value))) return true;
+    }
+  }
+  return false;
+}
+
+// A value that is only read to compute a leaf, element by element, such as the first of two gradients that are added,
+// is written to the leaf, over which that op then writes: it needs no memory of its own.
+bool write_over_in_leaf(OpList& ops, std::size_t i) {
+  for (const Tensor& value : ops[i].node.writes) {
+    const auto reader = ops[i].is_barrier() ? std::nullopt : ops.only_reader(i, value);
+    if (!reader) continue;
+    const detail::HeldOp& op = ops[*reader];
+    const Expression* const expression = expression_of(op);
+    for (const Tensor& to : expression != nullptr ? op.node.writes : std::vector<Tensor>{}) {
+      const bool is_computed_whole = expression->space.count() == to.count() && !detail::any_overlap(op.node.reads, to);
+      if (ops.is_temporary(to) || !is_computed_whole) continue;
+      if (may_write_over(*expression, to, value) && ops.relocate(value, to, i, *reader)) return true;
     }
   }
   return false;

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -22,6 +23,8 @@
 #include <set>
 
 #include "kernels/cpu/narrow_dense.h"
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
 #include "kernels/rules/rules.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
@@ -735,6 +738,63 @@ TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
   EXPECT_EQ(record(changes), (Names{"scale", "copy", "fill", "scale"}));
   EXPECT_EQ(record(is_a_part), (Names{"scale"}));
   EXPECT_EQ(record(twice), (Names{"scale", "copy", "copy"})) << "no copy of the target to itself";
+}
+
+// One of two values that are added is computed in the leaf that gets their sum, unless something else needs the value,
+// or what is in the leaf until then.
+TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {
+  const test::RewriteSetting alone("-fuse_expressions,-write_in_place");
+  const test::ArenaSetting arena("1");
+  constexpr std::size_t kBytes = 256;
+  const auto leaf = [&](double value) {
+    kept_.push_back(Buffer::allocate(device(), kBytes));
+    const Tensor tensor(kept_.back().data(), DType::f32, {8, 8}, device());
+    fill(tensor, value, stream());
+    return tensor;
+  };
+  enum Case { plain, is_held, is_read_after, leaf_is_read, leaf_is_added, leaf_is_written, is_a_column };
+  // The temporaries that remain, and the first and last elements of the sum 2 * 3 + 5 * 3, which may have 1 added.
+  const auto check = [&](Case which, std::size_t temporaries, float first, float last) {
+    const Tensor x = leaf(3), sum = leaf(1), other = leaf(0);
+    std::optional<Buffer> held;
+    const Graph graph = rules::record(stream(), [&] {
+      Buffer of_a = stream().allocate(kBytes);
+      const Buffer of_b = stream().allocate(kBytes);
+      const Tensor a(of_a.data(), DType::f32, {8, 8}, device()), b(of_b.data(), DType::f32, {8, 8}, device());
+      scale(a, x, 2, stream());
+      scale(b, x, 5, stream());
+      if (which == leaf_is_read) copy(other, sum, stream());
+      if (which == leaf_is_written) fill(sum, 7, stream());
+      const Shape space = which == is_a_column ? Shape{8} : sum.shape();
+      pointwise::Layout layout = pointwise::broadcast_layout(space, space);
+      if (which == is_a_column) layout.strides[0] = 8;
+      pointwise::Builder builder(space);
+      const auto add = [&](std::uint16_t to, std::uint16_t term) {
+        return builder.apply(pointwise::functions::add, DType::f32, std::array{to, term});
+      };
+      std::uint16_t result = add(builder.read(a, layout), builder.read(b, layout));
+      if (which == leaf_is_added) result = add(builder.read(sum, layout), result);
+      builder.write(result, sum, layout);
+      queue("add", std::move(builder).take(), stream());
+      if (which == is_read_after) copy(other, a, stream());
+      if (which == is_held) held = std::move(of_a);
+    });
+    for (int i = 0; i < 2; ++i) {
+      fill(sum, 1, stream());
+      graph.replay(stream());
+    }
+    EXPECT_EQ(graph.program().memory(), temporaries * kBytes) << which;
+    const std::vector<float> sums = to_host<float>(sum, stream());
+    EXPECT_EQ(sums.front(), first) << which;
+    EXPECT_EQ(sums.back(), last) << which;
+  };
+  check(plain, 1, 21, 21);
+  check(is_held, 0, 21, 21);  // the second value is in the leaf instead
+  check(is_read_after, 1, 21, 21);
+  check(leaf_is_read, 2, 21, 21);
+  check(leaf_is_added, 2, 22, 22);
+  check(leaf_is_written, 2, 21, 21);
+  check(is_a_column, 2, 21, 1);  // the rest of the leaf stays
 }
 
 TEST_P(RewriteTest, ReadValuesAreKept) {

@@ -1,6 +1,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/reduce.h>
+#include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/program.h>
 
 #include "kernels/rules/record.h"
@@ -107,6 +108,25 @@ TEST_P(ShareMemoryTest, CopiedValueIsNotOverwritten) {
   const std::vector<float> both = replayed(out);
   EXPECT_NEAR(both.front(), std::tanh(1.0), 2 * test::kUnit) << "and not 1";
   EXPECT_EQ(both.back(), 1);
+}
+
+// The gradient of a cross-entropy takes the memory of its logits, whose last reader it is.
+TEST_P(ShareMemoryTest, GradientReusesMemoryOfLogits) {
+  constexpr std::int64_t kRows = 16, kClasses = kCount / kRows;
+  const Tensor x = leaf({kRows, kClasses}, 1), out = leaf({kRows, kClasses}, 0), losses = leaf({kRows}, 0);
+  leaves_.push_back(Buffer::allocate(device(), kRows));
+  const Tensor labels(leaves_.back().data(), DType::u8, {kRows}, device());
+  fill(labels, 3, stream());
+  EXPECT_EQ(memory_of([&] {
+              const Tensor logits = temporary({kRows, kClasses}), gradient = temporary({kRows, kClasses});
+              scale(logits, x, 2, stream());
+              softmax_cross_entropy(losses, gradient, logits, labels, stream());
+              scale(out, gradient, kClasses, stream());
+            }),
+            kCount * sizeof(float));
+  const std::vector<float> gradients = replayed(out);
+  EXPECT_EQ(gradients[2], 1);
+  EXPECT_EQ(gradients[3], 1 - kClasses);
 }
 
 }  // namespace

@@ -20,11 +20,13 @@ from sample_runs import command_of, history
 DTYPES = ("f32", "bf16")
 # With a higher learning rate, Adam would amplify the rounding errors of small gradients.
 DEFAULTS = {
-    "gpt2": {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 20, "learning_rate": 1e-3,
-             "warmup": 5, "log_every": 1, "validate_every": 10, "sample_every": 15, "checkpoint_every": 0},
+    "gpt2": {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 10, "learning_rate": 1e-3,
+             "warmup": 5, "log_every": 1, "validate_every": 5, "sample_every": 8, "checkpoint_every": 0},
     "resnet": {"features": 2, "batch": 4, "steps": 2, "learning_rate": 1e-3, "evaluate_every": 0, "checkpoint_every": 0},
     "rnnlm": {"batch": 4, "length": 6, "width": 8, "steps": 4, "checkpoint_every": 1},
 }
+PARTITIONS = {"gpt2": (("data", "f32"), ("zero", "f32"), ("data", "bf16")), "resnet": (("zero", "f32"),),
+              "rnnlm": (("data", "f32"), ("zero", "f32"), ("data", "bf16"))}
 # Relative: a few units in the last place of f32, and an eighth of one of bf16, since a loss is a mean, in f32. A ResNet
 # rounds to bf16 in 20 layers, one after the other.
 TOLERANCES = {"gpt2": (5e-7, 2**-11), "resnet": (5e-7, 2**-7), "rnnlm": (5e-7, 2**-11)}
@@ -73,7 +75,7 @@ def main(preload, sample, *mpirun):
                 print(f"this CPU does not support {dtype}: compared with f32")
                 expected[dtype] = expected["f32"]
             compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected[dtype], tolerance)
-        for partition, dtype in (("data", "f32"), ("zero", "f32"), ("data", "bf16")) if mpirun else ():
+        for partition, dtype in PARTITIONS[pathlib.Path(sample).name] if mpirun else ():
             found = train(f"{partition}_{dtype}", device="cuda", partition=partition, dtype=dtype, preload=preload,
                           launcher=(*mpirun, "-n", "2"))
             compare(f"2 ranks, {partition}, {dtype}", found, expected[dtype], tolerances[dtype])

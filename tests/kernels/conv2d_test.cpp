@@ -338,7 +338,9 @@ TEST_P(FewChannelsTest, Backward) {
       const Gradients g = backward(conv, dz.values, x.values, Values(static_cast<std::size_t>(conv.w.count())));
       for (const DType of_weights : {DType::f32, dtype}) {
         const bool with_db = of_weights == DType::f32;
-        if (has_many_blocks(conv) && (dtype == DType::f16 || !with_db)) continue;
+        // f16 differs from bf16 only where an element is converted, and so do gradients in another dtype.
+        const bool is_plain = dtype == DType::bf16 && with_db;
+        if (!is_plain && conv.name != "three channels, odd sizes" && conv.name != "asymmetric") continue;
         std::vector<Array> outputs{{of_weights, conv.w, {}}, {of_weights, {conv.w[0]}, {}}};
         std::vector<Expected> expected{g.dw.stored_as(of_weights), g.db.stored_as(of_weights)};
         if (!with_db) outputs.pop_back(), expected.pop_back();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Without AVX-512, a row that oneDNN's matmul primitive multiplies alone has other bits than the same row in a batch: the
-# primitive then takes sgemm's kernels ("gemm:jit"), which add in another order for few rows. So no choice between
+# Without AVX-512, a row that oneDNN's matmul primitive multiplies alone has other bits than the same row in a batch:
+# the primitive then takes sgemm's kernels ("gemm:jit"), which add in another order for few rows. So no choice between
 # sgemm and matmul makes a model answer alike for one request and for many.
 #
 # oneDNN 3.2 (PyPI: onednn-cpu-gomp 2023.2.0), f32, (32, 768) by (768, 256), one thread, AVX2.

@@ -25,7 +25,7 @@ class OpList {
   // The ops that touch the memory of the tensor, or some near it, in their order.
   const std::vector<std::size_t>& near(const Tensor& tensor) const { return index_.ops_at(tensor); }
 
-  // Whether it lies in memory that only this program uses.
+  // Whether it lies in memory that was allocated within the recording; it may still be held.
   bool is_temporary(const Tensor& tensor) const;
 
   // The only op that reads what op `i` writes to `value`, if nothing else ever uses the value. nullopt if the value

@@ -95,12 +95,12 @@ bool write_over_in_leaf(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops[i].node.writes) {
     const auto reader = ops[i].is_barrier() ? std::nullopt : ops.only_reader(i, value);
     if (!reader) continue;
-    const detail::HeldOp& op = ops[*reader];
-    const Expression* const expression = expression_of(op);
-    for (const Tensor& to : expression != nullptr ? op.node.writes : std::vector<Tensor>{}) {
-      const bool is_computed_whole = expression->space.count() == to.count() && !detail::any_overlap(op.node.reads, to);
-      if (ops.is_temporary(to) || !is_computed_whole) continue;
-      if (may_write_over(*expression, to, value) && ops.relocate(value, to, i, *reader)) return true;
+    const Expression* const expression = expression_of(ops[*reader]);
+    if (expression == nullptr) continue;
+    for (const Tensor& to : ops[*reader].node.writes) {
+      if (ops.is_temporary(to) || expression->space.count() != to.count()) continue;
+      if (detail::any_overlap(ops[*reader].node.reads, to) || !may_write_over(*expression, to, value)) continue;
+      if (ops.relocate(value, to, i, *reader)) return true;
     }
   }
   return false;

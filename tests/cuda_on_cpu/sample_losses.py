@@ -25,8 +25,9 @@ DEFAULTS = {
     "resnet": {"features": 2, "batch": 4, "steps": 2, "learning_rate": 1e-3, "evaluate_every": 0, "checkpoint_every": 0},
     "rnnlm": {"batch": 4, "length": 6, "width": 8, "steps": 4, "checkpoint_every": 1},
 }
-PARTITIONS = {"gpt2": (("data", "f32"), ("zero", "f32"), ("data", "bf16")), "resnet": (("zero", "f32"),),
-              "rnnlm": (("data", "f32"), ("zero", "f32"), ("data", "bf16"))}
+# What two ranks run.
+MODES = (("data", "f32"), ("zero", "f32"), ("data", "bf16"))
+PARTITIONS = {"gpt2": MODES, "resnet": (("zero", "f32"),), "rnnlm": MODES}
 # Relative: a few units in the last place of f32, and an eighth of one of bf16, since a loss is a mean, in f32. A ResNet
 # rounds to bf16 in 20 layers, one after the other.
 TOLERANCES = {"gpt2": (5e-7, 2**-11), "resnet": (5e-7, 2**-7), "rnnlm": (5e-7, 2**-11)}

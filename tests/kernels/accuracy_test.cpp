@@ -49,7 +49,7 @@ TEST_P(AccuracyTest, FractionOfCorrectRows) {
   }
 }
 
-// More rows than the second pass adds up in one round (512 blocks of 128 rows). Without check(), which would run it ten
+// More rows than the second pass adds up in one round (512 blocks of 128 rows). Without check(), which would run it five
 // times.
 TEST_P(AccuracyTest, ManyRows) {
   constexpr std::int64_t kRows = 512 * 128 + 1000;

@@ -195,19 +195,24 @@ TEST_P(FusedTest, PoolingGradientMayOverwriteItsImages) {
   }
 }
 
+// Classes beyond 1,024 are split among blocks of a GPU.
 TEST_P(FusedTest, GradientsMayOverwriteTheLogits) {
-  for (const std::int64_t rows : {3, 200}) {
-    const Array logits = random_.uniform({rows, 10}, -3, 3), labels = random_.integers({rows}, 0, 9, DType::i32);
-    check_same(
-        fmt::format("{} rows", rows), {labels}, {{DType::f32, {}, {}}, {DType::f32, {}, {}}, logits},
-        [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          const Tensor gradients = temporary(DType::f32, {rows, 10});
-          queue(ops::MeanCrossEntropy{out[0], gradients, out[1], out[2], in[0], 0.5}, s);
-          copy(out[2], gradients, s);
-        },
-        [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          queue(ops::MeanCrossEntropy{out[0], out[2], out[1], out[2], in[0], 0.5}, s);
-        });
+  for (const Shape& shape : {Shape{3, 10}, Shape{200, 10}, Shape{3, 1500}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const std::int64_t rows = shape[0];
+      const Array logits = random_.uniform(shape, -3, 3, dtype), labels = random_.integers({rows}, 0, 9, DType::i32);
+      check_same(
+          fmt::format("{} {}", name_of(dtype), to_string(shape)), {labels},
+          {{DType::f32, {}, {}}, {DType::f32, {}, {}}, logits},
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            const Tensor gradients = temporary(dtype, shape);
+            queue(ops::MeanCrossEntropy{out[0], gradients, out[1], out[2], in[0], 0.5}, s);
+            copy(out[2], gradients, s);
+          },
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            queue(ops::MeanCrossEntropy{out[0], out[2], out[1], out[2], in[0], 0.5}, s);
+          });
+    }
   }
 }
 

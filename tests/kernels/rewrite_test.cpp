@@ -787,6 +787,8 @@ TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {
     const std::vector<float> sums = to_host<float>(sum, stream());
     EXPECT_EQ(sums.front(), first) << which;
     EXPECT_EQ(sums.back(), last) << which;
+    const float copied = which == is_read_after ? 6 : which == leaf_is_read ? 1 : 0;
+    EXPECT_EQ(to_host<float>(other, stream()).front(), copied) << which;
   };
   check(plain, 1, 21, 21);
   check(is_held, 0, 21, 21);  // the second value is in the leaf instead

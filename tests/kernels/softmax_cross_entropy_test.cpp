@@ -111,7 +111,7 @@ TEST_P(SoftmaxCrossEntropyTest, LargeNegativeLogits) {
   }
 }
 
-// As precise as with ten classes. Without check(), which would run it ten times.
+// As precise as with ten classes. Without check(), which would run it five times.
 TEST_P(SoftmaxCrossEntropyTest, MillionClasses) {
   constexpr std::int64_t kClasses = 1'000'003;
   const Shape shape{1, kClasses};

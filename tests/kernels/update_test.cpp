@@ -186,7 +186,7 @@ TEST_P(UpdateTest, OneStepOfEachOptimizer) {
   }
 }
 
-// More elements than all blocks of a launch process at once. Without check(), which would run it ten times.
+// More elements than all blocks of a launch process at once. Without check(), which would run it five times.
 TEST_P(UpdateTest, BufferLargerThanOneRound) {
   constexpr std::int64_t kCount = 2048 * 256 * 4 + 5 * kGranule;
   const Tensor params = tensor({kCount}), grads = tensor({kCount});

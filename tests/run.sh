@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
 # and UndefinedBehaviorSanitizer, then in the release build. If the CUDA backend can be built, its tests run there on an
-# emulated GPU (tests/cuda_on_cpu). In between, every file parser is fuzzed for GIRO_FUZZ_SECONDS (default 10). Reports
+# emulated GPU (tests/cuda_on_cpu). In between, every file parser is fuzzed for GIRO_FUZZ_SECONDS (default 5). Reports
 # how long each part took, and ends with ctest's summary.
 set -euo pipefail
 
@@ -83,7 +83,7 @@ GIRO_ARENA=0 ASAN_OPTIONS=malloc_context_size=10 phase "testing under the saniti
 
 fuzzed=0
 if [ -n "$fuzz" ]; then
-  phase "fuzzing the parsers" "$root/tests/fuzz/run.sh" "${GIRO_FUZZ_SECONDS:-10}" || fuzzed=1
+  phase "fuzzing the parsers" "$root/tests/fuzz/run.sh" "${GIRO_FUZZ_SECONDS:-5}" || fuzzed=1
 fi
 
 no_cuda=$(sed -n 's/^-- giro: CUDA backend off: //p' "$root/build/build.log")

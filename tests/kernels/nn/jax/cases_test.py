@@ -1,4 +1,4 @@
-"""Compares what write_cases writes with JAX: cases_test.py WRITE_CASES [LIBRARIES]. See jax_test.py."""
+"""Compares what write_cases writes with JAX: cases_test.py WRITE_CASES [LIBRARIES [SHARE]]. See jax_test.py."""
 
 import functools
 import sys

@@ -57,18 +57,19 @@ class Tally:
 
 def compare_all(arguments, functions, compare):
     """Calls compare(case, tally) for each case that a program writes, on the CPU and, with libraries to preload, on the
-    emulated GPU. arguments: PROGRAM [LIBRARIES]. Returns an exit status."""
+    emulated GPU. arguments: PROGRAM [LIBRARIES [SHARE]]. SHARE, 1 or 2: every other case is enough there, from this one
+    on. Returns an exit status."""
     program, *libraries = arguments
-    wrong = compare_on("cpu", program, {}, functions, compare)
-    for preload in libraries:
-        wrong += compare_on("cuda", program, {"LD_PRELOAD": preload}, functions, compare)
+    wrong = compare_on("cpu", [program, "cpu"], {}, functions, compare)
+    if libraries:
+        preload, *share = libraries
+        wrong += compare_on("cuda", [program, "cuda", *share], {"LD_PRELOAD": preload}, functions, compare)
     return min(wrong, 1)
 
 
-def compare_on(device, program, environment, functions, compare):
-    """Returns how much is wrong."""
+def compare_on(device, command, environment, functions, compare):
+    """Returns how much is wrong. command: a program, its device and, if it writes every other case, its share."""
     tally, seen = Tally(), set()
-    command = [program, device]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as writer:
         for line in writer.stdout:
             case = json.loads(line)
@@ -80,7 +81,7 @@ def compare_on(device, program, environment, functions, compare):
                 compare(case, tally)
             else:
                 tally.fail(f"{case['name']}: a case without a function")
-    for name in sorted(functions.keys() - {name for name, _ in seen}):
+    for name in sorted(functions.keys() - {name for name, _ in seen}) if len(command) == 2 else ():
         tally.fail(f"{name}: a function without a case")
     if writer.returncode != 0:
         tally.fail(f"{command} ended with {writer.returncode}")

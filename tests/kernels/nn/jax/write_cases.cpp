@@ -1,9 +1,10 @@
 // Writes each case as one line of JSON, with giro's results on a device with all rules, and their gradients:
-// write_cases DEVICE. cases_test.py reads them.
+// write_cases DEVICE [SHARE]. cases_test.py reads them. SHARE, 1 or 2: every other case, from this one on.
 
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,11 +115,15 @@ void write(const Case& of, DType dtype, const Stream& stream) {
 }  // namespace giro::nn
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  const int share = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (argc < 2 || argc > 3 || (argc == 3 && share != 1 && share != 2)) return 2;
   const giro::Stream stream(giro::parse_device(argv[1], giro::discover_devices()));
+  int number = 0;
   const bool has_bf16 = giro::test::computes_in(giro::Precision::bf16, stream.device());
   for (const auto& cases : {giro::nn::op_cases(), giro::nn::loss_cases(), giro::nn::layer_cases()}) {
     for (const giro::nn::Case& of : cases) {
+      const bool is_left_out = share != 0 && number++ % 2 != share - 1;
+      if (is_left_out) continue;
       giro::nn::write(of, giro::DType::f32, stream);
       if (of.has_bf16 && has_bf16) giro::nn::write(of, giro::DType::bf16, stream);
     }

@@ -49,8 +49,8 @@ TEST_P(AccuracyTest, FractionOfCorrectRows) {
   }
 }
 
-// More rows than the second pass adds up in one round (512 blocks of 128 rows). Without check(), which would run it five
-// times.
+// More rows than the second pass adds up in one round (512 blocks of 128 rows). Without check(), which would run it
+// five times.
 TEST_P(AccuracyTest, ManyRows) {
   constexpr std::int64_t kRows = 512 * 128 + 1000;
   const Tensor logits = tensor({kRows, 1}), labels = tensor({kRows}, DType::u8), out = tensor({});

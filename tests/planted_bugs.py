@@ -82,6 +82,7 @@ def run(tree, build, *numbers):
 
 
 if __name__ == "__main__":
-    root = pathlib.Path(__file__).resolve().parents[1]
-    sys.exit(check(root) if sys.argv[1:] == ["check"] else run(*sys.argv[2:]) if sys.argv[1:2] == ["run"] and
-             len(sys.argv) > 3 else __doc__)
+    what, *rest = sys.argv[1:] or [""]
+    if what == "check" and not rest:
+        sys.exit(check(pathlib.Path(__file__).resolve().parents[1]))
+    sys.exit(run(*rest) if what == "run" and len(rest) > 1 else __doc__)

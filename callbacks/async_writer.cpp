@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "callbacks/internal/worker.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/worker.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 
@@ -12,7 +12,7 @@ AsyncWriter::AsyncWriter(std::shared_ptr<MetricWriter> writer)
   if (!writer_) throw_invalid("AsyncWriter: the writer is null");
 }
 
-void AsyncWriter::write(const Record& record) {
+void AsyncWriter::write(const MetricRecord& record) {
   worker_->submit([this, record] { writer_->write(record); });
 }
 void AsyncWriter::flush() {

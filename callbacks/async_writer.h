@@ -20,7 +20,7 @@ class AsyncWriter final : public MetricWriter {
   AsyncWriter(const AsyncWriter&) = delete;
   AsyncWriter& operator=(const AsyncWriter&) = delete;
 
-  void write(const Record& record) override;
+  void write(const MetricRecord& record) override;
   void flush() override;
   void close() override;
 

@@ -4,20 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/tensor.h>
 
-#include "callbacks/internal/run_saves.h"
-#include "runtime/files/internal/kept_checkpoints.h"
-#include "runtime/internal/structure.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/finite_leaves.h"
+#include "callbacks/run_checkpoints.h"
+#include "runtime/files/kept_checkpoints.h"
 #include "runtime/program/recording.h"
+#include "runtime/structure.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -33,40 +31,6 @@ std::optional<std::int64_t> counted_steps(const State& state) {
 // The larger of the state's count and the loop's.
 std::int64_t reached(const Elapsed& elapsed, const State& state) {
   return std::max(counted_steps(state).value_or(0), elapsed.steps);
-}
-
-template <class Bits>
-bool has_no(const Tensor& tensor, Bits exponent) {
-  const auto* bits = static_cast<const Bits*>(tensor.raw());
-  Bits found = 0;  // not a bool: the compiler would not vectorize the loop
-  for (std::int64_t i = 0; i < tensor.count(); ++i) found |= static_cast<Bits>((bits[i] & exponent) == exponent);
-  return found == 0;
-}
-
-// Of a tensor in host memory: NaN and infinity have all bits of the exponent.
-bool is_finite(const Tensor& tensor) {
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return has_no<std::uint32_t>(tensor, 0x7F800000);
-    case DType::f64:
-      return has_no<std::uint64_t>(tensor, 0x7FF0000000000000);
-    case DType::f16:
-      return has_no<std::uint16_t>(tensor, 0x7C00);
-    case DType::bf16:
-      return has_no<std::uint16_t>(tensor, 0x7F80);
-    case DType::i32:
-    case DType::i64:
-    case DType::u8:
-    case DType::boolean:
-      break;
-  }
-  return true;
-}
-
-// The path of the first leaf that contains NaN or infinity, or "". The leaves are in host memory.
-std::string find_not_finite(const std::vector<Leaf>& leaves) {
-  const auto found = std::ranges::find_if(leaves, [](const Leaf& leaf) { return !is_finite(leaf.value); });
-  return found == leaves.end() ? "" : found->path;
 }
 
 void check_choice(const std::string& dir, const char* option, const std::string& value,
@@ -174,9 +138,9 @@ void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
   store_ = run_ ? run_->store(dir_, options) : detail::shared_store(dir_, options, nullptr);
 }
 
-void Checkpoint::claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks) {
+void Checkpoint::claim(std::shared_ptr<detail::RunCheckpoints>& run, const std::shared_ptr<const Partitioner>& ranks) {
   if (ranks) ranks->expect_same("checkpoint: the directory", dir_);
-  if (!run) run = std::make_shared<detail::RunSaves>();
+  if (!run) run = std::make_shared<detail::RunCheckpoints>();
   run_ = run;
   run_->add(dir_, store_options(), monitor_.has_value());
   if (!takes_part(ranks.get())) return;
@@ -275,7 +239,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
                  .previous_samples = completed.previous_samples,
                  .time = seconds(completed.date),
                  .previous_time = seconds(completed.previous_date),
-                 .not_finite = find_not_finite(snapshot_->leaves())}};
+                 .not_finite = detail::find_not_finite(snapshot_->leaves())}};
   if (best) {
     saving.record.monitor = monitor_->entry();
     saving.record.best = best;

@@ -185,7 +185,7 @@ class Checkpoint : public GenericCallback {
   }
 
   CheckpointStoreOptions store_options() const;
-  void claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks);
+  void claim(std::shared_ptr<detail::RunCheckpoints>& run, const std::shared_ptr<const Partitioner>& ranks);
   void finish(const Elapsed& elapsed, const State& state, bool prunes);
   void begin(const Elapsed& elapsed, const State& state, bool resumes);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
@@ -208,7 +208,7 @@ class Checkpoint : public GenericCallback {
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
   std::optional<std::vector<CheckpointRecord>> best_;  // the best that are kept; set once the directory was read
-  std::shared_ptr<detail::RunSaves> run_;              // the run that it saves; null in a loop written by hand
+  std::shared_ptr<detail::RunCheckpoints> run_;        // the run that it saves; null in a loop written by hand
   std::shared_ptr<const Partitioner> ranks_;           // the ranks that save together; null: this process alone
   int skipped_ = 0;                                    // states skipped in a row
   std::shared_ptr<CheckpointStore> store_;

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "callbacks/internal/line_writer.h"
-#include "loop/log/internal/record_text.h"
+#include "callbacks/line_writer.h"
+#include "loop/log/record_text.h"
 
 namespace giro {
 namespace {
@@ -76,8 +76,8 @@ class CsvWriter final : public detail::LineWriter {
     return step;
   }
 
-  bool append(std::string& text, const Record& record) override {
-    const auto& scalars = std::get<Record::Scalars>(record.values);
+  bool append(std::string& text, const MetricRecord& record) override {
+    const auto& scalars = std::get<MetricRecord::Scalars>(record.values);
     if (scalars.empty()) return false;
     cells_.assign(columns_.size(), {});
     for (std::size_t i = 0; i < scalars.size(); ++i) {

@@ -8,9 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include <giro/runtime/files/file_system.h>
-
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

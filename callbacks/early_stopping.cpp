@@ -1,12 +1,10 @@
 #include <giro/callbacks/early_stopping.h>
 
-#include <any>
-
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/load_into.h>
 #include <giro/runtime/host_array.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -58,11 +58,11 @@
 #include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/scope.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/learning_rate.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/optim/value.h>
 #include <giro/kernels/pool.h>
@@ -106,10 +106,11 @@
 #include <giro/runtime/files/load_into.h>
 #include <giro/runtime/files/safetensors.h>
 #include <giro/runtime/files/save_load.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/files/trace.h>
 #include <giro/runtime/host_array.h>
-#include <giro/runtime/native_stream.h>
 #include <giro/runtime/profiler.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/native_stream.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/snapshot.h>
@@ -117,4 +118,3 @@
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
-#include <giro/runtime/trace.h>

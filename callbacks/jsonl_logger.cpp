@@ -5,9 +5,9 @@
 #include <charconv>
 #include <utility>
 
-#include "callbacks/internal/line_writer.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/internal/text.h"
+#include "callbacks/line_writer.h"
+#include "loop/log/record_text.h"
+#include "runtime/text.h"
 
 namespace giro {
 namespace {
@@ -28,8 +28,8 @@ class JsonlLines final : public detail::LineWriter {
     return step;
   }
 
-  bool append(std::string& text, const Record& record) override {
-    const auto& scalars = std::get<Record::Scalars>(record.values);
+  bool append(std::string& text, const MetricRecord& record) override {
+    const auto& scalars = std::get<MetricRecord::Scalars>(record.values);
     if (scalars.empty()) return false;
     // Grouped by collection, in the order of first appearance.
     collections_.clear();

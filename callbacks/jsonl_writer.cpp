@@ -6,10 +6,11 @@
 #include <variant>
 #include <vector>
 
-#include "callbacks/internal/line_writer.h"
-#include "callbacks/internal/metric_text.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/internal/text.h"
+#include "callbacks/histogram_buckets.h"
+#include "callbacks/line_writer.h"
+#include "callbacks/writer_checks.h"
+#include "loop/log/record_text.h"
+#include "runtime/text.h"
 
 namespace giro {
 namespace {
@@ -42,7 +43,7 @@ std::string json_of_histogram(const HostArray& array) {
 
 // "kind":{"tag":value,...}
 template <class T, class F>
-std::string field_of(std::string_view kind, const Record::Tagged<T>& tagged, F&& json) {
+std::string field_of(std::string_view kind, const MetricRecord::Tagged<T>& tagged, F&& json) {
   std::string fields;
   for (const auto& [tag, value] : tagged) {
     fields += fmt::format("{}{}:{}", fields.empty() ? "" : ",", json_string(tag.path()), json(value));
@@ -50,15 +51,17 @@ std::string field_of(std::string_view kind, const Record::Tagged<T>& tagged, F&&
   return fmt::format(R"("{}":{{{}}})", kind, fields);
 }
 
-std::string field_of(const Record::Scalars& scalars) {
+std::string field_of(const MetricRecord::Scalars& scalars) {
   return field_of("scalars", scalars, [](double value) { return json_of(value); });
 }
-std::string field_of(const Record::Images& images) { return field_of("images", images, json_of_image); }
-std::string field_of(const Record::Histograms& arrays) { return field_of("histograms", arrays, json_of_histogram); }
-std::string field_of(const Record::Texts& texts) {
+std::string field_of(const MetricRecord::Images& images) { return field_of("images", images, json_of_image); }
+std::string field_of(const MetricRecord::Histograms& arrays) {
+  return field_of("histograms", arrays, json_of_histogram);
+}
+std::string field_of(const MetricRecord::Texts& texts) {
   return field_of("texts", texts, [](const std::string& text) { return json_string(text); });
 }
-std::string field_of(const Record::HParams& hparams) {
+std::string field_of(const MetricRecord::HParams& hparams) {
   return field_of("hparams", hparams, [](const HParam& hparam) { return json_of(hparam); });
 }
 
@@ -70,8 +73,8 @@ class JsonlWriter::Lines final : public detail::LineWriter {
 
  private:
   std::int64_t read(const std::string&) override { return -1; }
-  bool append(std::string& text, const Record& record) override {
-    const bool has_step = !std::holds_alternative<Record::HParams>(record.values);
+  bool append(std::string& text, const MetricRecord& record) override {
+    const bool has_step = !std::holds_alternative<MetricRecord::HParams>(record.values);
     text += fmt::format("{{{}{}}}", has_step ? fmt::format(R"("step":{},)", record.elapsed.steps) : "",
                         std::visit([](const auto& values) { return field_of(values); }, record.values));
     return true;
@@ -83,7 +86,7 @@ JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
   lines_->begin({});
 }
 
-void JsonlWriter::write(const Record& record) {
+void JsonlWriter::write(const MetricRecord& record) {
   detail::expect_writable("JsonlWriter", claim_ != nullptr, record);
   lines_->write(record);
 }

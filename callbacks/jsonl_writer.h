@@ -20,7 +20,7 @@ class JsonlWriter final : public MetricWriter {
   JsonlWriter(const JsonlWriter&) = delete;
   JsonlWriter& operator=(const JsonlWriter&) = delete;
 
-  void write(const Record& record) override;
+  void write(const MetricRecord& record) override;
   void flush() override;
   void close() override;
 

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <string>
 
-#include "callbacks/internal/progress.h"
+#include "callbacks/progress.h"
 
 namespace giro {
 namespace {

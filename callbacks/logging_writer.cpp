@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "callbacks/internal/metric_text.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/histogram_buckets.h"
+#include "callbacks/writer_checks.h"
+#include "loop/log/record_text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -23,7 +24,7 @@ std::string text_of(const detail::Histogram& histogram) {
 }
 
 // The lines that a record becomes, without what comes before each.
-std::vector<std::string> lines_of(Record::Scalars scalars) {
+std::vector<std::string> lines_of(MetricRecord::Scalars scalars) {
   std::sort(scalars.begin(), scalars.end());
   std::vector<std::string> values;
   for (const auto& [tag, value] : scalars) {
@@ -32,13 +33,13 @@ std::vector<std::string> lines_of(Record::Scalars scalars) {
   return {listed(values)};
 }
 
-std::vector<std::string> lines_of(const Record::Images& images) {
+std::vector<std::string> lines_of(const MetricRecord::Images& images) {
   std::vector<std::string> shapes;
   for (const auto& [tag, image] : images) shapes.push_back(fmt::format("{}: {}", tag.path(), to_string(image.shape())));
   return {fmt::format("Got images: {{{}}}.", listed(shapes))};
 }
 
-std::vector<std::string> lines_of(const Record::Histograms& arrays) {
+std::vector<std::string> lines_of(const MetricRecord::Histograms& arrays) {
   std::vector<std::string> lines;
   for (const auto& [tag, array] : arrays) {
     lines.push_back(fmt::format("Histogram for '{}' = {{{}}}", tag.path(), text_of(detail::histogram_of(array))));
@@ -46,13 +47,13 @@ std::vector<std::string> lines_of(const Record::Histograms& arrays) {
   return lines;
 }
 
-std::vector<std::string> lines_of(const Record::Texts& texts) {
+std::vector<std::string> lines_of(const MetricRecord::Texts& texts) {
   std::vector<std::string> lines;
   for (const auto& [tag, text] : texts) lines.push_back(fmt::format("{}: {}", tag.path(), text));
   return lines;
 }
 
-std::vector<std::string> lines_of(const Record::HParams& hparams) {
+std::vector<std::string> lines_of(const MetricRecord::HParams& hparams) {
   std::vector<std::string> values;
   for (const auto& [tag, hparam] : hparams) {
     values.push_back(
@@ -67,10 +68,11 @@ LoggingWriter::LoggingWriter(const LoggingWriterOptions& options) : options_(opt
   if (options_.out == nullptr) throw_invalid("LoggingWriter: `out` is null");
 }
 
-void LoggingWriter::write(const Record& record) {
+void LoggingWriter::write(const MetricRecord& record) {
   detail::expect_writable("LoggingWriter", !is_closed_, record);
-  std::string head = std::holds_alternative<Record::HParams>(record.values) ? "[Hyperparameters]"
-                                                                            : fmt::format("[{}]", record.elapsed.steps);
+  std::string head = std::holds_alternative<MetricRecord::HParams>(record.values)
+                         ? "[Hyperparameters]"
+                         : fmt::format("[{}]", record.elapsed.steps);
   if (!options_.collection.empty()) head += " collection=" + options_.collection;
   for (const std::string& line : std::visit([](const auto& values) { return lines_of(values); }, record.values)) {
     std::fputs(fmt::format("{} {}\n", head, line).c_str(), options_.out);

@@ -20,7 +20,7 @@ class LoggingWriter final : public MetricWriter {
  public:
   explicit LoggingWriter(const LoggingWriterOptions& options = {});
 
-  void write(const Record& record) override;
+  void write(const MetricRecord& record) override;
   void flush() override;
   void close() override;
 

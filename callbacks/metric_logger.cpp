@@ -4,8 +4,8 @@
 
 #include <giro/loop/log/outputs.h>
 
-#include "callbacks/internal/run_writer.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/run_writer.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 
@@ -28,7 +28,7 @@ void MetricLogger::persist(Archive& archive) {
 void MetricLogger::operator()(const Elapsed& elapsed, const Logs& logs) {
   on_claim();
   record_.elapsed = elapsed;
-  auto& scalars = std::get<Record::Scalars>(record_.values);
+  auto& scalars = std::get<MetricRecord::Scalars>(record_.values);
   std::size_t count = 0;
   if (!(logs.schema() == schema_)) {
     scalars.clear();

@@ -57,7 +57,7 @@ class MetricLogger {
   detail::RunWriter* run_;       // the writer, if its files belong to a run
   std::shared_ptr<void> claim_;  // held while it writes
   // Most steps log the same entries in the same order, so the tags are kept from one to the next.
-  Record record_;
+  MetricRecord record_;
   LogSchema schema_;                  // of the record's logs
   std::vector<std::size_t> entries_;  // the positions of its scalars in them
 };

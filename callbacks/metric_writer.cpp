@@ -1,8 +1,5 @@
 #include <giro/callbacks/metric_writer.h>
 
-#include <string>
-#include <utility>
-
 namespace giro {
 
 HParam::HParam(bool flag) : value(flag) {}
@@ -18,10 +15,10 @@ Tag Tag::of_entry(std::string_view collection, std::string_view name) {
 
 void MetricWriter::write_scalars(std::int64_t step, Scalars scalars) { write({{.steps = step}, std::move(scalars)}); }
 void MetricWriter::write_images(std::int64_t step, Arrays images) {
-  write({{.steps = step}, Record::Images{std::move(images)}});
+  write({{.steps = step}, MetricRecord::Images{std::move(images)}});
 }
 void MetricWriter::write_histograms(std::int64_t step, Arrays arrays) {
-  write({{.steps = step}, Record::Histograms{std::move(arrays)}});
+  write({{.steps = step}, MetricRecord::Histograms{std::move(arrays)}});
 }
 void MetricWriter::write_texts(std::int64_t step, Texts texts) { write({{.steps = step}, std::move(texts)}); }
 void MetricWriter::write_hparams(HParams hparams) { write({{}, std::move(hparams)}); }

@@ -53,7 +53,7 @@ class Tag {
 };
 
 // Values of one kind by tag, in display order, that a MetricWriter writes together.
-struct Record {
+struct MetricRecord {
   template <class T>
   using Tagged = std::vector<std::pair<Tag, T>>;
   using Scalars = Tagged<double>;
@@ -76,14 +76,14 @@ struct Record {
 // class of your own overrides write and, if it buffers, flush and close.
 class MetricWriter {
  public:
-  using Scalars = Record::Scalars;
-  using Arrays = Record::Arrays;
-  using Texts = Record::Texts;
-  using HParams = Record::HParams;
+  using Scalars = MetricRecord::Scalars;
+  using Arrays = MetricRecord::Arrays;
+  using Texts = MetricRecord::Texts;
+  using HParams = MetricRecord::HParams;
 
   virtual ~MetricWriter() = default;
 
-  virtual void write(const Record& record) = 0;
+  virtual void write(const MetricRecord& record) = 0;
   // Makes everything written so far visible to readers.
   virtual void flush() {}
   // Flushes, and ends writing. Closing twice is allowed. Call this to see errors: destructors do not throw.

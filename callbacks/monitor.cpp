@@ -12,8 +12,8 @@
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

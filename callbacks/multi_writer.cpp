@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -28,7 +28,7 @@ MultiWriter::MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers) : w
   if (std::ranges::count(writers_, nullptr) > 0) throw_invalid("MultiWriter: one of the writers is null");
 }
 
-void MultiWriter::write(const Record& record) {
+void MultiWriter::write(const MetricRecord& record) {
   for_all(writers_, [&](MetricWriter& writer) { writer.write(record); });
 }
 void MultiWriter::flush() {

@@ -13,7 +13,7 @@ class MultiWriter final : public MetricWriter {
  public:
   explicit MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers);
 
-  void write(const Record& record) override;
+  void write(const MetricRecord& record) override;
   void flush() override;
   void close() override;
 

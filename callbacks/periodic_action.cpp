@@ -5,7 +5,7 @@
 
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

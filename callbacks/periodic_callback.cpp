@@ -1,6 +1,6 @@
 #include <giro/callbacks/periodic_callback.h>
 
-#include "callbacks/internal/worker.h"
+#include "callbacks/worker.h"
 
 namespace giro {
 

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <memory>
-#include <string>
 #include <utility>
 
-#include <giro/runtime/trace.h>
+#include <giro/runtime/files/trace.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -1,4 +1,4 @@
-#include "callbacks/internal/progress.h"
+#include "callbacks/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -11,9 +11,9 @@
 #include <giro/loop/time/schedule.h>
 #include <giro/runtime/files/archive.h>
 
-#include "callbacks/internal/line_of_text.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/line_of_text.h"
+#include "loop/log/record_text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 namespace {

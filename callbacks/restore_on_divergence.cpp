@@ -6,16 +6,15 @@
 #include <cmath>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include <giro/callbacks/resume.h>
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 
-#include "callbacks/internal/run_saves.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/files/internal/stored_checkpoints.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/run_checkpoints.h"
+#include "loop/log/record_text.h"
+#include "runtime/files/stored_checkpoints.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -107,7 +106,7 @@ void RestoreOnDivergence::report_stop(const Elapsed& elapsed) {
 }
 
 Logs RestoreOnDivergence::go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks,
-                                  detail::RunSaves* saves) {
+                                  detail::RunCheckpoints* saves) {
   // A save in progress may become the newest checkpoint, and which one is restored must not depend on its speed.
   if (saves != nullptr) saves->wait(dir_);
   Memory& memory = *memory_;

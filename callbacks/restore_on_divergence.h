@@ -117,7 +117,7 @@ class RestoreOnDivergence : public GenericCallback {
   std::string divergence(const Elapsed& elapsed) const;  // for reports
   void report_stop(const Elapsed& elapsed);
   // Restores the state, and returns what to log.
-  Logs go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks, detail::RunSaves* saves);
+  Logs go_back(State& state, const Elapsed& elapsed, const Partitioner* ranks, detail::RunCheckpoints* saves);
   std::vector<std::string> candidates(const Elapsed& elapsed) const;
 
   std::string dir_;

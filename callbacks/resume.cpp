@@ -10,8 +10,8 @@
 #include <giro/callbacks/check_replicas.h>
 #include <giro/runtime/files/load_into.h>
 
-#include "runtime/files/internal/stored_checkpoints.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/stored_checkpoints.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

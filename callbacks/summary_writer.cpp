@@ -12,14 +12,14 @@
 
 #include <giro/loop/time/clock.h>
 
-#include "callbacks/internal/event_file.h"
-#include "callbacks/internal/histogram_buckets.h"
-#include "callbacks/internal/metric_text.h"
-#include "callbacks/internal/png_image.h"
-#include "callbacks/internal/summary_values.h"
-#include "runtime/internal/elements.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/event_file.h"
+#include "callbacks/histogram_buckets.h"
+#include "callbacks/png_image.h"
+#include "callbacks/summary_values.h"
+#include "callbacks/writer_checks.h"
+#include "runtime/elements.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -77,10 +77,10 @@ struct SummaryWriter::Impl {
   }
 
   // Each adds values to the summary of an event.
-  void add(const Record::Scalars& scalars) {
+  void add(const MetricRecord::Scalars& scalars) {
     for (const auto& [tag, value] : scalars) detail::add_scalar(summary, checked(tag), value);
   }
-  void add(const Record::Images& images) {
+  void add(const MetricRecord::Images& images) {
     for (const auto& [tag, array] : images) {
       const ImageSizes sizes = image_sizes(checked(tag), array);
       const std::vector<std::uint8_t> pixels = to_bytes(array.tensor());
@@ -92,7 +92,7 @@ struct SummaryWriter::Impl {
       detail::add_images(summary, tag.path(), sizes.width, sizes.height, files);
     }
   }
-  void add(const Record::Histograms& arrays) {
+  void add(const MetricRecord::Histograms& arrays) {
     for (const auto& [tag, array] : arrays) {
       const detail::HistogramBuckets counted = detail::histogram_buckets(array.tensor(), buckets);
       detail::add_histogram(summary, checked(tag), counted.rows);
@@ -100,14 +100,14 @@ struct SummaryWriter::Impl {
       detail::add_scalar(summary, tag.path() + "/not_finite", static_cast<double>(counted.not_finite));
     }
   }
-  void add(const Record::Texts& texts) {
+  void add(const MetricRecord::Texts& texts) {
     for (const auto& [tag, text] : texts) {
       const std::string& path = checked(tag);
       if (!is_utf8(text)) fail(ErrorCode::invalid_argument, fmt::format("the text '{}' is not UTF-8", path));
       detail::add_text(summary, path, text);
     }
   }
-  void add(const Record::HParams& hparams) {
+  void add(const MetricRecord::HParams& hparams) {
     for (const auto& [tag, hparam] : hparams) {
       const std::string& path = checked(tag);
       const double* number = std::get_if<double>(&hparam.value);
@@ -178,7 +178,7 @@ SummaryWriter::~SummaryWriter() {
 }
 
 // Writes one event with all values.
-void SummaryWriter::write(const Record& record) {
+void SummaryWriter::write(const MetricRecord& record) {
   Impl& impl = this->impl();
   detail::expect_writable(impl.name, impl.file.has_value(), record);
   impl.summary.clear();

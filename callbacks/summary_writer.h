@@ -39,7 +39,7 @@ class SummaryWriter final : public MetricWriter {
   SummaryWriter& operator=(SummaryWriter&&) noexcept = default;
   ~SummaryWriter() override;
 
-  void write(const Record& record) override;
+  void write(const MetricRecord& record) override;
   void flush() override;
   void close() override;
 

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include <giro/callbacks/summary_writer.h>
 #include <giro/loop/log/outputs.h>
 #include <giro/runtime/files/archive.h>
 
-#include "callbacks/internal/run_writer.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/run_writer.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -44,7 +43,7 @@ struct TensorBoard::Board final : detail::RunWriter {
     if (!options.hparams.empty()) writer->write_hparams(options.hparams);
     writer->write_texts(elapsed.steps, options.texts);
   }
-  void write(const Record& record) override {
+  void write(const MetricRecord& record) override {
     begin(record.elapsed);
     writer->write(record);
   }
@@ -77,7 +76,9 @@ void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {
   if (board_->options.images.empty() && board_->options.histograms.empty()) return;
   for (const Logs::Entry& entry : logs.entries()) {
     if (!is_array(entry)) continue;
-    const auto array = [&] { return Record::Arrays{{Tag::of_entry("outputs", entry.name), on_host(entry.value)}}; };
+    const auto array = [&] {
+      return MetricRecord::Arrays{{Tag::of_entry("outputs", entry.name), on_host(entry.value)}};
+    };
     if (is_among(board_->options.images, entry.name)) board_->write_images(elapsed.steps, array());
     if (is_among(board_->options.histograms, entry.name)) board_->write_histograms(elapsed.steps, array());
   }
@@ -101,7 +102,7 @@ void TensorBoardHistograms::operator()(const Elapsed& elapsed, const State& stat
       arrays.emplace_back(leaf.path, HostArray::copy_of(leaf.value, state.stream()));
     }
   }
-  board_->write({elapsed, Record::Histograms{std::move(arrays)}});
+  board_->write({elapsed, MetricRecord::Histograms{std::move(arrays)}});
 }
 
 TensorBoard tensorboard(const std::string& dir, const TensorBoardOptions& options) { return {dir, options}; }

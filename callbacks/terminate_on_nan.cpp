@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "loop/log/internal/record_text.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/log/record_text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 
-#include "callbacks/internal/line_of_text.h"
-#include "callbacks/internal/progress.h"
+#include "callbacks/line_of_text.h"
+#include "callbacks/progress.h"
 
 namespace giro {
 namespace {

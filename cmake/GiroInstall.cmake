@@ -3,14 +3,7 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-file(GLOB_RECURSE giro_public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-  runtime/*.h kernels/*.h distributed/*.h loop/*.h callbacks/*.h)
-foreach(header IN LISTS giro_umbrella_headers)
-  list(REMOVE_ITEM giro_public_headers callbacks/${header})  # installed as giro/giro.h
-endforeach()
-list(APPEND giro_public_headers ${giro_umbrella_headers})
-# Private headers are recognized by their folder.
-list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|program|rules|run|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|pointwise|tools)/")
+# What is public is said in cmake/public_headers.txt alone.
 list(TRANSFORM giro_public_headers PREPEND ${giro_include_dir}/giro/)
 
 target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_include_dir}
@@ -59,8 +52,3 @@ list(TRANSFORM giro_pc_private REPLACE "^([a-z]+)$" "-l\\1")
 list(JOIN giro_pc_private " " giro_pc_private)
 configure_file(cmake/giro.pc.in ${PROJECT_BINARY_DIR}/giro.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/giro.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
-
-# For the tests of the headers.
-string(REPLACE "${giro_include_dir}/giro/" "" giro_public_headers "${giro_public_headers}")
-list(JOIN giro_public_headers "\n" giro_public_headers)
-file(WRITE ${PROJECT_BINARY_DIR}/public_headers.txt "${giro_public_headers}\n")

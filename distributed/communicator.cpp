@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/internal/communicator_impl.h"
-#include "runtime/internal/throw_error.h"
-#include "runtime/program/op_scope.h"
+#include "distributed/communicator_impl.h"
+#include "runtime/op_scope.h"
 #include "runtime/program/recording.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

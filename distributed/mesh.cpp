@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

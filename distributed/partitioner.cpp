@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <giro/distributed/communicator.h>
-#include <giro/distributed/world.h>
 #include <giro/runtime/device_context.h>
 
-#include "runtime/internal/throw_error.h"
+#include "distributed/gradient_buckets.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -21,73 +18,6 @@ namespace {
 Tensor on_host(void* data, DType dtype, std::size_t count) {
   return {data, dtype, {static_cast<std::int64_t>(count)}, Device::cpu()};
 }
-
-// All-reduces gradients while the backward pass computes them. Once the ready ones fill a bucket, their all-reduce is
-// queued on the communication stream: it runs after the work that computes them and concurrently with later work.
-// Leaves that are adjacent in the collection are sent together.
-class GradientBuckets final : public GradientReduction {
- public:
-  GradientBuckets(Communicator ranks, const Collection& grads, DeviceContext context, std::int64_t bucket_bytes)
-      : ranks_(std::move(ranks)),
-        flat_(grads.flat()),
-        context_(std::move(context)),
-        bucket_bytes_(bucket_bytes),
-        leaves_(grads.leaves().size()) {
-    const auto* const start = static_cast<const char*>(flat_.raw());
-    for (const Leaf& leaf : grads.leaves()) {
-      begins_.push_back((static_cast<const char*>(leaf.value.raw()) - start) /
-                        static_cast<std::int64_t>(size_of(flat_.dtype())));
-    }
-    begins_.push_back(flat_.count());
-  }
-
-  void ready(std::size_t leaf) override {
-    leaves_[leaf] = Progress::ready;
-    ready_bytes_ += (begins_[leaf + 1] - begins_[leaf]) * static_cast<std::int64_t>(size_of(flat_.dtype()));
-    if (ready_bytes_ >= bucket_bytes_) send();
-  }
-  void finish() override {
-    for (Progress& leaf : leaves_) {
-      if (leaf == Progress::computing) leaf = Progress::ready;
-    }
-    send();
-    const Stream& sending = context_.communication_stream();
-    if (sending == context_.stream()) return;
-    events_.emplace_back(sending).record(sending);
-    context_.stream().wait(events_.back());
-  }
-
- private:
-  void send() {
-    const Stream& sending = context_.communication_stream();
-    if (sending != context_.stream()) {
-      events_.emplace_back(context_.stream()).record(context_.stream());
-      sending.wait(events_.back());
-    }
-    for (std::size_t i = 0; i < leaves_.size();) {
-      const std::size_t first = i;
-      while (i < leaves_.size() && leaves_[i] == Progress::ready) leaves_[i++] = Progress::sent;
-      if (i == first) {
-        ++i;
-        continue;
-      }
-      auto* const begin = static_cast<float*>(flat_.raw()) + begins_[first];
-      ranks_.all_reduce(Tensor(begin, flat_.dtype(), {begins_[i] - begins_[first]}, flat_.device()), Reduction::mean,
-                        sending);
-    }
-    ready_bytes_ = 0;
-  }
-
-  Communicator ranks_;
-  Tensor flat_;
-  DeviceContext context_;
-  std::int64_t bucket_bytes_;
-  std::vector<std::int64_t> begins_;  // of each leaf, in elements of the flat buffer; then the buffer's end
-  enum class Progress : std::uint8_t { computing, ready, sent };
-  std::vector<Progress> leaves_;
-  std::int64_t ready_bytes_ = 0;
-  std::vector<Event> events_;
-};
 
 class DataParallel : public Partitioner {
  public:
@@ -111,7 +41,7 @@ class DataParallel : public Partitioner {
     }
   }
   std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const override {
-    return std::make_unique<GradientBuckets>(ranks_, grads, context, options_.bucket_bytes);
+    return std::make_unique<detail::GradientBuckets>(ranks_, grads, context, options_.bucket_bytes);
   }
   void mean(const Tensor& values, const Stream& stream) const override {
     ranks_.all_reduce(values, Reduction::mean, stream);

@@ -12,16 +12,15 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/runtime/error.h>
 
-#include "distributed/internal/exchange.h"
-#include "distributed/internal/executable.h"
-#include "distributed/internal/job.h"
-#include "distributed/internal/launch.h"
-#include "runtime/internal/throw_error.h"
+#include "distributed/exchange.h"
+#include "distributed/executable.h"
+#include "distributed/job.h"
+#include "distributed/launch.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -1,13 +1,11 @@
 #include <giro/kernels/accuracy.h>
 
-#include <utility>
-
 #include <giro/kernels/reduce.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/correct_rows.h"
-#include "kernels/pointwise/term.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/correct_rows.h"
+#include "kernels/expr/expression_op.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 
@@ -24,20 +22,6 @@ void check(std::string_view op, const Tensor& out, const Shape& of_out, const Te
 }
 
 }  // namespace
-
-pointwise::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels) {
-  using pointwise::Layout;
-  using pointwise::Term;
-  const Shape& space = logits.shape();
-  pointwise::Builder code(space, 1);
-  const Term logit = Term(code, code.read(logits, pointwise::broadcast_layout(space, space))).cast(DType::f32);
-  const Term label(code, code.read(labels, Layout{.strides = {1}}));
-  const Term best = logit.reduce(pointwise::Combiner::argmax, DType::i64);
-  const Term is_correct = (best == label.cast(DType::i64)).cast(DType::f32);
-  const Term largest = logit.reduce(pointwise::Combiner::max, DType::f32);
-  where(is_nan(largest), 0, is_correct).write(out, Layout{.strides = {1}});
-  return std::move(code).take();
-}
 
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
   check("accuracy", out, {}, logits, labels, stream);

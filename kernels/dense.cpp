@@ -1,7 +1,7 @@
 #include <giro/kernels/dense.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
+#include "kernels/checks.h"
+#include "kernels/ops.h"
 
 namespace giro {
 

@@ -12,7 +12,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/backend.h"
+#include "runtime/backend.h"
 
 namespace giro {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <giro/kernels/math_mode.h>
 #include <giro/runtime/dtype.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/program.h>
 #include <giro/runtime/stream.h>
 
 namespace giro {

@@ -1,29 +1,28 @@
 #include <giro/kernels/elementwise.h>
 
-#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "kernels/internal/checks.h"
-#include "kernels/pointwise/term.h"
+#include "kernels/checks.h"
+#include "kernels/expr/term.h"
 
 namespace giro {
 namespace {
 
-using pointwise::ScalarFunction;
-using pointwise::Term;
-namespace functions = pointwise::functions;
+using expr::ScalarFunction;
+using expr::Term;
+namespace functions = expr::functions;
 
 // Writes one whole array: value(read), converted to its dtype, for each element of the space. read(array) has the
 // array's elements, and read(array, shape) those of an array that is broadcast from the shape to the space.
 template <class Value>
 void write_each(const char* op, const Tensor& out, const Shape& space, const Stream& stream, const Value& value) {
-  pointwise::Builder code(space);
+  expr::Builder code(space);
   const auto read = [&](const Tensor& array, std::optional<Shape> shape = {}) {
-    return Term(code, code.read(array, pointwise::broadcast_layout(shape.value_or(space), space)));
+    return Term(code, code.read(array, expr::broadcast_layout(shape.value_or(space), space)));
   };
-  value(read).cast(out.dtype()).write(out, pointwise::broadcast_layout(space, space));
+  value(read).cast(out.dtype()).write(out, expr::broadcast_layout(space, space));
   queue(op, std::move(code).take(), stream);
 }
 
@@ -68,8 +67,8 @@ void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
 void fill(const Tensor& out, double value, const Stream& stream) {
   checks::on_device("fill", {{"out", out}}, stream);
   const Shape space{out.count()};
-  pointwise::Builder code(space);
-  code.write(code.constant(out.dtype(), value), out, pointwise::broadcast_layout(space, space));
+  expr::Builder code(space);
+  code.write(code.constant(out.dtype(), value), out, expr::broadcast_layout(space, space));
   queue("fill", std::move(code).take(), stream);
 }
 

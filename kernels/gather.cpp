@@ -1,31 +1,12 @@
 #include <giro/kernels/gather.h>
 
-#include <algorithm>
-#include <numeric>
 #include <vector>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/ops.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
-
-void RowOrder::rows(std::int64_t first, std::int64_t count, std::int64_t* out) const {
-  while (count > 0) {
-    const std::int64_t begin = first % size, in_epoch = std::min(count, size - begin);
-    if (shuffled) {
-      const KeyedPermutation order = permutation(first / size);
-      for (std::int64_t i = 0; i < in_epoch; ++i) {
-        out[i] = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(begin + i)));
-      }
-    } else {
-      std::iota(out, out + in_epoch, begin);
-    }
-    first += in_epoch;
-    out += in_epoch;
-    count -= in_epoch;
-  }
-}
 
 void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream, std::size_t axis) {
   checks::on_device("gather_rows", {{"out", out}, {"src", src}, {"indices", indices}}, stream);
@@ -41,7 +22,7 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   queue(ops::GatherRows{out, src, indices, axis}, stream);
 }
 
-void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
+void batch_indices(const Tensor& indices, const ByteRing& positions, const RowOrder& order, const Stream& stream) {
   checks::on_device("batch_indices", {{"indices", indices}}, stream);
   checks::has_dtype("batch_indices", {"indices", indices}, DType::i64);
   checks::has_rank("batch_indices", {"indices", indices}, 1);

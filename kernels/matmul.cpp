@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/ops.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -5,16 +5,16 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/internal/checks.h"
-#include "kernels/pointwise/term.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/expr/term.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
 
-using pointwise::Builder;
-using pointwise::Layout;
-using pointwise::Term;
+using expr::Builder;
+using expr::Layout;
+using expr::Term;
 
 void check_sums(std::string_view op, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                 const Tensor& sums, const Stream& stream) {
@@ -47,7 +47,7 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
   const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;
   const Shape space{outer, inner};
   Builder code(space, 2);
-  const Term x = Term(code, code.read(values, pointwise::broadcast_layout(space, space))).cast(DType::f64);
+  const Term x = Term(code, code.read(values, expr::broadcast_layout(space, space))).cast(DType::f64);
   Term n = x.constant(DType::f64, static_cast<double>(values.count()));
   std::optional<Term> counts;
   if (mask) {

@@ -1,22 +1,21 @@
 #include <giro/kernels/publish.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/publish_op.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/publish_op.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 
-void RowRing::begin(std::int64_t first) const noexcept {
+void ScalarRing::begin(std::int64_t first) const noexcept {
   for (std::int64_t row = first - capacity; row < first; ++row) {
     std::fill_n(slot(row), row_words(), std::uint64_t{static_cast<std::uint32_t>(row)} << 32);
   }
 }
 
-void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
+void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
   constexpr std::string_view op = "publish_row";
   checks::on_device(op, {{"row", row}}, stream);
   checks::has_dtype_and_shape(op, {"row", row}, DType::i64, {});

@@ -19,7 +19,7 @@ namespace giro {
 //
 // Once a row has arrived, the earlier work on its stream has finished, and that work's inputs may be overwritten. Its
 // writes to host memory may still be in flight, unless `is_release`.
-struct RowRing {
+struct ScalarRing {
   std::uint64_t* words = nullptr;  // pinned, capacity * row_words()
   std::int64_t capacity = 0;       // a power of two
   std::int64_t columns = 0;
@@ -54,6 +54,6 @@ struct RowRing {
 // device, is the row's number and is incremented. The host must not let the device get more than `capacity` rows ahead.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a capacity that is not a power of two,
 // or if the number of scalars is not the ring's columns.
-void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
+void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 
 }  // namespace giro

@@ -2,16 +2,16 @@
 
 #include <utility>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/term.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/expr/term.h"
+#include "kernels/ops.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
 
-using pointwise::Builder;
-using pointwise::Term;
+using expr::Builder;
+using expr::Term;
 
 void check(std::string_view op, const Tensor& out, DType dtype, const Tensor& x, bool of_nothing,
            const Stream& stream) {
@@ -28,7 +28,7 @@ template <class F>
 void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& stream, const F& f) {
   const Shape space{x.count()};
   Builder code(space, 1);
-  f(Term(code, code.read(x, pointwise::broadcast_layout(space, space)))).write(out, {});
+  f(Term(code, code.read(x, expr::broadcast_layout(space, space)))).write(out, {});
   queue(op, std::move(code).take(), stream);
 }
 

@@ -3,9 +3,9 @@
 #include <giro/kernels/sort.h>
 #include <giro/runtime/buffer.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/ops.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -1,7 +1,7 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
+#include "kernels/checks.h"
+#include "kernels/ops.h"
 
 namespace giro {
 void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,

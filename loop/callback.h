@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <giro/loop/any_callback.h>
-#include <giro/loop/matching.h>
+#include <giro/loop/callback_arguments.h>
 
 namespace giro {
 

@@ -46,13 +46,13 @@ class Cursor {
 // The position of a run in a dataset R of batches B. An iterator that returns by value makes a new batch at each
 // access, so the batch is made once and kept here.
 template <class R, class B>
-class CursorOver final : public Cursor {
+class RangeCursor final : public Cursor {
   using Reference = std::ranges::range_reference_t<R>;
 
  public:
   static constexpr bool kIsReference = std::is_lvalue_reference_v<Reference>;
 
-  CursorOver(R& range, std::function<std::int64_t(const B&)> batch_size_fn)
+  RangeCursor(R& range, std::function<std::int64_t(const B&)> batch_size_fn)
       : range_(&range), batch_size_fn_(std::move(batch_size_fn)), first_(detail::first_batch(range)) {}
 
   // The batch here, as the dataset gives it if that is a reference.

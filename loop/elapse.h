@@ -36,7 +36,7 @@ struct ElapseOptions {
 // it.
 template <std::ranges::input_range R>
 class Elapse : detail::StateAccess {
-  using Cursor = detail::CursorOver<R, std::ranges::range_value_t<R>>;
+  using Cursor = detail::RangeCursor<R, std::ranges::range_value_t<R>>;
 
  public:
   using B = std::ranges::range_value_t<R>;

@@ -4,8 +4,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

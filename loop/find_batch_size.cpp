@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <optional>
 #include <string>
@@ -10,8 +9,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/backend.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 namespace {

@@ -1,6 +1,6 @@
 #include <giro/loop/inner_loop.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 

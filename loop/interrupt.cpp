@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <giro/loop/engine.h>
 #include <giro/loop/loop_state.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 

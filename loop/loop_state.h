@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/log/history.h>
@@ -21,7 +20,7 @@ namespace detail {
 
 class Engine;
 class RunEngine;
-class RunSaves;
+class RunCheckpoints;
 
 // What a LoopState has whatever the types of its state and batch.
 class AnyLoopState {
@@ -56,7 +55,7 @@ class AnyLoopState {
   // Errors: those of Archive, corrupt_data, and invalid_argument if the run was saved with another dataset.
   void persist(Archive& archive) const;
 
-  std::shared_ptr<RunSaves> saves;  // shared by this run's checkpoints
+  std::shared_ptr<RunCheckpoints> saves;  // shared by this run's checkpoints
 
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <any>
-#include <cstdint>
 #include <exception>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -121,7 +119,7 @@ class Run : detail::StateAccess {
   detail::RunResults& results() const noexcept { return engine_->results; }
 
   S state_;
-  detail::CursorOver<R, B> dataset_;
+  detail::RangeCursor<R, B> dataset_;
   std::unique_ptr<detail::Engine> engine_;
   LoopState<S, B> loop_;
 };

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
 
 namespace giro {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/backend.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

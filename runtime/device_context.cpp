@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "runtime/internal/call_site.h"
+#include "runtime/call_site.h"
 
 namespace giro {
 namespace {

@@ -1,10 +1,8 @@
 #include <giro/runtime/host_array.h>
 
-#include <utility>
-
 #include <giro/runtime/buffer.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -1,7 +1,7 @@
 #include <giro/runtime/profiler.h>
 
-#include "runtime/internal/profiling.h"
-#include "runtime/internal/trace_recorder.h"
+#include "runtime/profiling.h"
+#include "runtime/trace_recorder.h"
 
 namespace giro {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -3,20 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <functional>
 #include <iterator>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/structure.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
-#include "runtime/program/recording.h"
+#include "runtime/stream_recording.h"
+#include "runtime/structure.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -48,7 +45,8 @@ bool is_below(const std::string& path, const std::string& prefix) {
 }  // namespace
 
 State::State(DeviceContext context)
-    : context_(context), identity_(std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id())) {
+    : context_(context),
+      identity_(std::make_shared<detail::StateIdentity>(this, detail::StreamRecording::current_id())) {
   link();
 }
 
@@ -87,7 +85,7 @@ void State::link() noexcept {
 void State::settle() noexcept {
   if (identity_ == nullptr) return;
   identity_->owner = this;
-  identity_->moved_in = detail::Recording::current_id();
+  identity_->moved_in = detail::StreamRecording::current_id();
 }
 
 void State::expect_whole() const {
@@ -103,7 +101,7 @@ void State::expect_whole() const {
 
 // A recording in progress keeps the leaves' memory alive.
 void State::note_use() const {
-  if (detail::Recording* const recording = detail::Recording::current()) {
+  if (detail::StreamRecording* const recording = detail::StreamRecording::current()) {
     recording->states.add(identity_, collections_);
   }
 }
@@ -197,7 +195,7 @@ void State::attach(const std::string& name, const State& part) {
   for (const Declared& each : part.declared()) {
     declared.push_back({fmt::format("{}/{}", name, each.name), each.value, each.may_differ});
   }
-  if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
+  if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::StreamRecording::current_id());
   identity_->declared = std::move(declared);
   std::erase_if(collections_, is_here);
   collections_.insert(collections_.end(), collections.begin(), collections.end());

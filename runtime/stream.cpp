@@ -1,18 +1,14 @@
 #include <giro/runtime/stream.h>
 
-#include <algorithm>
-#include <array>
 #include <string>
-#include <utility>
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
-#include "runtime/program/copy.h"
-#include "runtime/program/op.h"
-#include "runtime/program/op_scope.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
+#include "runtime/op_by_op.h"
+#include "runtime/stream_recording.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -22,24 +18,14 @@ Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
 }
 
-struct Fill {
-  static constexpr const char* kName = "fill";
-  Out to;
-  unsigned char value;
-};
-void run(const Fill& op, const Stream& stream) { stream.impl().fill(op.to.raw(), op.value, op.to.bytes()); }
-
 // Queues an operation on an event. A recording holds it in order with its ops.
 template <class F>
 void queue_event(const char* name, const Stream& stream, F f) {
-  if (!detail::Recording::holds()) return f(stream);
-  detail::Recording::current()->hold(detail::HeldOp::Kind::event, Program::Node(name, {}, {}), stream, std::move(f),
-                                     std::array<Tensor, 0>{});
+  if (!detail::StreamRecording::holds()) return f(stream);
+  detail::StreamRecording::current()->hold_event(name, stream, std::move(f));
 }
 
 }  // namespace
-
-void ops::run(const Copy& op, const Stream& stream) { stream.impl().copy(op.to.raw(), op.from.raw(), op.to.bytes()); }
 
 Stream::Stream(Device device) : impl_(device.is_cuda() ? cuda::create_stream(device) : cpu::create_stream()) {}
 
@@ -48,7 +34,8 @@ Device Stream::device() const noexcept { return impl_->device; }
 void detail::queue_copy(const Tensor& to, const Tensor& from, const Stream& stream) {
   stream.impl().check_usable("copy");
   if (to.bytes() == 0) return;
-  queue(ops::Copy{to, from}, stream);
+  if (StreamRecording::holds()) return StreamRecording::current()->hold_copy(to, from, stream);
+  run_op("copy", stream, [&] { stream.impl().copy(to.raw(), from.raw(), to.bytes()); });
 }
 
 void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
@@ -58,29 +45,20 @@ void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
 void Stream::fill(void* dst, unsigned char value, std::size_t bytes) const {
   impl_->check_usable("fill");
   if (bytes == 0) return;
-  queue(Fill{bytes_at(dst, bytes), value}, *this);
+  using detail::StreamRecording;
+  if (StreamRecording::holds()) return StreamRecording::current()->hold_fill(bytes_at(dst, bytes), value, *this);
+  detail::run_op("fill", *this, [&] { impl_->fill(dst, value, bytes); });
 }
 
 Buffer Stream::allocate(std::size_t bytes) const {
   impl_->check_usable("allocate");
-  detail::Recording* const recording = detail::Recording::current();
-  if (recording == nullptr) return impl_->arena->allocate(bytes);
-  // An op gives its workspace back at once; other temporaries are planned when the program is known.
-  if (detail::OpScope::is_open()) {
-    recording->largest_workspace = std::max(recording->largest_workspace, bytes);
-    return recording->arena_of(*impl_).allocate(bytes);
-  }
-  if (&recording->stream != impl_.get()) {
-    // Temporaries share memory in the order of one stream, and this stream runs concurrently.
-    throw Error(ErrorCode::unsupported,
-                "allocate: a stream that has joined a recording has no temporaries, expected the recording stream");
-  }
-  return recording->allocate(bytes);
+  detail::StreamRecording* const recording = detail::StreamRecording::current();
+  return recording != nullptr ? recording->allocate(*impl_, bytes) : impl_->arena->allocate(bytes);
 }
 
 void Stream::wait(const Event& event) const {
   detail::EventImpl& marked = event.impl();
-  detail::Recording* recording = detail::Recording::current();
+  detail::StreamRecording* recording = detail::StreamRecording::current();
   if (recording != nullptr && marked.recorded_in == recording->id && device() == recording->stream.device) {
     impl_->joined = recording->id;
     const auto wait = [event = event.impl_](const Stream& stream) { stream.impl().wait(*event); };
@@ -126,14 +104,14 @@ void Event::record(const Stream& stream) {
   if (is_recording) {
     queue_event("record an event", stream, [event = impl_](const Stream& on) {
       event->record(on.impl());
-      detail::Recording::current()->has_events = true;
+      detail::StreamRecording::current()->has_events = true;
     });
   } else {
     marked.record(stream.impl());
     marked.peers = stream.impl().peers;
   }
   marked.marked = true;
-  marked.recorded_in = is_recording ? detail::Recording::current()->id : 0;
+  marked.recorded_in = is_recording ? detail::StreamRecording::current()->id : 0;
   marked.stream = std::shared_ptr<detail::StreamImpl>(stream.impl_);
 }
 

@@ -5,10 +5,10 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/stream.h>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
-#include "runtime/program/op_scope.h"
-#include "runtime/program/recording.h"
+#include "runtime/backend.h"
+#include "runtime/op_scope.h"
+#include "runtime/stream_recording.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 
@@ -64,7 +64,7 @@ void Tensor::check_dtype(DType wanted) const {
 
 // The host cannot reach a GPU's memory anyway, and custom kernels take its address while recording.
 void Tensor::check_computed() const {
-  if (device_.is_cuda() || detail::Recording::current() == nullptr || detail::OpScope::is_open()) return;
+  if (device_.is_cuda() || detail::StreamRecording::current() == nullptr || detail::OpScope::is_open()) return;
   throw_invalid(
       "data: {} is being recorded and holds no values yet; compute on it with ops, or in a function given to nn::call "
       "or submit, which runs at each replay",

@@ -23,7 +23,7 @@ PRELUDE = """
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>
 #include <giro/loop/step/managed.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 struct Count {};
 using Callback = giro::Callback<Count, int>;
 """

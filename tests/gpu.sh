@@ -149,7 +149,7 @@ gpu_tests() {
 
 first() {
   local suite model batch dtype behaviour='-*OnCpu*' end
-  local suites=(kernels_test kernels_nn_test kernels_pointwise_test runtime_test runtime_files_test)
+  local suites=(kernels_test kernels_nn_test kernels_expr_test runtime_test runtime_files_test)
   begin first
   compile "${suites[@]}" mnist gpt2 resnet graph_bench step_bench cuda_behaviour_test
   # Half of what is left is for the models and the loop.

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "callbacks/flip/internal/source.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/flip/source.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::flip {
 

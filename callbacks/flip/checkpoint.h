@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/time/elapsed.h>
 
 namespace giro::flip {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <string>
 
 #include <giro/kernels/reduce.h>
 #include <giro/loop/arbiter.h>
@@ -11,7 +9,7 @@
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::flip {
 namespace {

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include <giro/callbacks/check_replicas.h>
 #include <giro/loop/run.h>
 #include <giro/loop/step/step.h>
 
-#include "callbacks/flip/internal/source.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/flip/source.h"
+#include "runtime/throw_error.h"
 
 namespace giro::flip {
 namespace {

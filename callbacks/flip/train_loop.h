@@ -12,9 +12,9 @@
 #include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/kernels/nn/precision.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/precision.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/interrupt.h>

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include <giro/callbacks/jaxloop/outputs.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 
 namespace giro {
 class Archive;

@@ -10,7 +10,7 @@
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/file_system.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {

@@ -7,9 +7,9 @@
 #include <giro/kernels/digest.h>
 #include <giro/runtime/files/archive.h>
 
-#include "callbacks/jaxloop/internal/chunks.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/jaxloop/chunks.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {

@@ -12,7 +12,7 @@
 #include <giro/callbacks/jaxloop/action.h>
 #include <giro/callbacks/jaxloop/outputs.h>
 #include <giro/callbacks/jaxloop/step.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>

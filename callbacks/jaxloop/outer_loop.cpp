@@ -14,8 +14,8 @@
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 
-#include "callbacks/jaxloop/internal/chunks.h"
-#include "runtime/internal/throw_error.h"
+#include "callbacks/jaxloop/chunks.h"
+#include "runtime/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {

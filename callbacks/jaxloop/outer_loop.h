@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <giro/callbacks/jaxloop/loops.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
 

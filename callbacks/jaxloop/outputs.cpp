@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::jaxloop {
 namespace {

@@ -3,8 +3,8 @@
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/rng.h>
 
-#include "runtime/files/internal/store_names.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/store_names.h"
+#include "runtime/throw_error.h"
 
 namespace giro::jaxloop {
 

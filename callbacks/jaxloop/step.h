@@ -11,8 +11,8 @@
 #include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/step/step.h>

@@ -11,11 +11,11 @@
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/float16.h>
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/native_stream.h>
 
-#include "distributed/internal/job.h"
-#include "runtime/internal/elements.h"
-#include "runtime/internal/throw_error.h"
+#include "distributed/job.h"
+#include "runtime/elements.h"
+#include "runtime/throw_error.h"
 
 namespace giro::mpi {
 namespace {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "distributed/internal/communicator_impl.h"
+#include "distributed/communicator_impl.h"
 
 namespace giro::mpi {
 

@@ -1,4 +1,4 @@
-#include "distributed/internal/job.h"
+#include "distributed/job.h"
 
 #include <mpi.h>
 
@@ -9,7 +9,7 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/mpi/communicator.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::mpi {
 namespace {

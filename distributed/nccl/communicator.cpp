@@ -9,14 +9,15 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/native_stream.h>
 
-#include "distributed/internal/exchange.h"
-#include "distributed/internal/job.h"
+#include "distributed/exchange.h"
+#include "distributed/job.h"
+#include "runtime/backend.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/program/recording.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nccl {
 namespace {

@@ -14,10 +14,10 @@
 
 #include <giro/runtime/buffer.h>
 
-#include "distributed/internal/communicator_impl.h"
+#include "distributed/communicator_impl.h"
 #include "distributed/nccl/watchdog.h"
 #include "runtime/cuda/handle.h"
-#include "runtime/internal/peers.h"
+#include "runtime/peers.h"
 
 namespace giro::nccl {
 

@@ -8,11 +8,11 @@
 
 #include <giro/runtime/error.h>
 
-#include "distributed/internal/exchange.h"
-#include "distributed/internal/job.h"
+#include "distributed/exchange.h"
+#include "distributed/job.h"
 #include "distributed/nccl/communicator.h"
 #include "runtime/cuda/check.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "distributed/internal/job.h"
+#include "distributed/job.h"
 #include "distributed/nccl/communicator.h"
 
 namespace giro::nccl {

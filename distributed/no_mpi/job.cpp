@@ -1,4 +1,4 @@
-#include "distributed/internal/job.h"
+#include "distributed/job.h"
 
 #include <giro/runtime/error.h>
 

@@ -1,8 +1,8 @@
 #include <giro/distributed/communicator.h>
 
-#include "distributed/internal/job.h"
-#include "runtime/internal/cuda_module.h"
-#include "runtime/internal/throw_error.h"
+#include "distributed/job.h"
+#include "runtime/cuda_module.h"
+#include "runtime/throw_error.h"
 
 // Stands in for NCCL where neither the library nor the CUDA backend's module contains it.
 namespace giro::nccl {

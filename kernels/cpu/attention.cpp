@@ -1,7 +1,7 @@
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/chain.h"
 #include "kernels/cpu/for_each.h"
-#include "kernels/pointwise/math.h"
+#include "kernels/expr/math.h"
 
 namespace giro::cpu {
 namespace attention {
@@ -18,10 +18,10 @@ struct OnlineSoftmax {
     const float shift = m == -kInfinity ? 0.0f : m;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < n; ++i) {
-      x[i] = pointwise::math::exp(x[i] - shift);
+      x[i] = expr::math::exp(x[i] - shift);
       sum += x[i];
     }
-    *factor = pointwise::math::exp(before - shift);
+    *factor = expr::math::exp(before - shift);
     *largest = m;
     *total = *total * *factor + sum;
   }
@@ -110,7 +110,7 @@ struct Forward : Common {
     out.set(b, t, h, sums, has_key ? 1 / total : 1);
     if (logsumexp == nullptr) return;
     logsumexp[(b * pattern.heads + h) * pattern.queries + t] =
-        has_key ? a.largest[i] + pointwise::math::log(total) : kInfinity;
+        has_key ? a.largest[i] + expr::math::log(total) : kInfinity;
   }
 };
 

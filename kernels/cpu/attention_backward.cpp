@@ -1,7 +1,7 @@
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/chain.h"
 #include "kernels/cpu/for_each.h"
-#include "kernels/pointwise/math.h"
+#include "kernels/expr/math.h"
 
 namespace giro::cpu {
 namespace attention {
@@ -13,7 +13,7 @@ struct ScoreGradient {
   GIRO_LOOP_INLINE static void run(float* p, float* dp, std::int64_t n, float logsumexp, float delta) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      p[i] = pointwise::math::exp(p[i] - logsumexp);
+      p[i] = expr::math::exp(p[i] - logsumexp);
       dp[i] = p[i] * (dp[i] - delta);
     }
   }
@@ -24,7 +24,7 @@ struct ScoreGradientWithDropout {
                                    float delta) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      const float weight = pointwise::math::exp(p[i] - logsumexp);
+      const float weight = expr::math::exp(p[i] - logsumexp);
       p[i] = weight * kept[i];
       dp[i] = weight * ((kept[i] != 0.0f ? dp[i] * kept[i] : 0.0f) - delta);
     }

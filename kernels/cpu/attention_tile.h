@@ -14,15 +14,15 @@
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/tile_loops.h"
 #include "kernels/cpu/tile_product.h"
-#include "kernels/functors/attention.h"
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/instruction_sets.h"
-#include "kernels/pointwise/random.h"
+#include "kernels/expr/instruction_sets.h"
+#include "kernels/expr/random_by_key.h"
+#include "kernels/host_device/attention_pattern.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu::attention {
 
-using functors::AttentionPattern;
-using pointwise::Compiled;
+using expr::Compiled;
+using host_device::AttentionPattern;
 
 // A tile has the scores of kQueries queries and kKeys keys. Keys are packed once for kChunk queries.
 inline constexpr std::int64_t kQueries = 64, kKeys = 256, kChunk = 256;
@@ -35,7 +35,7 @@ struct Kept {
                                    float factor) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      kept[i] = pointwise::math::uniform_by_key(key, place + i) < below ? factor : 0.0f;
+      kept[i] = expr::math::uniform_by_key(key, place + i) < below ? factor : 0.0f;
     }
   }
 };

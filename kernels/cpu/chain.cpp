@@ -5,13 +5,13 @@
 #endif
 
 #include "kernels/cpu/fold.h"
-#include "kernels/pointwise/instruction_sets.h"
-#include "kernels/pointwise/math.h"
+#include "kernels/expr/instruction_sets.h"
+#include "kernels/expr/math.h"
 
 namespace giro::cpu {
 namespace {
 
-using pointwise::math::kExpLimits, pointwise::math::kTanhLimits;
+using expr::math::kExpLimits, expr::math::kTanhLimits;
 
 template <int kBytes>
 struct Vector {
@@ -61,7 +61,7 @@ constexpr int kOf16 = 8, kOf32 = 16;
 #define GIRO_LOOPS "kernels/cpu/chain_loop.h"
 #include "kernels/cpu/instruction_set_loops.h"
 
-constexpr pointwise::PerInstructionSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
+constexpr expr::PerInstructionSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
 
 }  // namespace
 

@@ -84,7 +84,7 @@ struct Pack {
 #undef GIRO_OF_EACH
 };
 #define GIRO_FORMULA GIRO_INLINE
-#include "kernels/pointwise/exponential.h"
+#include "kernels/expr/exponential.h"
 #undef GIRO_FORMULA
 #undef GIRO_INLINE
 

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/one_dnn.h"
 #include "kernels/cpu/winograd.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {

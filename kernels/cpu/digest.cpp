@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/for_each.h"
-#include "kernels/functors/digest.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/digest_term.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 
@@ -13,7 +13,7 @@ void run(const ops::Digest& op, const Stream& stream) {
     std::atomic<std::uint64_t> total = 0;  // does not depend on the order
     for_each_block(n, kBlock, n, [&](std::int64_t begin, std::int64_t end) {
       std::uint64_t sum = 0;
-      for (std::int64_t i = begin; i < end; ++i) sum += functors::digest_term(words[i], i);
+      for (std::int64_t i = begin; i < end; ++i) sum += host_device::digest_term(words[i], i);
       total.fetch_add(sum, std::memory_order_relaxed);
     });
     *out = static_cast<std::int64_t>(total.load());

@@ -1,4 +1,4 @@
-#include "kernels/cpu/expression.h"
+#include "kernels/expr/expression_op.h"
 
 #include <algorithm>
 #include <vector>
@@ -75,7 +75,7 @@ void run_split(const Plan& plan) {
 
 }  // namespace
 
-void run(const pointwise::Expression& expression, const Stream& stream) {
+void run(const expr::Expression& expression, const Stream& stream) {
   submit(stream, [plan = std::make_shared<const Plan>(expression)] {
     const FlushSubnormals flush;  // for the calling thread's own work
     if (plan->is_split) {

@@ -6,8 +6,8 @@
 
 namespace giro::cpu {
 
-using pointwise::Expression;
-using pointwise::Instruction;
+using expr::Expression;
+using expr::Instruction;
 using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
@@ -55,7 +55,7 @@ void Analysis::find_needed() {
 
 // Drops axes of size 1, and merges two axes where every access can treat them as one.
 void Analysis::merge_axes() {
-  std::vector<const pointwise::Layout*> from(e_.reads.size() + e_.places.size() + e_.writes.size(), nullptr);
+  std::vector<const expr::Layout*> from(e_.reads.size() + e_.places.size() + e_.writes.size(), nullptr);
   for (std::size_t i = 0; i < e_.code.size(); ++i) {
     if (needed_[i] && at(i).kind == Kind::read) from[at(i).index] = &e_.reads[at(i).index].layout;
     if (needed_[i] && at(i).kind == Kind::place) from[e_.reads.size() + at(i).index] = &e_.places[at(i).index];
@@ -72,7 +72,7 @@ void Analysis::merge_axes() {
     const int first = rank;
     for (std::size_t a = begin; a < end; ++a) {
       const std::int64_t size = e_.space[static_cast<int>(a)];
-      const bool is_whole = std::all_of(from.begin(), from.end(), [&](const pointwise::Layout* layout) {
+      const bool is_whole = std::all_of(from.begin(), from.end(), [&](const expr::Layout* layout) {
         return layout == nullptr || layout->bounds[a].holds_all_of(size);
       });
       if (size == 1 && is_whole) continue;
@@ -85,9 +85,9 @@ void Analysis::merge_axes() {
       for (std::size_t l = 0; l < from.size(); ++l) {
         if (from[l] == nullptr) continue;
         to[l].of[rank - 1] = from[l]->strides[a];
-        pointwise::Layout::Bounds& bounds = to[l].bounds[rank - 1];
-        bounds = joins ? pointwise::Layout::Bounds{bounds.begin * size, bounds.end * size}
-                       : pointwise::Layout::Bounds{from[l]->bounds[a].begin, std::min(from[l]->bounds[a].end, size)};
+        expr::Layout::Bounds& bounds = to[l].bounds[rank - 1];
+        bounds = joins ? expr::Layout::Bounds{bounds.begin * size, bounds.end * size}
+                       : expr::Layout::Bounds{from[l]->bounds[a].begin, std::min(from[l]->bounds[a].end, size)};
       }
     }
     if (rank == first) p_.sizes[rank++] = 1;

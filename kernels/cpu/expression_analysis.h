@@ -9,7 +9,7 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/cpu/expression_plan.h"
-#include "kernels/pointwise/scalar_function.h"
+#include "kernels/expr/scalar_function.h"
 
 namespace giro::cpu {
 
@@ -23,15 +23,15 @@ struct Analysis {
   struct Strides {
     std::int64_t offset;
     std::array<std::int64_t, kMaxAxes> of{};
-    std::array<pointwise::Layout::Bounds, kMaxAxes> bounds{};
+    std::array<expr::Layout::Bounds, kMaxAxes> bounds{};
   };
 
-  Analysis(const pointwise::Expression& expression, Plan& plan);
+  Analysis(const expr::Expression& expression, Plan& plan);
 
-  const pointwise::Instruction& at(std::size_t i) const { return e_.code[i]; }
-  std::size_t size_of_value(std::size_t i) const { return size_of(pointwise::computed_in(at(i).dtype)); }
+  const expr::Instruction& at(std::size_t i) const { return e_.code[i]; }
+  std::size_t size_of_value(std::size_t i) const { return size_of(expr::computed_in(at(i).dtype)); }
 
-  const pointwise::Expression& e_;
+  const expr::Expression& e_;
   Plan& p_;
   bool has_reductions_ = false;
   std::vector<bool> needed_, of_rows_, writes_rows_;

@@ -1,6 +1,5 @@
 #include "kernels/cpu/expression_plan.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -11,17 +10,17 @@
 #include "kernels/cpu/expression_analysis.h"
 #include "kernels/cpu/expression_chains.h"
 #include "kernels/cpu/expression_values.h"
-#include "kernels/pointwise/scalar_function.h"
-#include "kernels/pointwise/table.h"
+#include "kernels/expr/scalar_function.h"
+#include "kernels/expr/table.h"
 #include "runtime/program/overlap.h"
 
 namespace giro::cpu {
 namespace {
 
-using pointwise::Combiner;
-using pointwise::computed_in;
-using pointwise::Expression;
-using pointwise::Instruction;
+using expr::Combiner;
+using expr::computed_in;
+using expr::Expression;
+using expr::Instruction;
 using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
@@ -205,7 +204,7 @@ class Planner : Analysis {
   std::optional<std::size_t> squared_f32(const Instruction& sum) const {
     const Instruction& square = at(sum.operands[0]);
     if (sum.combiner != Combiner::sum || square.kind != Kind::apply || square.dtype != DType::f64 ||
-        square.function != &pointwise::functions::square) {
+        square.function != &expr::functions::square) {
       return std::nullopt;
     }
     const Instruction& wide = at(square.operands[0]);

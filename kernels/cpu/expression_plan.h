@@ -10,7 +10,7 @@
 #include "kernels/cpu/chain.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/tile_loops.h"
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
 
 namespace giro::cpu {
 
@@ -31,7 +31,7 @@ struct Plan {
     std::size_t size = 8;         // of an element in bytes
     std::int64_t offset = 0;
     std::array<std::int64_t, kMaxAxes> strides{};
-    std::array<pointwise::Layout::Bounds, kMaxAxes> bounds{};
+    std::array<expr::Layout::Bounds, kMaxAxes> bounds{};
     bool is_bounded = false;     // some elements are out of bounds
     bool is_flat = false;        // elements (rows, for a value of rows) are contiguous and in order
     bool is_periodic = false;    // repeats along all axes but the innermost
@@ -50,7 +50,7 @@ struct Plan {
     int out = 0;
     std::size_t size = 0;    // of an element of `out`
     bool is_number = false;  // columns: the result is the same for all columns
-    pointwise::Loop loop = nullptr;
+    expr::Loop loop = nullptr;
     TileLoop convert = nullptr;
     TileLoop round = nullptr;           // applied afterwards
     const char* source = nullptr;       // of an f32 function
@@ -94,7 +94,7 @@ struct Plan {
     std::size_t kept_size = 0;  // of an element, if a whole long row is kept for later passes; else 0
   };
 
-  explicit Plan(const pointwise::Expression& expression);
+  explicit Plan(const expr::Expression& expression);
 
   Pattern pattern = Pattern::elements;
   int rank = 0, kept = 0;  // the number of axes, and of those before the reduced ones

@@ -4,13 +4,13 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/pointwise/arithmetic.h"
+#include "kernels/expr/arithmetic.h"
 
 namespace giro::cpu {
 namespace {
 
-using pointwise::Combiner;
-using pointwise::Compiled;
+using expr::Combiner;
+using expr::Compiled;
 
 template <class T>
 struct Sum {
@@ -19,11 +19,11 @@ struct Sum {
   static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
   static constexpr Lane kIdentity = 0;
   GIRO_LOOP_INLINE static Lane of(T x) { return x; }
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return pointwise::math::plus(a, b); }
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return expr::math::plus(a, b); }
   static constexpr Total identity() { return {}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
     into.number += from.number;
-    into.integer = pointwise::math::plus(into.integer, from.integer);
+    into.integer = expr::math::plus(into.integer, from.integer);
   }
 };
 
@@ -41,11 +41,11 @@ struct Product {
   static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
   static constexpr Lane kIdentity = 1;
   GIRO_LOOP_INLINE static Lane of(T x) { return static_cast<Lane>(x); }
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return pointwise::math::times(a, b); }
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return expr::math::times(a, b); }
   static constexpr Total identity() { return {1, 1, 0}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
     into.number *= from.number;
-    into.integer = pointwise::math::times(into.integer, from.integer);
+    into.integer = expr::math::times(into.integer, from.integer);
   }
 };
 

@@ -5,7 +5,7 @@
 
 #include <giro/runtime/dtype.h>
 
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
 
 namespace giro::cpu {
 
@@ -40,7 +40,7 @@ struct Fold {
   void (*finish)(const Total* totals, void* out, std::int64_t n);
 };
 
-Fold fold_of(pointwise::Combiner combiner, DType computed);
+Fold fold_of(expr::Combiner combiner, DType computed);
 // The f64 sum of the squares of f32 values, with the bits that converting, squaring and adding them one by one has.
 Fold fold_of_squares();
 

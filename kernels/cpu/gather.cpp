@@ -1,4 +1,4 @@
-#include "kernels/functors/gather.h"
+#include "kernels/host_device/batch_indices.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/cpu/for_each.h"
-#include "kernels/functors/fault.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/fault.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -21,10 +21,10 @@ void run(const ops::GatherRows& op, const Stream& stream) {
   if (op.out.count() == 0) return;
   const std::int64_t count = op.indices.count(), size = op.src.shape().begin()[op.axis], rows = op.outer() * count;
   const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(rows);
-  functors::with_integer(op.indices.dtype(), [&]<class I>(functors::Type<I>) {
+  host_device::with_integer(op.indices.dtype(), [&]<class I>(host_device::Type<I>) {
     submit(stream, [out = static_cast<char*>(op.out.raw()), src = static_cast<const char*>(op.src.raw()),
-                    indices = op.indices.data<I>(), missing = functors::missing(op.src.dtype()), count, size, rows,
-                    row_bytes, fault = functors::Fault(op.fault)] {
+                    indices = op.indices.data<I>(), missing = host_device::missing(op.src.dtype()), count, size, rows,
+                    row_bytes, fault = host_device::Fault(op.fault)] {
       const auto work = static_cast<std::int64_t>(static_cast<std::size_t>(rows) * (row_bytes / sizeof(float) + 1));
       for_each_block(rows, kRowsTogether, work, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -43,8 +43,8 @@ void run(const ops::GatherRows& op, const Stream& stream) {
 }
 
 void run(const ops::BatchIndices& op, const Stream& stream) {
-  ForEach{stream}(op.indices.count(), functors::BatchIndices{op.indices.data<std::int64_t>(),
-                                                             functors::CurrentSlot(op.positions()), op.order});
+  ForEach{stream}(op.indices.count(), host_device::BatchIndices{op.indices.data<std::int64_t>(),
+                                                                host_device::CurrentSlot(op.positions()), op.order});
 }
 
 namespace {
@@ -83,7 +83,7 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
                        count * size_of(src.dtype()), factor, out.dtype()});
     work += static_cast<std::int64_t>(out.bytes() / sizeof(float));
   }
-  const functors::CurrentSlot position(op.positions());
+  const host_device::CurrentSlot position(op.positions());
   submit(stream, [arrays = std::move(rows_of), rows, work, position, order = op.order] {
     const std::int64_t first = *reinterpret_cast<const std::int64_t*>(position());
     constexpr std::int64_t kRows = 32, kAhead = 2;
@@ -99,7 +99,7 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
           if (array.out_bytes == array.src_bytes) {
             std::memcpy(out, row_at(r), array.src_bytes);
           } else {
-            functors::with_storage(array.dtype, [&]<class T>(functors::Type<T>) {
+            host_device::with_storage(array.dtype, [&]<class T>(host_device::Type<T>) {
               scale_bytes(reinterpret_cast<T*>(out), reinterpret_cast<const std::uint8_t*>(row_at(r)),
                           reinterpret_cast<const std::uint8_t*>(row_at(r + kAhead)), array.src_bytes, array.factor);
             });

@@ -9,7 +9,7 @@
 #include <giro/kernels/elementwise.h>
 
 #include "kernels/cpu/one_dnn.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 namespace {

@@ -6,13 +6,13 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/subnormals.h"
-#include "kernels/pointwise/instruction_sets.h"
-#include "kernels/pointwise/math.h"
+#include "kernels/expr/instruction_sets.h"
+#include "kernels/expr/math.h"
 
 namespace giro::cpu {
 namespace {
 
-using pointwise::math::polynomial;
+using expr::math::polynomial;
 
 constexpr std::int64_t kChunk = 512;
 // A bound on the error of a normal computed here, relative to its radius. If no rounding boundary of f32 is within it,
@@ -21,7 +21,7 @@ constexpr double kError = 0x1p-46;
 
 // ln x for a normal x.
 GIRO_LOOP_INLINE double log_of(double x) {
-  const auto [exponent, s] = pointwise::math::log_parts(x);
+  const auto [exponent, s] = expr::math::log_parts(x);
   const double z = s * s;
   const double p =
       polynomial(z, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
@@ -92,7 +92,7 @@ double standard_normal(std::uint32_t a, std::uint32_t b) {
 void draw_normals(std::span<float> values, const Rng& rng, double scale, double limit,
                   const std::function<double(std::uint64_t)>& exact) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const auto run = pointwise::Compiled<Chunk>::all.get();
+  const auto run = expr::Compiled<Chunk>::all.get();
   for_each_block(count, kChunk, 16 * count, [&](std::int64_t begin, std::int64_t end) {
     std::uint8_t uncertain[kChunk];
     const Chunk chunk{rng, scale, limit, static_cast<std::uint64_t>(begin), end - begin, &values[begin], uncertain};

@@ -1,4 +1,4 @@
-#include "kernels/functors/pool.h"
+#include "kernels/host_device/pool_windows.h"
 
 #include <giro/kernels/elementwise.h>
 
@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -96,7 +96,7 @@ struct MaxPool {
   T* y;
   const T* x;
   std::int64_t channels;
-  functors::PoolAxis<std::int64_t> rows, columns;
+  host_device::PoolAxis<std::int64_t> rows, columns;
 
   void operator()(std::int64_t pixel) const {
     const std::int64_t row = pixel / columns.windows, n = row / rows.windows;
@@ -174,10 +174,10 @@ void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std
 #pragma omp simd
                        for (std::int64_t c = 0; c < channels; ++c) {
                          const float share = factor * static_cast<float>(dy_pixel[c]);
-                         if constexpr (std::is_same_v<F, functors::Identity>) {
+                         if constexpr (std::is_same_v<F, host_device::Identity>) {
                            out[c] = T(share);
                          } else {
-                           out[c] = T(F::gradient(functors::stored<T>(share), static_cast<float>(x_pixel[c])));
+                           out[c] = T(F::gradient(host_device::stored<T>(share), static_cast<float>(x_pixel[c])));
                          }
                        }
                      }
@@ -199,8 +199,8 @@ void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const
 void run(const ops::AvgPool& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   if (pool_windows_tile(op.x.shape(), op.options)) {
-    return functors::with_activation(op.has_relu, [&]<class F>(F) {
-      functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
+    return host_device::with_activation(op.has_relu, [&]<class F>(F) {
+      host_device::with_storage(op.y.dtype(), [&]<class T>(host_device::Type<T>) {
         submit(stream, [y = op.y.data<T>(), x = op.x.data<T>(), of_x = op.x.shape(), window = op.options.window,
                         rows = op.y.shape()[0] * op.y.shape()[1]] { pool_tiles<F>(y, x, of_x, window, rows); });
       });
@@ -225,8 +225,8 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
     return;
   }
   if (pool_windows_tile(op.dx.shape(), op.options)) {
-    functors::with_activation(op.has_relu, [&]<class F>(F) {
-      functors::with_storage(op.dx.dtype(), [&]<class T>(functors::Type<T>) {
+    host_device::with_activation(op.has_relu, [&]<class F>(F) {
+      host_device::with_storage(op.dx.dtype(), [&]<class T>(host_device::Type<T>) {
         const Tensor& images = op.has_relu ? static_cast<const Tensor&>(op.x) : op.dx;
         submit(stream, [dx = op.dx.data<T>(), dy = op.dy.data<T>(), x = images.data<T>(), of_x = op.dx.shape(),
                         window = op.options.window] { tiles_backward<F>(dx, dy, x, of_x, window); });
@@ -255,7 +255,7 @@ void run(const ops::MaxPool& op, const Stream& stream) {
   const std::int64_t pixels = op.y.shape()[0] * op.y.shape()[1] * op.y.shape()[2],
                      work = work_of(op.y.shape(), op.options);
   if (work == 0) return;
-  functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(op.y.dtype(), [&]<class T>(host_device::Type<T>) {
     const MaxPool<T> pool{.y = op.y.data<T>(),
                           .x = op.x.data<T>(),
                           .channels = op.x.shape()[3],
@@ -272,8 +272,8 @@ void run(const ops::MaxPool& op, const Stream& stream) {
 
 // Not with oneDNN, which needs a workspace from the forward pass; x and y hold the same information.
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
-  functors::with_storage(op.dx.dtype(), [&]<class T>(functors::Type<T>) {
-    ForEach{stream}(op.dx.count(), functors::PoolBackward<true, T>(op.dx, op.dy, op.x, op.y, op.options));
+  host_device::with_storage(op.dx.dtype(), [&]<class T>(host_device::Type<T>) {
+    ForEach{stream}(op.dx.count(), host_device::PoolBackward<true, T>(op.dx, op.dy, op.x, op.y, op.options));
   });
 }
 

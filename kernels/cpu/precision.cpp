@@ -1,4 +1,4 @@
-#include "kernels/internal/precision.h"
+#include "kernels/precision_support.h"
 
 #include <fmt/format.h>
 

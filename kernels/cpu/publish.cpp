@@ -2,9 +2,9 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/cpu/expression.h"
-#include "kernels/functors/dtype_dispatch.h"
-#include "kernels/internal/publish_op.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/host_device/dtype_dispatch.h"
+#include "kernels/publish_op.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {
@@ -13,7 +13,7 @@ namespace {
 // The scalar as a double. All NaNs become the same one: signs and payloads depend on the code that computed them.
 double number_at(const Tensor& scalar) {
   double number = NAN;
-  functors::with_any(scalar.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_any(scalar.dtype(), [&]<class T>(host_device::Type<T>) {
     if constexpr (is_16_bit(dtype_of<T>)) {
       number = static_cast<float>(*static_cast<const T*>(scalar.raw()));
     } else {

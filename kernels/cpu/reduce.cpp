@@ -1,13 +1,13 @@
 #include "kernels/cpu/for_each.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 
 void run(const ops::SumRows& op, const Stream& stream) {
-  functors::with_storage(op.x.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(op.x.dtype(), [&]<class T>(host_device::Type<T>) {
     submit(stream,
-           [out = functors::Output(op.out), x = op.x.data<T>(), rows = op.x.shape()[0], columns = op.x.shape()[1]] {
+           [out = host_device::Output(op.out), x = op.x.data<T>(), rows = op.x.shape()[0], columns = op.x.shape()[1]] {
              constexpr std::int64_t kColumns = 64;
              for_each_block(columns, kColumns, rows * columns, [&](std::int64_t begin, std::int64_t end) {
                double total[kColumns] = {};

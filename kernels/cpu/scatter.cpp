@@ -1,20 +1,20 @@
-#include "kernels/functors/scatter.h"
+#include "kernels/host_device/scattered.h"
 
 #include <algorithm>
 
 #include "kernels/cpu/for_each.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 
 void run(const ops::ScatterAdd& op, const Stream& stream) {
   if (op.sums.count() == 0) return;
   const std::int64_t size = op.sums.shape()[0], width = op.sums.count() / size, count = op.indices.count();
-  functors::with_updates(op.updates.dtype(), [&]<class T>(functors::Type<T>) {
-    using Sum = functors::SumOf<T>;
-    functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
-      const functors::Scattered<Index> rows{op.indices.data<Index>(),
-                                            op.order ? op.order.data<std::int64_t>() : nullptr, size};
+  host_device::with_updates(op.updates.dtype(), [&]<class T>(host_device::Type<T>) {
+    using Sum = host_device::SumOf<T>;
+    host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {
+      const host_device::Scattered<Index> rows{op.indices.data<Index>(),
+                                               op.order ? op.order.data<std::int64_t>() : nullptr, size};
       submit(
           stream, [sums = static_cast<Sum*>(op.sums.raw()), updates = op.updates.data<T>(), rows, size, width, count] {
             for_each_block(size * width, 8 * kBlock, size * width,

@@ -9,10 +9,10 @@
 
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/for_each.h"
-#include "kernels/functors/fault.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/math.h"
+#include "kernels/expr/math.h"
+#include "kernels/host_device/fault.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -37,7 +37,7 @@ constexpr std::int64_t kCostOfExp = 8;
 struct Exponentials {
   GIRO_LOOP_INLINE static void run(float* x, std::int64_t n) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) x[i] = pointwise::math::exp(x[i]);
+    for (std::int64_t i = 0; i < n; ++i) x[i] = expr::math::exp(x[i]);
   }
 };
 
@@ -53,7 +53,7 @@ struct CrossEntropy {
   const T* logits;
   const Label* labels;
   std::int64_t rows, classes;
-  functors::Fault fault;
+  host_device::Fault fault;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
     float at_label[kRows] = {};  // the label's logit minus the row's largest one
@@ -65,7 +65,7 @@ struct CrossEntropy {
       for (std::int64_t c = 0; c < classes; ++c) row[c] -= largest;
     }
     float* const e = work + begin * classes;
-    pointwise::Compiled<Exponentials>::all.get()(e, (end - begin) * classes);
+    expr::Compiled<Exponentials>::all.get()(e, (end - begin) * classes);
     for (std::int64_t r = begin; r < end; ++r) losses[r] = finish(r, at_label[r - begin]);
     for (std::int64_t i = begin * classes; narrow != nullptr && i < end * classes; ++i) narrow[i] = T(work[i]);
   }
@@ -99,18 +99,18 @@ void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logi
   const Buffer scratch =
       is_direct ? Buffer() : stream.allocate(static_cast<std::size_t>(logits.count()) * sizeof(float));
   float* const work = is_direct ? dlogits.data<float>() : static_cast<float*>(scratch.data());
-  functors::with_storage(logits.dtype(), [&]<class T>(functors::Type<T>) {
-    functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+  host_device::with_storage(logits.dtype(), [&]<class T>(host_device::Type<T>) {
+    host_device::with_integer(labels.dtype(), [&]<class Label>(host_device::Type<Label>) {
       f(CrossEntropy<T, Label>{losses, work, dlogits && !is_direct ? dlogits.data<T>() : nullptr,
                                static_cast<bool>(dlogits), factor, logits.data<T>(), labels.data<Label>(),
-                               logits.shape()[0], logits.shape()[1], functors::Fault(fault)});
+                               logits.shape()[0], logits.shape()[1], host_device::Fault(fault)});
     });
   });
 }
 
 // The same bits as a separate sum op.
 float sum_of(const float* losses, std::int64_t rows) {
-  const Fold fold = fold_of(pointwise::Combiner::sum, DType::f32);
+  const Fold fold = fold_of(expr::Combiner::sum, DType::f32);
   Total total = fold.identity;
   for (std::int64_t r = 0; r < rows; r += kPiece) {
     fold.rows(losses + r, 1, std::min(kPiece, rows - r), r, &total);

@@ -7,15 +7,15 @@
 
 #include <giro/runtime/float16.h>
 
-#include "kernels/functors/dtype_dispatch.h"
-#include "kernels/pointwise/math.h"
+#include "kernels/expr/math.h"
+#include "kernels/host_device/dtype_dispatch.h"
 
 namespace giro::cpu {
 namespace {
 
-using pointwise::Compiled;
-using pointwise::math::as_float;
-using pointwise::math::bits;
+using expr::Compiled;
+using expr::math::as_float;
+using expr::math::bits;
 
 GIRO_LOOP_INLINE float widened(BFloat16 x) { return as_float(static_cast<std::uint32_t>(x.bits) << 16); }
 GIRO_LOOP_INLINE float widened(Float16 x) {
@@ -134,8 +134,8 @@ void with_element(std::size_t size, const F& f) {
 
 TileLoop conversion(DType from, DType to) {
   TileLoop result = nullptr;
-  functors::with_any(from, [&]<class From>(functors::Type<From>) {
-    functors::with_any(to, [&]<class To>(functors::Type<To>) {
+  host_device::with_any(from, [&]<class From>(host_device::Type<From>) {
+    host_device::with_any(to, [&]<class To>(host_device::Type<To>) {
       constexpr bool kNarrow = is_16_bit(dtype_of<From>) || is_16_bit(dtype_of<To>);
       if constexpr (!kNarrow || (std::is_same_v<From, float> != std::is_same_v<To, float>)) {
         result = Compiled<Conversion<From, To>>::all.get();

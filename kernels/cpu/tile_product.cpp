@@ -17,7 +17,7 @@ namespace {
 }  // namespace
 
 const TileProducts& tile_products() {
-  static constexpr pointwise::PerInstructionSet<const TileProducts*> kAll{
+  static constexpr expr::PerInstructionSet<const TileProducts*> kAll{
       {&baseline::kProducts, &avx2::kProducts, &avx512::kProducts}};
   return *kAll.get();
 }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/expr/instruction_sets.h"
 
 namespace giro::cpu {
 
@@ -34,7 +34,7 @@ struct TileProducts {
   std::int64_t padded(std::int64_t columns) const { return (columns + width / 2 - 1) / (width / 2) * (width / 2); }
 };
 
-// For pointwise::instruction_set().
+// For expr::instruction_set().
 const TileProducts& tile_products();
 
 }  // namespace giro::cpu

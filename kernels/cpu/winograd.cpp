@@ -28,7 +28,7 @@ struct Transforms {
 #include "kernels/cpu/instruction_set_loops.h"
 
 const Transforms& transforms() {
-  static constexpr pointwise::PerInstructionSet<const Transforms*> kAll{
+  static constexpr expr::PerInstructionSet<const Transforms*> kAll{
       {&baseline::kTransforms, &avx2::kTransforms, &avx512::kTransforms}};
   return *kAll.get();
 }

@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "kernels/cuda/expression.h"
-#include "kernels/internal/prepare.h"
-#include "kernels/internal/publish_op.h"
-#include "kernels/pointwise/expression_op.h"
-#include "kernels/pointwise/term.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/expr/term.h"
+#include "kernels/prepare.h"
+#include "kernels/publish_op.h"
 #include "runtime/program/op.h"
 
 namespace giro::cuda {
 namespace {
 
-using pointwise::Combiner;
-using pointwise::Layout;
-using pointwise::Term;
+using expr::Combiner;
+using expr::Layout;
+using expr::Term;
 
 // Images as windows: axes (image, row of windows, row in the window, window, pixel in the window, channel). Pixels
 // outside all windows are left out; pixels in several windows occur several times.
@@ -57,10 +57,10 @@ struct Windows {
 
 }  // namespace
 
-pointwise::Expression as_expression(const ops::AvgPool& op) {
+expr::Expression as_expression(const ops::AvgPool& op) {
   const Windows windows(op.x.shape(), op.options);
   constexpr auto kOrder = Windows::kByWindow;
-  pointwise::Builder code(windows.space(kOrder), 2);
+  expr::Builder code(windows.space(kOrder), 2);
   Term value(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
   if (op.has_relu) value = relu(value);
   const Term mean = value.cast(DType::f32).sum() / windows.area();
@@ -68,19 +68,19 @@ pointwise::Expression as_expression(const ops::AvgPool& op) {
   return std::move(code).take();
 }
 
-pointwise::Expression as_expression(const ops::MaxPool& op) {
+expr::Expression as_expression(const ops::MaxPool& op) {
   const Windows windows(op.x.shape(), op.options);
   constexpr auto kOrder = Windows::kByWindow;
-  pointwise::Builder code(windows.space(kOrder), 2);
+  expr::Builder code(windows.space(kOrder), 2);
   const Term x(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
   x.reduce(Combiner::max, op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
   return std::move(code).take();
 }
 
-pointwise::Expression as_expression(const ops::MaxPoolBackward& op) {
+expr::Expression as_expression(const ops::MaxPoolBackward& op) {
   const Windows windows(op.x.shape(), op.options);
   constexpr auto kOrder = Windows::kByWindow;
-  pointwise::Builder code(windows.space(kOrder), 2);
+  expr::Builder code(windows.space(kOrder), 2);
   const Term x(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
   const Term dy(code, code.read(op.dy, Windows::layout(windows.of_windows, kOrder)));
   const Term place(code, code.place(Windows::layout(windows.of_window, kOrder)));
@@ -89,11 +89,11 @@ pointwise::Expression as_expression(const ops::MaxPoolBackward& op) {
   return std::move(code).take();
 }
 
-pointwise::Expression as_expression(const ops::AvgPoolBackward& op) {
+expr::Expression as_expression(const ops::AvgPoolBackward& op) {
   const Windows windows(op.dx.shape(), op.options);
   const bool sums = static_cast<bool>(op.db);
   const std::array<int, Windows::kAxes> order = sums ? std::array{5, 0, 1, 2, 3, 4} : std::array{0, 1, 2, 3, 4, 5};
-  pointwise::Builder code(windows.space(order), sums ? 5 : 0);
+  expr::Builder code(windows.space(order), sums ? 5 : 0);
   const auto read = [&](const Tensor& tensor, const std::array<std::int64_t, Windows::kAxes>& strides) {
     return Term(code, code.read(tensor, Windows::layout(strides, order)));
   };
@@ -106,19 +106,19 @@ pointwise::Expression as_expression(const ops::AvgPoolBackward& op) {
   return std::move(code).take();
 }
 
-pointwise::Expression as_expression(const ops::SumRows& op) {
+expr::Expression as_expression(const ops::SumRows& op) {
   const std::int64_t rows = op.x.shape()[0], columns = op.x.shape()[1];
-  pointwise::Builder code({columns, rows}, 1);
+  expr::Builder code({columns, rows}, 1);
   const Term x(code, code.read(op.x, Layout{.strides = {1, columns}}));
   x.cast(DType::f32).sum().cast(op.out.dtype()).write(op.out, Layout{.strides = {1}});
   return std::move(code).take();
 }
 
-pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
-                                         const Tensor& labels, double factor) {
+expr::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
+                                    const Tensor& labels, double factor) {
   const Shape& space = logits.shape();
-  const Layout whole = pointwise::broadcast_layout(space, space), of_rows{.strides = {1}};
-  pointwise::Builder code(space, 1);
+  const Layout whole = expr::broadcast_layout(space, space), of_rows{.strides = {1}};
+  expr::Builder code(space, 1);
   const Term logit = Term(code, code.read(logits, whole)).cast(DType::f32);
   const Term label = Term(code, code.read(labels, of_rows)).cast(DType::i64);
   const Term is_label = Term(code, code.place(Layout{.strides = {0, 1}})) == label;
@@ -151,7 +151,7 @@ bool is_expression(const ops::AvgPoolBackward& op) { return pool_windows_tile(op
 bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
 
 template <class Op>
-bool add(const detail::HeldOp& held, std::deque<pointwise::Expression>& made) {
+bool add(const detail::HeldOp& held, std::deque<expr::Expression>& made) {
   const Op* const op = detail::op_of<Op>(held);
   if (op == nullptr || !is_expression(*op)) return false;
   made.push_back(as_expression(*op));
@@ -161,10 +161,10 @@ bool add(const detail::HeldOp& held, std::deque<pointwise::Expression>& made) {
 }  // namespace
 
 void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
-  std::deque<pointwise::Expression> made;
-  std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> with_tails;
+  std::deque<expr::Expression> made;
+  std::vector<std::pair<const expr::Expression*, const ops::Publish*>> with_tails;
   for (const detail::HeldOp& op : ops) {
-    if (const auto* const expression = detail::op_of<pointwise::Expression>(op)) {
+    if (const auto* const expression = detail::op_of<expr::Expression>(op)) {
       with_tails.emplace_back(expression, nullptr);
     } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
       with_tails.emplace_back(&both->expression, &both->row);

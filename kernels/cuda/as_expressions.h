@@ -2,28 +2,28 @@
 
 #include <cstdint>
 
-#include "kernels/internal/narrow_layers.h"
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
+#include "kernels/narrow_layers.h"
+#include "kernels/ops.h"
 
 // Ops that run as expressions on a GPU and have their own loops on the CPU.
 namespace giro::cuda {
 
 using giro::as_expression;  // for narrow layers
 
-pointwise::Expression as_expression(const ops::AvgPool& op);
-pointwise::Expression as_expression(const ops::MaxPool& op);
+expr::Expression as_expression(const ops::AvgPool& op);
+expr::Expression as_expression(const ops::MaxPool& op);
 // For windows that tile x.
-pointwise::Expression as_expression(const ops::AvgPoolBackward& op);
-pointwise::Expression as_expression(const ops::MaxPoolBackward& op);
-pointwise::Expression as_expression(const ops::SumRows& op);
+expr::Expression as_expression(const ops::AvgPoolBackward& op);
+expr::Expression as_expression(const ops::MaxPoolBackward& op);
+expr::Expression as_expression(const ops::SumRows& op);
 
 // With at least this many classes, cross-entropy is a generated kernel that splits each row among a block's warps or
 // several blocks. With fewer, each warp computes a whole row.
 inline constexpr std::int64_t kClassesOfBlocks = 1025;
 
 // The losses of ops::SoftmaxCrossEntropy, and `factor` times its gradients, unless dlogits is empty.
-pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
-                                         const Tensor& labels, double factor);
+expr::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
+                                    const Tensor& labels, double factor);
 
 }  // namespace giro::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/graph_plan.h"
-#include "kernels/internal/op_arguments.h"
+#include "kernels/op_arguments.h"
 
 namespace giro::cuda::attention {
 

@@ -10,15 +10,15 @@
 #include "kernels/cuda/attention_graph.h"
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/tiled_product.cuh"
-#include "kernels/functors/attention.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/attention_pattern.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
 namespace giro::cuda::attention {
 
-using functors::AttentionPattern;
+using host_device::AttentionPattern;
 
 inline constexpr int kTile = 64, kQuadsOfTile = kTile / 4;
 inline constexpr int kDepth = 32;  // terms of scores in shared memory at a time
@@ -62,7 +62,7 @@ struct Rows {
 };
 
 // Heads of one of the op's arrays, (B, rows, heads, width).
-struct Array : functors::Output {
+struct Array : host_device::Output {
   bool in_quads;
   int rows, heads, width, stride;  // stride: from one row to the next, in elements
 

@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "kernels/pointwise/term.h"
+#include "kernels/expr/term.h"
 
 namespace giro::cuda {
 
 void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu) {
   if ((!b && !relu) || y.count() == 0) return;
-  using namespace pointwise;
+  using namespace expr;
   const std::int64_t columns = y.shape()[-1];
   Builder code({y.count() / columns, columns});
   const Layout whole{.strides = {columns, 1}};
@@ -17,7 +17,7 @@ void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu)
     const Term bias(code, code.read(b, Layout{.strides = {0, 1}}));
     value = (value.cast(DType::f32) + bias.cast(DType::f32)).cast(y.dtype());
   }
-  if (relu) value = pointwise::relu(value);
+  if (relu) value = expr::relu(value);
   value.write(y, whole);
   queue("add_bias", std::move(code).take(), stream);
 }

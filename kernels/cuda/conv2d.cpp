@@ -12,10 +12,10 @@
 #include "kernels/cuda/few_channels_conv2d.h"
 #include "kernels/cuda/graph_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
-#include "kernels/internal/few_channels.h"
-#include "kernels/internal/ops.h"
+#include "kernels/few_channels.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::cuda {
 namespace {

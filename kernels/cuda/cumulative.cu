@@ -1,11 +1,11 @@
-#include "kernels/functors/cumulative.h"
+#include "kernels/host_device/cumulative_functions.h"
 
 #include <cub/block/block_scan.cuh>
 
 #include <cstdint>
 
 #include "kernels/cuda/block_count.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -17,7 +17,7 @@ namespace {
 template <int kThreads, class T, class Op>
 __global__ void __launch_bounds__(kThreads)
     cumulative_kernel(T* y, const T* x, std::int64_t rows, std::int64_t length, bool reversed, Op op) {
-  using Wide = functors::Wide<T>;
+  using Wide = host_device::Wide<T>;
   using Scan = cub::BlockScan<Wide, kThreads>;
   __shared__ typename Scan::TempStorage storage;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -25,9 +25,9 @@ __global__ void __launch_bounds__(kThreads)
     for (std::int64_t piece = 0; piece < length; piece += kThreads) {
       const std::int64_t i = piece + threadIdx.x;
       const std::int64_t at = row * length + (reversed ? length - 1 - i : i);
-      Wide value = i < length ? functors::widened(x[at]) : Wide(Op::kNeutral), all;
+      Wide value = i < length ? host_device::widened(x[at]) : Wide(Op::kNeutral), all;
       Scan(storage).InclusiveScan(value, value, op, all);
-      if (i < length) y[at] = functors::narrowed<T>(op(before, value));
+      if (i < length) y[at] = host_device::narrowed<T>(op(before, value));
       before = op(before, all);
       __syncthreads();  // before the storage is reused
     }
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
 void run(const ops::Cumulative& op, const Stream& stream) {
   if (op.x.count() == 0) return;
   const std::int64_t rows = op.x.shape()[0], length = op.x.shape()[1];
-  functors::with_cumulative(op.x.dtype(), op.of, [&]<class T, class Join>(functors::Type<T>, Join join) {
+  host_device::with_cumulative(op.x.dtype(), op.of, [&]<class T, class Join>(host_device::Type<T>, Join join) {
     const auto launch = [&]<int kThreads>(std::integral_constant<int, kThreads>) {
       cumulative_kernel<kThreads><<<blocks_for(rows, 1), kThreads, 0, handle(stream)>>>(
           op.y.data<T>(), op.x.data<T>(), rows, length, op.reversed, join);

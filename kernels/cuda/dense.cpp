@@ -3,8 +3,8 @@
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/matmul.h"
-#include "kernels/internal/narrow_layers.h"
-#include "kernels/internal/ops.h"
+#include "kernels/narrow_layers.h"
+#include "kernels/ops.h"
 
 namespace giro::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/block_count.h"
-#include "kernels/functors/digest.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/digest_term.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -21,7 +21,7 @@ __global__ void digest_kernel(std::uint64_t* out, const std::uint64_t* words, st
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   std::uint64_t sum = 0;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
-    sum += kTerms ? functors::digest_term(words[i], i) : words[i];
+    sum += kTerms ? host_device::digest_term(words[i], i) : words[i];
   }
   using Reduce = cub::BlockReduce<std::uint64_t, kThreads>;
   __shared__ typename Reduce::TempStorage storage;

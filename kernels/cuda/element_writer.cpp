@@ -6,12 +6,12 @@
 
 #include "kernels/cuda/expression_writer.h"
 #include "kernels/cuda/scalar_source.h"
-#include "kernels/pointwise/scalar_function.h"
+#include "kernels/expr/scalar_function.h"
 
 namespace giro::cuda {
 
-using pointwise::Takes;
-using Kind = pointwise::Instruction::Kind;
+using expr::Takes;
+using Kind = expr::Instruction::Kind;
 
 DType ExpressionWriter::inputs_dtype(const Instruction& apply) const {
   const std::size_t first = apply.function->rules.takes == Takes::select ? 1 : 0;
@@ -99,7 +99,7 @@ std::string ExpressionWriter::computed(std::size_t number) const {
   if (instruction.kind == Kind::cast) {
     result = fmt::format("giro::Cast<{}>::of({})", value_type(instruction.dtype), value(instruction.operands[0]));
   } else {
-    for (std::size_t k = 0; k < pointwise::operand_count(instruction); ++k) {
+    for (std::size_t k = 0; k < expr::operand_count(instruction); ++k) {
       result += fmt::format("{}{}", k == 0 ? "" : ", ", value(instruction.operands[k]));
     }
     result = fmt::format("{}({})", function_name(*instruction.function, inputs_dtype(instruction)), result);

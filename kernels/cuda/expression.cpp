@@ -12,14 +12,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
-#include "kernels/internal/publish_op.h"
+#include "kernels/publish_op.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/disk_cache.h"
@@ -30,10 +29,10 @@
 namespace giro::cuda {
 namespace {
 
-using pointwise::Access;
-using pointwise::Expression;
-using pointwise::Instruction;
-using pointwise::Layout;
+using expr::Access;
+using expr::Expression;
+using expr::Instruction;
+using expr::Layout;
 
 int architecture_of(Device device) {
   int major = 0, minor = 0;
@@ -130,7 +129,7 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
     add(place.offset);
     add_strides(place);
   }
-  const bool reduces = pointwise::reduces(expression);
+  const bool reduces = expr::reduces(expression);
   add(expression.writes.size());
   for (const Expression::Write& write : expression.writes) {
     add(write.value);

@@ -7,10 +7,10 @@
 
 namespace giro::cuda {
 
-using pointwise::Access;
-using pointwise::Expression;
-using pointwise::Instruction;
-using pointwise::Layout;
+using expr::Access;
+using expr::Expression;
+using expr::Instruction;
+using expr::Layout;
 
 namespace {
 
@@ -83,7 +83,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
     return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
                            sizes.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{1}, std::multiplies<>());
   };
-  is_pointwise = !pointwise::reduces(expression);
+  is_pointwise = !expr::reduces(expression);
   for (const Array& write : writes) {
     if (is_constant_from(0, write)) continue;
     for (std::size_t axis = row_axes; axis < rank; ++axis) {
@@ -187,7 +187,7 @@ void ExpressionPlan::classify(const Expression& expression) {
     bool element = (i.kind == Instruction::Kind::read && varies(reads[i.index])) ||
                    (i.kind == Instruction::Kind::place && varies(places[i.index]));
     int known = 0;
-    for (std::size_t k = 0; k < pointwise::operand_count(i); ++k) {
+    for (std::size_t k = 0; k < expr::operand_count(i); ++k) {
       element = element || is_of_element[i.operands[k]];
       known = std::max(known, level[i.operands[k]]);
     }

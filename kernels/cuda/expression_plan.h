@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
 
 namespace giro::cuda {
 
@@ -13,10 +13,10 @@ inline constexpr int kUnit = 8;
 
 // What an expression's kernels depend on: as few axes as possible, and when each instruction can be computed.
 struct ExpressionPlan {
-  explicit ExpressionPlan(const pointwise::Expression& expression);
+  explicit ExpressionPlan(const expr::Expression& expression);
 
   // An array's layout in memory, along the axes of `sizes`.
-  using Bounds = pointwise::Layout::Bounds;
+  using Bounds = expr::Layout::Bounds;
   struct Array {
     DType dtype = DType::f32;
     const char* data = nullptr;         // address of element 0
@@ -54,7 +54,7 @@ struct ExpressionPlan {
  private:
   void join_axes(std::size_t begin, std::size_t end);
   void order_rows();
-  void classify(const pointwise::Expression& expression);
+  void classify(const expr::Expression& expression);
 };
 
 }  // namespace giro::cuda

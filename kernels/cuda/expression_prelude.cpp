@@ -148,7 +148,7 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
     if (i < count) to[i * stride] = pack.element[i];
 }
 
-// For scalar functions, as kernels/pointwise/arithmetic.h has it for the CPU: integers wrap around, and to divide one
+// For scalar functions, as kernels/expr/arithmetic.h has it for the CPU: integers wrap around, and to divide one
 // by zero gives zero.
 template <class T> struct Wrapping { typedef T type; };
 template <> struct Wrapping<u8> { typedef u32 type; };
@@ -185,7 +185,7 @@ template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_na
 template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
 
-// As runtime/rng.h and kernels/pointwise/random.h have it. Elements that share a block lie in one pack: it is computed
+// As runtime/rng.h and kernels/expr/random_by_key.h have it. Elements that share a block lie in one pack: it is computed
 // once for them.
 struct PhiloxBlock { u32 word[4]; };
 __device__ inline PhiloxBlock philox(u64 key, u64 low, u64 high) {

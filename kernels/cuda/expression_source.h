@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
 
 namespace giro::ops {
 struct Publish;
@@ -32,6 +32,6 @@ struct ExpressionSource {
 
 // A space without rows has nothing to launch. Numbers of the expression are constants in the source. A tail
 // (row_tail.h) requires an expression without reductions; its arguments come before `count`.
-ExpressionSource source_of(const pointwise::Expression& expression, const ops::Publish* tail = nullptr);
+ExpressionSource source_of(const expr::Expression& expression, const ops::Publish* tail = nullptr);
 
 }  // namespace giro::cuda

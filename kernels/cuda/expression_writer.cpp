@@ -1,7 +1,5 @@
 #include "kernels/cuda/expression_writer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -14,10 +12,10 @@
 
 namespace giro::cuda {
 
-using pointwise::Combiner;
-using pointwise::Expression;
-using pointwise::Takes;
-using Kind = pointwise::Instruction::Kind;
+using expr::Combiner;
+using expr::Expression;
+using expr::Takes;
+using Kind = expr::Instruction::Kind;
 
 namespace {
 
@@ -45,7 +43,7 @@ ExpressionWriter::ExpressionWriter(const Expression& expression, const ops::Publ
   for (std::size_t i = expression.code.size(); i-- > 0;) {
     const Instruction& instruction = expression.code[i];
     if (!is_needed_[i]) continue;
-    for (std::size_t k = 0; k < pointwise::operand_count(instruction); ++k) is_needed_[instruction.operands[k]] = true;
+    for (std::size_t k = 0; k < expr::operand_count(instruction); ++k) is_needed_[instruction.operands[k]] = true;
   }
 }
 
@@ -160,7 +158,7 @@ void ExpressionWriter::write_pointwise() {
   end_kernel();
 }
 
-ExpressionSource source_of(const pointwise::Expression& expression, const ops::Publish* tail) {
+ExpressionSource source_of(const expr::Expression& expression, const ops::Publish* tail) {
   return ExpressionWriter(expression, tail).write();
 }
 

@@ -19,11 +19,11 @@ namespace giro::cuda {
 // columns, a thread computes a pack of neighbouring rows; row values are then arrays, indexed by e.
 class ExpressionWriter {
  public:
-  ExpressionWriter(const pointwise::Expression& expression, const ops::Publish* tail);
+  ExpressionWriter(const expr::Expression& expression, const ops::Publish* tail);
   ExpressionSource write();
 
  private:
-  using Instruction = pointwise::Instruction;
+  using Instruction = expr::Instruction;
 
   // element_writer.cpp: the elements of a thread, and the values of its rows.
 
@@ -127,7 +127,7 @@ class ExpressionWriter {
   std::string_view index_type() const { return plan_.has_wide_index ? "giro::i64" : "int"; }
   std::string_view count_type() const { return source_.has_wide_count ? "giro::i64" : "int"; }
 
-  const pointwise::Expression& expression_;
+  const expr::Expression& expression_;
   const ops::Publish* const tail_;
   ExpressionPlan plan_;
   ExpressionSource source_;

@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/few_channels_tile.cuh"
-#include "kernels/functors/pool.h"
-#include "kernels/functors/storage.h"
+#include "kernels/host_device/pool_windows.h"
+#include "kernels/host_device/storage.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -33,7 +33,7 @@ __device__ void join(Pair (&pairs)[kQuad], Quad first, Quad second) {
   pairs[3] = seconds(first.y, second.y);
 }
 
-// functors::Relu, but for the sign of a zero.
+// host_device::Relu, but for the sign of a zero.
 __device__ float relu(float x) {
   float y;
   asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             sums[k][0] += relu(values[0]);
             sums[k][1] += relu(values[1]);
           } else if (has_relu) {
-            stored[k] = Pairs<T>::of(functors::Relu::value(values[0]), functors::Relu::value(values[1]));
+            stored[k] = Pairs<T>::of(host_device::Relu::value(values[0]), host_device::Relu::value(values[1]));
           }
         }
         if constexpr (!kPool) {
@@ -195,8 +195,8 @@ constexpr int kTotals = 32, kAdders = 16;  // of a block: sums, and threads for 
 
 // Adds up the parts of all blocks. db may be null.
 __global__ void __launch_bounds__(kTotals* kAdders)
-    few_channels_total_kernel(functors::Output dw, functors::Output db, const float* parts, int blocks, int filters,
-                              int terms) {
+    few_channels_total_kernel(host_device::Output dw, host_device::Output db, const float* parts, int blocks,
+                              int filters, int terms) {
   __shared__ float sums[kAdders][kTotals];
   const int column = static_cast<int>(threadIdx.x) % kTotals, adder = static_cast<int>(threadIdx.x) / kTotals;
   const int at = static_cast<int>(blockIdx.x) * kTotals + column, count = filters * (terms + 1);
@@ -245,7 +245,7 @@ Tensor aligned(const Tensor& tensor, Buffer& memory, const Stream& stream) {
 // Calls f with the type of the elements, and how many products hold a filter's elements and the bias.
 template <class F>
 void with_kind(DType dtype, int terms, F&& f) {
-  functors::with_one_of<BFloat16, Float16>("bf16 or f16", dtype, [&](auto type) {
+  host_device::with_one_of<BFloat16, Float16>("bf16 or f16", dtype, [&](auto type) {
     if (terms < 16) {
       f(type, std::integral_constant<int, 1>());
     } else {
@@ -263,7 +263,7 @@ void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream) {
   Buffer memory;
   const Tensor y = aligned(op.y, memory, stream);
   with_kind(y.dtype(), launch.geometry.terms,
-            [&]<class T, int kSteps>(functors::Type<T>, std::integral_constant<int, kSteps>) {
+            [&]<class T, int kSteps>(host_device::Type<T>, std::integral_constant<int, kSteps>) {
               const auto kernel =
                   op.has_pool ? few_channels_kernel<T, kSteps, true> : few_channels_kernel<T, kSteps, false>;
               kernel<<<launch.blocks, kThreads, launch.shared, handle(stream)>>>(
@@ -283,7 +283,7 @@ void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const St
   const int terms = launch.geometry.terms, filters = launch.geometry.filters;
   const std::int64_t blocks = launch.blocks.x, count = std::int64_t{filters} * (terms + 1);
   const Buffer parts = stream.allocate(static_cast<std::size_t>(blocks * count) * sizeof(float));
-  with_kind(dz.dtype(), terms, [&]<class T, int kSteps>(functors::Type<T>, std::integral_constant<int, kSteps>) {
+  with_kind(dz.dtype(), terms, [&]<class T, int kSteps>(host_device::Type<T>, std::integral_constant<int, kSteps>) {
     const auto kernel = op.has_pool ? few_channels_backward_filter_kernel<T, kSteps, true>
                                     : few_channels_backward_filter_kernel<T, kSteps, false>;
     kernel<<<launch.blocks, kThreads, launch.shared, handle(stream)>>>(static_cast<float*>(parts.data()), bits(dz),
@@ -292,7 +292,7 @@ void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const St
   });
   check_launch("few_channels_backward_filter_kernel");
   few_channels_total_kernel<<<blocks_for(count, kTotals), kTotals * kAdders, 0, handle(stream)>>>(
-      functors::Output(op.dw), functors::Output(const_cast<void*>(raw(op.db)), dtype_of(op.db)),
+      host_device::Output(op.dw), host_device::Output(const_cast<void*>(raw(op.db)), dtype_of(op.db)),
       static_cast<const float*>(parts.data()), static_cast<int>(blocks), filters, terms);
   check_launch("few_channels_total_kernel");
 }

@@ -2,11 +2,11 @@
 
 #include <giro/runtime/stream.h>
 
-#include "kernels/internal/op_arguments.h"
+#include "kernels/op_arguments.h"
 
 namespace giro::cuda {
 
-// For convolutions that FewChannels (kernels/internal/few_channels.h) accepts, on tensor cores, which sum in f32.
+// For convolutions that FewChannels (kernels/few_channels.h) accepts, on tensor cores, which sum in f32.
 void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream);
 // Computes dw and, if it is given, db.
 void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const Stream& stream);

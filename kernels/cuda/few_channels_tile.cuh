@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/tensor_core.cuh"
-#include "kernels/internal/few_channels.h"
+#include "kernels/few_channels.h"
 
 // What the kernels for convolutions of few channels (FewChannels) keep of x in shared memory, and of the filters in
 // registers. A warp computes 32 filters for 8 squares of 2 x 2 pixels at a time, in products (tensor_core.cuh) of

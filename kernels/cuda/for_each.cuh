@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kForEachThreads) for_each_kernel(std::int64_t 
   if (i < n) f(i);
 }
 
-// Runs the functors of kernels/functors, one thread per index. Launches nothing for n = 0.
+// Runs the functors of kernels/host_device, one thread per index. Launches nothing for n = 0.
 struct ForEach {
   const Stream& stream;
 

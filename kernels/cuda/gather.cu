@@ -1,10 +1,10 @@
-#include "kernels/functors/gather.h"
+#include "kernels/host_device/batch_indices.h"
 
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/functors/fault.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/fault.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -18,7 +18,7 @@ struct GatherRows {
   std::int64_t row_units, count, size;  // count, size: rows of out and of src per outer index
   bool has_outer;                       // whether there are axes before the gathered one
   std::uint64_t missing;                // eight bytes that stand for an index out of range
-  functors::Fault fault;
+  host_device::Fault fault;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t row = i / row_units, outer = has_outer ? row / count : 0;
     const auto index = static_cast<std::int64_t>(indices[row - outer * count]);
@@ -45,21 +45,21 @@ void run(const ops::GatherRows& op, const Stream& stream) {
   const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(outer * count);
   const std::uintptr_t together =
       reinterpret_cast<std::uintptr_t>(op.out.raw()) | reinterpret_cast<std::uintptr_t>(op.src.raw()) | row_bytes;
-  functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
+  host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {
     with_unit(together, [&]<class Unit>(Unit) {
       ForEach{stream}(
           static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
           GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
                                   op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit)), count,
-                                  op.src.shape().begin()[op.axis], outer > 1, functors::missing(op.src.dtype()),
-                                  functors::Fault(op.fault)});
+                                  op.src.shape().begin()[op.axis], outer > 1, host_device::missing(op.src.dtype()),
+                                  host_device::Fault(op.fault)});
     });
   });
 }
 
 void run(const ops::BatchIndices& op, const Stream& stream) {
-  ForEach{stream}(op.indices.count(), functors::BatchIndices{op.indices.data<std::int64_t>(),
-                                                             functors::CurrentSlot(op.positions()), op.order});
+  ForEach{stream}(op.indices.count(), host_device::BatchIndices{op.indices.data<std::int64_t>(),
+                                                                host_device::CurrentSlot(op.positions()), op.order});
 }
 
 namespace {
@@ -88,8 +88,8 @@ __device__ void scale_row(std::int64_t r, const unsigned char* row, const Gather
   if (array.is_aligned) {
     for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
       const uchar4 bytes = reinterpret_cast<const uchar4*>(row)[i];
-      reinterpret_cast<functors::Pack<T, 4>*>(out)[i] = {scaled(bytes.x), scaled(bytes.y), scaled(bytes.z),
-                                                         scaled(bytes.w)};
+      reinterpret_cast<host_device::Pack<T, 4>*>(out)[i] = {scaled(bytes.x), scaled(bytes.y), scaled(bytes.z),
+                                                            scaled(bytes.w)};
     }
   } else {
     for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) out[i] = scaled(row[i]);
@@ -107,7 +107,7 @@ __device__ void copy_row(unsigned char* out, const unsigned char* row, const Gat
 }
 
 // One block per row of the batch.
-__global__ void gather_batch_kernel(GatheredRows rows, functors::CurrentSlot position, RowOrder order) {
+__global__ void gather_batch_kernel(GatheredRows rows, host_device::CurrentSlot position, RowOrder order) {
   __shared__ std::int64_t index;
   const std::int64_t r = blockIdx.x;
   if (threadIdx.x == 0) index = order(*reinterpret_cast<const std::int64_t*>(position()) + r);
@@ -148,7 +148,7 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
                                  together % 4 == 0 && out_is_aligned};
   }
   gather_batch_kernel<<<blocks_for(count, 1), kThreads, 0, handle(stream)>>>(
-      rows, functors::CurrentSlot(op.positions()), op.order);
+      rows, host_device::CurrentSlot(op.positions()), op.order);
   check_launch("gather_batch_kernel");
 }
 

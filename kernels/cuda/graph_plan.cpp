@@ -19,12 +19,10 @@
 #include <new>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::cuda {
 namespace {

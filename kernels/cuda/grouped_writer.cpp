@@ -12,13 +12,13 @@
 
 namespace giro::cuda {
 
-using pointwise::Combiner;
-using Kind = pointwise::Instruction::Kind;
+using expr::Combiner;
+using Kind = expr::Instruction::Kind;
 
 namespace {
 
 // The size of a reduction's Whole.
-std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
+std::int64_t bytes_of(const expr::Instruction& reduction, DType taken) {
   const bool has_place = reduction.combiner == Combiner::argmax || reduction.combiner == Combiner::argmin;
   return !has_place ? 8 : size_of(taken) == 8 ? 24 : 16;
 }

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 #include "kernels/cuda/alignment.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/cublaslt.h"

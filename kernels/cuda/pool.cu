@@ -10,8 +10,8 @@
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/functors/pool.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/pool_windows.h"
+#include "kernels/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -23,7 +23,7 @@ void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, c
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   const std::int64_t images = out.shape()[0];
   const std::array<Tensor, 1 + sizeof...(in)> all{out, in...};
-  functors::with_storage(out.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(out.dtype(), [&]<class T>(host_device::Type<T>) {
     const auto launch = [&]<int kPack>(std::integral_constant<int, kPack>) {
       std::int64_t most = kMost;
       for (const Tensor& t : all) {
@@ -58,22 +58,22 @@ void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, c
 
 void run(const ops::AvgPool& op, const Stream& stream) {
   if (!pool_has_padding(op.options)) return cuda::run(as_expression(op), stream);
-  pool<functors::PoolForward, false>(op.options, stream, op.y, op.x);
+  pool<host_device::PoolForward, false>(op.options, stream, op.y, op.x);
 }
 
 void run(const ops::MaxPool& op, const Stream& stream) {
   if (!pool_has_padding(op.options)) return cuda::run(as_expression(op), stream);
-  pool<functors::PoolForward, true>(op.options, stream, op.y, op.x);
+  pool<host_device::PoolForward, true>(op.options, stream, op.y, op.x);
 }
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
   if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
-  pool<functors::PoolBackward, false>(op.options, stream, op.dx, op.dy, Tensor(), Tensor());
+  pool<host_device::PoolBackward, false>(op.options, stream, op.dx, op.dy, Tensor(), Tensor());
 }
 
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
   if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
-  pool<functors::PoolBackward, true>(op.options, stream, op.dx, op.dy, op.x, op.y);
+  pool<host_device::PoolBackward, true>(op.options, stream, op.dx, op.dy, op.x, op.y);
 }
 
 }  // namespace giro::cuda

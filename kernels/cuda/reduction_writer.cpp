@@ -10,9 +10,9 @@
 
 namespace giro::cuda {
 
-using pointwise::Combiner;
-using pointwise::Expression;
-using Kind = pointwise::Instruction::Kind;
+using expr::Combiner;
+using expr::Expression;
+using Kind = expr::Instruction::Kind;
 
 namespace {
 
@@ -327,8 +327,7 @@ std::vector<bool> ExpressionWriter::run_in(int pass) const {
   for (std::size_t i = run.size(); i-- > 0;) {
     const Instruction& instruction = expression_.code[i];
     run[i] = run[i] && plan_.is_of_element[i] && !is_kept_[i];
-    for (std::size_t k = 0; run[i] && k < pointwise::operand_count(instruction); ++k)
-      run[instruction.operands[k]] = true;
+    for (std::size_t k = 0; run[i] && k < expr::operand_count(instruction); ++k) run[instruction.operands[k]] = true;
   }
   return run;
 }

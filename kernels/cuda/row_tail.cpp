@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-
 #include "kernels/cuda/scalar_source.h"
 
 namespace giro::cuda {

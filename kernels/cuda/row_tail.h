@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/internal/publish_op.h"
+#include "kernels/publish_op.h"
 
 namespace giro::cuda {
 

@@ -6,13 +6,13 @@
 
 #include <giro/runtime/float16.h>
 
-#include "runtime/internal/checksum.h"
+#include "runtime/checksum.h"
 
 namespace giro::cuda {
 
-using pointwise::Instruction;
-using pointwise::ScalarFunction;
-using pointwise::Takes;
+using expr::Instruction;
+using expr::ScalarFunction;
+using expr::Takes;
 
 std::string_view value_type(DType dtype) {
   constexpr std::string_view kNames[] = {"giro::f32", "giro::f32", "giro::f32", "giro::f64",

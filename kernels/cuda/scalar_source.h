@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
 
 namespace giro::cuda {
 
@@ -12,12 +12,12 @@ std::string_view value_type(DType dtype);
 std::string_view storage_type(DType dtype);
 
 // The constant as source text.
-std::string literal(const pointwise::Instruction& constant);
+std::string literal(const expr::Instruction& constant);
 
 // The name and the definition of a function with inputs of that dtype. A program may contain the definition more than
 // once.
-std::string function_name(const pointwise::ScalarFunction& function, DType inputs);
-std::string function_definition(const pointwise::ScalarFunction& function, DType inputs);
+std::string function_name(const expr::ScalarFunction& function, DType inputs);
+std::string function_definition(const expr::ScalarFunction& function, DType inputs);
 
 // A checksum of a text, as hexadecimal digits.
 std::string digits_of(std::string_view text);

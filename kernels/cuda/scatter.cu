@@ -1,4 +1,4 @@
-#include "kernels/functors/scatter.h"
+#include "kernels/host_device/scattered.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -19,7 +19,7 @@ constexpr int kTile = 16;  // rows that a thread adds
 template <class Index>
 struct FindKeys {
   std::int64_t* keys;
-  functors::Scattered<Index> rows;
+  host_device::Scattered<Index> rows;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const { keys[i] = rows.key(i); }
 };
 
@@ -108,13 +108,13 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
   const dim3 threads(columns, kThreads / columns);
   const unsigned int blocks_of_columns = blocks_for(width, columns);
   Buffer keys = keys_for(count);
-  functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
+  host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {
     const std::int64_t* const order = op.order ? op.order.data<std::int64_t>() : nullptr;
     ForEach{stream}(count,
                     FindKeys<Index>{static_cast<std::int64_t*>(keys.data()), {op.indices.data<Index>(), order, size}});
   });
-  functors::with_updates(op.updates.dtype(), [&]<class T>(functors::Type<T>) {
-    using Sum = functors::SumOf<T>;
+  host_device::with_updates(op.updates.dtype(), [&]<class T>(host_device::Type<T>) {
+    using Sum = host_device::SumOf<T>;
     Buffer rows;  // of the passes after the first
     const auto add = [&]<class Row>(const Row* from, const std::int64_t* order) {
       const std::int64_t next = tiles(count) > 1 ? 2 * tiles(count) : 0;

@@ -1,6 +1,6 @@
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/functors/slots.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/current_slot.h"
+#include "kernels/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 template <bool kReads, class Unit>
 struct CopySlot {
   Unit* content;
-  functors::CurrentSlot slot;
+  host_device::CurrentSlot slot;
   std::int64_t offset;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
     Unit& in_slot = reinterpret_cast<Unit*>(slot() + offset)[i];
@@ -22,11 +22,11 @@ struct CopySlot {
 };
 
 template <bool kReads>
-void copy_slot(const Tensor& content, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
+void copy_slot(const Tensor& content, const ByteRing& ring, std::int64_t offset, const Stream& stream) {
   // Slots are always aligned.
   with_unit(reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes(), [&]<class Unit>(Unit) {
     ForEach{stream}(static_cast<std::int64_t>(content.bytes() / sizeof(Unit)),
-                    CopySlot<kReads, Unit>{static_cast<Unit*>(content.raw()), functors::CurrentSlot(ring), offset});
+                    CopySlot<kReads, Unit>{static_cast<Unit*>(content.raw()), host_device::CurrentSlot(ring), offset});
   });
 }
 

@@ -4,15 +4,15 @@
 
 #include <giro/kernels/reduce.h>
 
+#include "kernels/correct_rows.h"
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/last_block.cuh"
-#include "kernels/functors/fault.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/correct_rows.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/fault.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -48,7 +48,7 @@ __device__ bool is_correct(const T* x, std::int64_t columns, std::int64_t label,
   return __any_sync(kAllLanes, nan) == 0 && index == label;
 }
 
-using functors::Output;
+using host_device::Output;
 
 constexpr int kThreads = 128;
 
@@ -56,7 +56,7 @@ constexpr int kThreads = 128;
 // dlogits may be the logits, so neither is __restrict__: each lane reads an element before it writes it.
 template <class T>
 __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t row, std::int64_t columns,
-                          std::int64_t label, float factor, const functors::Fault& fault, int lane) {
+                          std::int64_t label, float factor, const host_device::Fault& fault, int lane) {
   const auto x = [&](std::int64_t c) { return static_cast<float>(logits[row * columns + c]); };
   float largest = -INFINITY;
   for (std::int64_t c = lane; c < columns; c += kWarp) largest = fmaxf(largest, x(c));
@@ -83,7 +83,7 @@ __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t r
 // One warp per row.
 template <class T, class Label>
 __global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, const T* logits, const Label* labels,
-                                             std::int64_t rows, std::int64_t columns, functors::Fault fault) {
+                                             std::int64_t rows, std::int64_t columns, host_device::Fault fault) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
@@ -139,7 +139,7 @@ __device__ void means_of_rows(float* loss, float* accuracy, const float* losses,
 template <int kSize, class T, class Label>
 __device__ void losses_of_rows(float* losses, const Output& dlogits, unsigned char* correct, const T* logits,
                                const Label* labels, std::int64_t begin, std::int64_t end, std::int64_t columns,
-                               float factor, const functors::Fault& fault) {
+                               float factor, const host_device::Fault& fault) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   for (std::int64_t row = begin + warp; row < end; row += kSize / kWarp) {
     const auto label = static_cast<std::int64_t>(labels[row]);
@@ -159,7 +159,7 @@ constexpr std::int64_t kSmallRows = 128;
 template <class T, class Label>
 __global__ void small_mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, const T* logits,
                                                 const Label* labels, std::int64_t rows, std::int64_t columns,
-                                                float factor, functors::Fault fault) {
+                                                float factor, host_device::Fault fault) {
   __shared__ float losses[kSmallRows];
   __shared__ unsigned char correct[kSmallRows];
   losses_of_rows<kSmallThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, 0, rows,
@@ -175,7 +175,7 @@ template <class T, class Label>
 __global__ void mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, float* losses,
                                           unsigned char* correct, unsigned int* arrivals, const T* logits,
                                           const Label* labels, std::int64_t rows, std::int64_t columns, float factor,
-                                          functors::Fault fault) {
+                                          host_device::Fault fault) {
   constexpr int kRows = kMeanThreads / kWarp;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kRows;
   losses_of_rows<kMeanThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, begin,
@@ -188,7 +188,7 @@ template <class Label>
 struct ReportLabels {
   const Label* labels;
   std::int64_t classes;
-  functors::Fault fault;
+  host_device::Fault fault;
   GIRO_HOST_DEVICE void operator()(std::int64_t row) const {
     const auto label = static_cast<std::int64_t>(labels[row]);
     if (label < 0 || label >= classes) fault(row, label);
@@ -198,15 +198,15 @@ struct ReportLabels {
 // For a generated kernel, which has no way to report them.
 void report_labels(const Fault& fault, const Tensor& labels, std::int64_t classes, const Stream& stream) {
   if (fault.words == nullptr) return;
-  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
-    ForEach{stream}(labels.count(), ReportLabels<Label>{labels.data<Label>(), classes, functors::Fault(fault)});
+  host_device::with_integer(labels.dtype(), [&]<class Label>(host_device::Type<Label>) {
+    ForEach{stream}(labels.count(), ReportLabels<Label>{labels.data<Label>(), classes, host_device::Fault(fault)});
   });
 }
 
 template <class F>
 void with_types(const Tensor& logits, const Tensor& labels, F&& f) {
-  functors::with_storage(logits.dtype(), [&](auto logit) {
-    functors::with_integer(labels.dtype(), [&](auto label) { f(logit, label); });
+  host_device::with_storage(logits.dtype(), [&](auto logit) {
+    host_device::with_integer(labels.dtype(), [&](auto label) { f(logit, label); });
   });
 }
 
@@ -219,10 +219,10 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
     report_labels(op.fault, op.labels, columns, stream);
     return cuda::run(cross_entropy_rows(op.losses, op.dlogits, op.logits, op.labels, 1), stream);
   }
-  with_types(op.logits, op.labels, [&]<class T, class Label>(functors::Type<T>, functors::Type<Label>) {
+  with_types(op.logits, op.labels, [&]<class T, class Label>(host_device::Type<T>, host_device::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
         op.losses.data<float>(), Output(op.dlogits), op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
-        functors::Fault(op.fault));
+        host_device::Fault(op.fault));
     check_launch("softmax_cross_entropy_kernel");
   });
 }
@@ -251,11 +251,11 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
   if (columns >= kClassesOfBlocks) return run_with_blocks(op, stream);
   float* const share = op.accuracy ? op.accuracy.data<float>() : nullptr;
-  with_types(op.logits, op.labels, [&]<class T, class Label>(functors::Type<T>, functors::Type<Label>) {
+  with_types(op.logits, op.labels, [&]<class T, class Label>(host_device::Type<T>, host_device::Type<Label>) {
     if (rows <= kSmallRows) {
       small_mean_cross_entropy_kernel<<<1, kSmallThreads, 0, handle(stream)>>>(
           op.loss.data<float>(), Output(op.dlogits), share, op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
-          static_cast<float>(op.factor), functors::Fault(op.fault));
+          static_cast<float>(op.factor), host_device::Fault(op.fault));
       check_launch("small_mean_cross_entropy_kernel");
       return;
     }
@@ -264,7 +264,7 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
     mean_cross_entropy_kernel<<<blocks_for(rows, kMeanThreads / kWarp), kMeanThreads, 0, handle(stream)>>>(
         op.loss.data<float>(), Output(op.dlogits), share, static_cast<float*>(losses.data()),
         static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), op.logits.data<T>(),
-        op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor), functors::Fault(op.fault));
+        op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor), host_device::Fault(op.fault));
     check_launch("mean_cross_entropy_kernel");
   });
 }

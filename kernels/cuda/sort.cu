@@ -1,4 +1,4 @@
-#include "kernels/functors/sort.h"
+#include "kernels/host_device/sort_entry.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/functors/dtype_dispatch.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/dtype_dispatch.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -52,9 +52,9 @@ __device__ std::int64_t count_smaller(const Entry* run, std::int64_t size, const
 // One block per run. It merges runs of 1, 2, 4, ... entries until one is left.
 template <int kThreads, class T>
 __global__ void __launch_bounds__(kThreads)
-    sort_runs_kernel(functors::EntryOf<T>* entries, std::int64_t* indices, const T* x, std::int64_t rows, Runs runs,
+    sort_runs_kernel(host_device::EntryOf<T>* entries, std::int64_t* indices, const T* x, std::int64_t rows, Runs runs,
                      bool descending) {
-  using Entry = functors::EntryOf<T>;
+  using Entry = host_device::EntryOf<T>;
   constexpr int kSpan = kThreads * kItems;
   __shared__ alignas(Entry) unsigned char memory[2 * kSpan * sizeof(Entry)];
   const int first = static_cast<int>(threadIdx.x);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
     const int size = static_cast<int>(min(runs.length - run * kSpan, std::int64_t(kSpan)));
     auto *from = reinterpret_cast<Entry*>(memory), *to = from + kSpan;
     for (int i = first; i < size; i += kThreads) {
-      from[i] = functors::entry(x + row * runs.length, run * kSpan + i, descending);
+      from[i] = host_device::entry(x + row * runs.length, run * kSpan + i, descending);
     }
     for (int width = 1; width < size; width *= 2) {
       __syncthreads();
@@ -119,8 +119,8 @@ struct MergeRuns {
 void run(const ops::ArgSort& op, const Stream& stream) {
   const std::int64_t rows = op.x.shape()[0], length = op.x.shape()[1], kept = op.indices.shape()[1];
   if (op.indices.count() == 0) return;
-  functors::with_any(op.x.dtype(), [&]<class T>(functors::Type<T>) {
-    using Entry = functors::EntryOf<T>;
+  host_device::with_any(op.x.dtype(), [&]<class T>(host_device::Type<T>) {
+    using Entry = host_device::EntryOf<T>;
     std::int64_t* const indices = op.indices.data<std::int64_t>();
     const auto sort = [&]<int kThreads>(std::integral_constant<int, kThreads>) {
       Runs runs(length, kept, kThreads * kItems);

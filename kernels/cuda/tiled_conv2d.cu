@@ -199,7 +199,7 @@ void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tenso
                   const Conv2dOptions& options, const Stream& stream) {
   const Geometry g(x.shape(), w.shape(), y.shape(), options);
   const std::int64_t filters = w.shape()[0], each = filters / options.groups, terms = w.count() / filters;
-  functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(x.dtype(), [&]<class T>(host_device::Type<T>) {
     tiled_product({y, y.count() / filters, each, terms, b, relu, options.groups, filters, each}, Patches<true, T>(x, g),
                   matrix<true, T>(w, terms, each * terms), stream);
   });
@@ -210,7 +210,7 @@ void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor
   const Geometry g(dx.shape(), w.shape(), dz.shape(), options);
   const std::int64_t channels = dx.shape()[3], each = w.shape()[3];
   if (channels == 0) return;
-  functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(dz.dtype(), [&]<class T>(host_device::Type<T>) {
     const Product product{.out = dx,
                           .rows = dx.count() / channels,
                           .columns = each,
@@ -226,7 +226,7 @@ void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tens
                                   const Stream& stream) {
   const Geometry g(x.shape(), dw.shape(), dz.shape(), options);
   const std::int64_t filters = dw.shape()[0], each = filters / options.groups;
-  functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(x.dtype(), [&]<class T>(host_device::Type<T>) {
     const Product product{.out = dw,
                           .rows = each,
                           .columns = dw.count() / filters,

@@ -6,7 +6,7 @@ namespace giro::cuda {
 // Row-major, d^T (n, m): its rows are op(b)'s columns, its columns op(a)'s rows.
 void tiled_matmul(const Matmul& p, const Stream& stream) {
   const Product product{.out = p.d, .rows = p.n, .columns = p.m, .terms = p.k, .slices = p.batch};
-  functors::with_storage(p.a.dtype(), [&]<class T>(functors::Type<T>) {
+  host_device::with_storage(p.a.dtype(), [&]<class T>(host_device::Type<T>) {
     const auto with_rows = [&](const auto& rows) {
       if (p.transpose_a) {
         tiled_product(product, rows, matrix<true, T>(p.a, p.k, p.a_stride), stream);

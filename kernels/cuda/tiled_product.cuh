@@ -7,9 +7,9 @@
 
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/block_count.h"
-#include "kernels/functors/pool.h"
-#include "kernels/functors/storage.h"
-#include "kernels/internal/ops.h"
+#include "kernels/host_device/pool_windows.h"
+#include "kernels/host_device/storage.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -48,7 +48,7 @@ struct Matrix {
 };
 
 template <class T>
-using Quad = functors::Pack<T, 4>;
+using Quad = host_device::Pack<T, 4>;
 
 // Whether elements can be accessed as Quads at multiples of `width` and of `slice` elements from the first.
 inline bool in_quads(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0) {
@@ -235,13 +235,13 @@ struct Result {
 
   template <class T>
   __device__ T value(float sum, std::int64_t bias_at) const {
-    float value = functors::stored<T>(sum);
+    float value = host_device::stored<T>(sum);
     if (bias != nullptr) {
-      value = functors::stored<T>(value + (bias_dtype == DType::f32
-                                               ? static_cast<const float*>(bias)[bias_at]
-                                               : static_cast<float>(static_cast<const T*>(bias)[bias_at])));
+      value = host_device::stored<T>(value + (bias_dtype == DType::f32
+                                                  ? static_cast<const float*>(bias)[bias_at]
+                                                  : static_cast<float>(static_cast<const T*>(bias)[bias_at])));
     }
-    return T(relu ? functors::Relu::value(value) : value);
+    return T(relu ? host_device::Relu::value(value) : value);
   }
 };
 

@@ -10,13 +10,14 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/gradients.h"
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/arguments.h"
-#include "kernels/pointwise/build.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/expr/build.h"
+#include "kernels/nn/apply.h"
+#include "kernels/nn/arguments.h"
+#include "kernels/nn/gradients.h"
+#include "kernels/ops.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -38,7 +39,7 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
   if (mask) {
     checks::has_dtype(kName, {"mask", mask}, DType::boolean);
-    pointwise::expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
+    expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
   }
   if (lengths) {
     checks::has_dtype_and_shape(kName, {"key_lengths", lengths}, DType::i32, {q[0]});
@@ -46,7 +47,7 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw_error(ErrorCode::invalid_argument, "{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout);
   }
-  pointwise::expect_key(kName, options.key.base);
+  expect_key(kName, options.key.base);
 }
 
 enum Input : std::size_t { kQuery, kKey, kValue, kMask, kLengths, kDropoutKey };
@@ -62,7 +63,7 @@ ops::AttentionOptions with_tensors(ops::AttentionOptions options, const std::vec
 ops::AttentionOptions options_of(const Shape& query, const Shape& key, const AttentionOptions& given) {
   ops::AttentionOptions options;
   if (!given.mask.is_empty()) {
-    const auto layout = pointwise::broadcast_layout(given.mask.shape(), {query[0], query[2], query[1], key[1]});
+    const auto layout = expr::broadcast_layout(given.mask.shape(), {query[0], query[2], query[1], key[1]});
     std::copy_n(layout.strides.begin(), 4, options.mask_strides.begin());
   }
   options.scale = given.scale.value_or(1 / std::sqrt(static_cast<double>(query[3])));

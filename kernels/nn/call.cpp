@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/native_stream.h>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/backend.h"
+#include "runtime/call_site.h"
 #include "runtime/program/op.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

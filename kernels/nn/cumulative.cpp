@@ -8,9 +8,9 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/axes.h"
-#include "kernels/pointwise/arguments.h"
-#include "runtime/internal/call_site.h"
+#include "kernels/nn/arguments.h"
+#include "kernels/nn/axes.h"
+#include "runtime/call_site.h"
 
 namespace giro::nn {
 namespace {
@@ -31,7 +31,7 @@ Var sum_of_rows(const Var& x, bool reversed = false) {
 Var product_of_rows(const Var& x) {
   return along_rows(Cumulative::product, false, x, [](const Var& y, const Var& dy, const std::vector<Var>& in) {
     const Var& x = in.front();
-    const DType dtype = pointwise::promoted(x.dtype(), DType::f32);
+    const DType dtype = promoted(x.dtype(), DType::f32);
     const Var is_zero = x == 0;
     const Var is_first = logical_and(is_zero, sum_of_rows(cast(is_zero, DType::i32)) == 1);
     const Var others = product_of_rows(where(is_first, 1, cast(x, dtype)));

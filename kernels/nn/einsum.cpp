@@ -16,9 +16,9 @@
 #include <giro/kernels/nn/matmul.h>
 #include <giro/kernels/nn/reduce.h>
 
-#include "kernels/pointwise/arguments.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/arguments.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -233,7 +233,7 @@ Var einsum(std::string_view text, const std::vector<Var>& operands, Where where)
   std::vector<Named>& terms = equation.terms();
   const auto on_stream = std::find_if(operands.begin(), operands.end(), [](const Var& v) { return v.has_stream(); });
   DType dtype = operands.front().dtype();
-  for (const Var& operand : operands) dtype = pointwise::promoted(dtype, operand.dtype());
+  for (const Var& operand : operands) dtype = promoted(dtype, operand.dtype());
   if (dtype != DType::f32 && !is_16_bit(dtype)) {
     equation.fail(ErrorCode::dtype_mismatch,
                   fmt::format("the operands promote to {}, expected dtype f32, bf16 or f16", name_of(dtype)));

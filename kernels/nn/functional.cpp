@@ -9,15 +9,14 @@
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
-#include <giro/kernels/nn/matmul.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/gradients.h"
-#include "kernels/internal/ops.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/faults.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/nn/gradients.h"
+#include "kernels/ops.h"
+#include "runtime/call_site.h"
+#include "runtime/faults.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

@@ -14,22 +14,23 @@
 #include <giro/kernels/scatter.h>
 #include <giro/runtime/buffer.h>
 
-#include "kernels/internal/axes.h"
-#include "kernels/internal/checks.h"
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/arguments.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/term.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/term.h"
+#include "kernels/nn/apply.h"
+#include "kernels/nn/arguments.h"
+#include "kernels/nn/axes.h"
+#include "kernels/ops.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
-using pointwise::broadcast_layout;
-using pointwise::Builder;
-using pointwise::Layout;
-using pointwise::Term;
+using expr::broadcast_layout;
+using expr::Builder;
+using expr::Layout;
+using expr::Term;
 
 void expect_indices(const char* op, const Var& indices) { checks::is_integer(op, {"indices", indices.value()}); }
 
@@ -208,7 +209,7 @@ Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
 Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   const detail::CallSite site(where);
   if (count < 0) throw_error(ErrorCode::invalid_argument, "arange: count is {}, expected 0 or more", count);
-  pointwise::expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
+  expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
   const auto bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));
   return by_index("arange", Var(Tensor(memory, dtype, {count}), stream),

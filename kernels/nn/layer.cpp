@@ -1,7 +1,7 @@
 #include <giro/kernels/nn/layer.h>
 
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <memory>
 
+#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
 
-#include "kernels/internal/axes.h"
-#include "kernels/internal/checks.h"
-#include "kernels/internal/mean_of_ranks.h"
-#include "kernels/internal/norm.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/nn/axes.h"
+#include "kernels/nn/mean_of_ranks.h"
+#include "kernels/nn/norm.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

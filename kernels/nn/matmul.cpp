@@ -6,10 +6,11 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/pointwise/arguments.h"
-#include "kernels/pointwise/build.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/expr/build.h"
+#include "kernels/nn/apply.h"
+#include "kernels/nn/arguments.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -24,7 +25,7 @@ Var gradient_by(const Var& operand, const Var& a, const Var& b, const MatmulOpti
 }
 
 Var product(const Var& given_a, const Var& given_b, const MatmulOptions& options, bool in_f32) {
-  const DType dtype = pointwise::promoted(given_a.dtype(), given_b.dtype());
+  const DType dtype = promoted(given_a.dtype(), given_b.dtype());
   const auto converted = [dtype](const Var& x, const Var& other) {
     return cast(other.has_stream() ? x.on(other.stream()) : x, dtype);
   };
@@ -50,10 +51,10 @@ Var product(const Var& given_a, const Var& given_b, const MatmulOptions& options
 
 Var matmul(const Operand& given_a, const Operand& given_b, const MatmulOptions& given) {
   const detail::CallSite site(given_a.where);
-  for (const Operand* operand : {&given_a, &given_b}) pointwise::expect_value("matmul", *operand);
+  for (const Operand* operand : {&given_a, &given_b}) expect_value("matmul", *operand);
   Var a = given_a.var, b = given_b.var;
   const Shape shape = matmul_shape(a.shape(), b.shape(), given);
-  const DType dtype = pointwise::promoted(a.dtype(), b.dtype());
+  const DType dtype = promoted(a.dtype(), b.dtype());
   if (dtype != DType::f32 && !is_16_bit(dtype)) {
     throw_error(ErrorCode::dtype_mismatch, "matmul: a is {}, b is {}, expected dtype f32, bf16 or f16",
                 to_string(a.value()), to_string(b.value()));

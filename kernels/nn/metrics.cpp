@@ -5,12 +5,11 @@
 
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/moments.h>
-#include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/axes.h"
-#include "kernels/internal/checks.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/nn/axes.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

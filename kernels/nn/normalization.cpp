@@ -3,10 +3,10 @@
 #include <functional>
 #include <vector>
 
+#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/partitioner.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

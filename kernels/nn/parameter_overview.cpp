@@ -13,7 +13,7 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/nn/batch_share.h>
 
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

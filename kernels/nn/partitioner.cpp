@@ -6,7 +6,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

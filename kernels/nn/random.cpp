@@ -6,27 +6,24 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/pointwise/arguments.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/term.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/term.h"
+#include "kernels/nn/apply.h"
+#include "kernels/nn/arguments.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
-using pointwise::broadcast_layout;
-using pointwise::Builder;
-using pointwise::expect_key;
-using pointwise::expect_scalar;
-using pointwise::ScalarFunction;
-using pointwise::Term;
-using pointwise::values_of;
+using expr::broadcast_layout;
+using expr::Builder;
+using expr::ScalarFunction;
+using expr::Term;
 
 // The same scalar for each element.
 Term scalar(Builder& builder, const Operand& x) {
@@ -42,7 +39,7 @@ Term scalar(Builder& builder, const Key& key) {
 
 // The random number of each element of an array, drawn from the key.
 Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key, const Shape& shape) {
-  pointwise::Layout layout = broadcast_layout(shape, shape);
+  expr::Layout layout = broadcast_layout(shape, shape);
   const std::int64_t rows = key.rows > 0 ? key.rows : shape.rank() > 0 ? shape[0] : 0;
   if (rows > 0 && shape.count() % rows == 0) layout.offset = key.first_row * (shape.count() / rows);
   const Term place(builder, builder.place(layout));
@@ -75,9 +72,8 @@ Key fold_in(const Key& key, const Operand& data) {
   expect_stream("fold_in", values_of({key.base, data}));
   const Var y = Var::computed(DType::i64, {}, values_of({key.base, data}), nullptr);
   Builder builder({});
-  Key folded =
-      write("fold_in", Term::apply(pointwise::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
-            builder, y);
+  Key folded = write("fold_in", Term::apply(expr::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
+                     builder, y);
   folded.first_row = key.first_row;
   folded.rows = key.rows;
   return folded;
@@ -93,7 +89,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
   }
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
-  Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
+  Term u = drawn(builder, expr::functions::uniform_by_key, key, shape);
   // The sum may round up to the end.
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   if (low != 0 || high != 1) u = minimum(low + (high - low) * u, std::nextafter(end, -kInfinity));
@@ -107,7 +103,7 @@ Var random_normal(const Key& key, const Shape& shape, double mean, double stddev
   if (!(stddev >= 0)) reject("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
-  Term z = drawn(builder, pointwise::functions::normal_by_key, key, shape);
+  Term z = drawn(builder, expr::functions::normal_by_key, key, shape);
   if (mean != 0 || stddev != 1) z = mean + stddev * z;
   return write("random_normal", z, builder, y);
 }
@@ -119,10 +115,10 @@ Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
     reject("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
   }
-  if (!p.is_number) pointwise::expect_broadcasts("random_bernoulli", p.var.shape(), shape);
+  if (!p.is_number) expect_broadcasts("random_bernoulli", p.var.shape(), shape);
   const Var y = Var::computed(DType::boolean, shape, values_of({key.base, p}), nullptr);
   Builder builder(shape);
-  const Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
+  const Term u = drawn(builder, expr::functions::uniform_by_key, key, shape);
   const Term limit =
       p.is_number ? Term(p.number)
                   : Term(builder,
@@ -131,7 +127,7 @@ Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
 }
 
 Var dropout(const Operand& x, double rate, const Key& key) {
-  const pointwise::ValueCall call("dropout", x);
+  const ValueCall call("dropout", x);
   const DType dtype = x.var.dtype();
   if (!is_floating(dtype)) {
     throw_error(ErrorCode::dtype_mismatch, "dropout: found {}, expected a floating dtype", name_of(dtype));
@@ -152,9 +148,9 @@ Var dropout(const Operand& x, double rate, const Key& key) {
   const Shape& shape = x.var.shape();
   const Var y = Var::computed(dtype, shape, values_of({x, key.base}), gradient);
   Builder builder(shape);
-  const DType computed = pointwise::computed_in(dtype);
+  const DType computed = expr::computed_in(dtype);
   const Term in(builder, builder.cast(builder.read(x.var.value(), broadcast_layout(shape, shape)), computed));
-  const Term is_kept = drawn(builder, pointwise::functions::uniform_by_key, key, shape) < 1 - rate;
+  const Term is_kept = drawn(builder, expr::functions::uniform_by_key, key, shape) < 1 - rate;
   return write("dropout", where(is_kept, in * (1 / (1 - rate)), 0).cast(dtype), builder, y);
 }
 

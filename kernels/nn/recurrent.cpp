@@ -4,8 +4,8 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/gradients.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/gradients.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

@@ -13,26 +13,27 @@
 #include <giro/kernels/scatter.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/norm.h"
-#include "kernels/pointwise/arguments.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/table.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/table.h"
+#include "kernels/nn/apply.h"
+#include "kernels/nn/arguments.h"
+#include "kernels/nn/norm.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
-using pointwise::Builder;
-using pointwise::Combiner;
-using pointwise::Layout;
+using expr::Builder;
+using expr::Combiner;
+using expr::Layout;
 
 // A shape with its reduced axes moved last, as an expression's space needs them.
 struct Reduction {
   Reduction(const char* op, const Shape& from, const Axes& axes) {
     if (axes.all()) is_reduced.fill(true);
-    for (const std::size_t axis : pointwise::checked_axes(op, from, axes.axes())) is_reduced[axis] = true;
-    const Layout own = pointwise::broadcast_layout(from, from);
+    for (const std::size_t axis : checked_axes(op, from, axes.axes())) is_reduced[axis] = true;
+    const Layout own = expr::broadcast_layout(from, from);
     std::vector<std::int64_t> sizes, with_ones, without;
     for (const bool last : {false, true}) {
       for (std::size_t i = 0; i < from.rank(); ++i) {
@@ -49,7 +50,7 @@ struct Reduction {
     space = Shape(sizes);
     kept = Shape(with_ones);
     result = axes.kept() ? kept : Shape(without);
-    write = pointwise::broadcast_layout(Shape(without), Shape(without));
+    write = expr::broadcast_layout(Shape(without), Shape(without));
   }
 
   std::array<bool, Shape::kMaxRank> is_reduced{};
@@ -76,7 +77,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   const std::uint16_t element = builder.cast(builder.read(x.var.value(), reduction.read), computed);
   std::uint16_t result = builder.reduce(combiner, dtype, element);
   if (divisor) {
-    result = builder.apply(pointwise::functions::divide, dtype, std::array{result, builder.constant(dtype, *divisor)});
+    result = builder.apply(expr::functions::divide, dtype, std::array{result, builder.constant(dtype, *divisor)});
   }
   builder.write(result, y.value(), reduction.write);
   queue(op, std::move(builder).take(), y.stream());
@@ -89,7 +90,7 @@ Var broadcast_reduced(const Var& reduced, const Shape& shape, const Axes& axes) 
 }
 
 Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call(op, x);
+  const ValueCall call(op, x);
   const DType dtype = x.var.dtype();
   if (dtype == DType::boolean) {
     throw_error(ErrorCode::dtype_mismatch, "{}: found bool, expected a numeric dtype; see any and all", op);
@@ -105,12 +106,12 @@ Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes
 }
 
 Var arg_reduce(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call(op, x);
+  const ValueCall call(op, x);
   return reduce(op, combiner, x, x.var.dtype(), DType::i64, axes, nullptr);
 }
 
 Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call(op, x);
+  const ValueCall call(op, x);
   if (x.var.dtype() != DType::boolean) {
     throw_error(ErrorCode::dtype_mismatch, "{}: found {}, expected bool", op, name_of(x.var.dtype()));
   }
@@ -120,7 +121,7 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
 }  // namespace
 
 Var sum(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("sum", x);
+  const ValueCall call("sum", x);
   const DType dtype = dtype_of_sums(x.var.dtype());
   const auto gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy, in.front().shape(), axes);
@@ -132,7 +133,7 @@ Var sum(const Operand& x, const Axes& axes) {
 }
 
 Var mean(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("mean", x);
+  const ValueCall call("mean", x);
   const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
   const Reduction reduction("mean", x.var.shape(), axes);
   const auto count = static_cast<double>(reduction.count);
@@ -146,7 +147,7 @@ Var mean(const Operand& x, const Axes& axes) {
 }
 
 Var product(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("product", x);
+  const ValueCall call("product", x);
   const DType dtype = dtype_of_sums(x.var.dtype());
   // The gradient of an element is the product of the others. For a zero it is their product if it is the only zero,
   // else 0.
@@ -177,7 +178,7 @@ Var as_floats(const Var& x) { return is_floating(x.dtype()) && !is_16_bit(x.dtyp
 }  // namespace
 
 Var logsumexp(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("logsumexp", x);
+  const ValueCall call("logsumexp", x);
   const Var floats = as_floats(x.var);
   if (Reduction("logsumexp", x.var.shape(), axes).count == 0) return log(sum(floats, axes));  // of none: log(0)
   const Var largest = stop_gradient(max(floats, axes));
@@ -197,25 +198,25 @@ Var below_largest(const char* op, const Var& x, const Axes& axes) {
 }  // namespace
 
 Var log_softmax(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("log_softmax", x);
+  const ValueCall call("log_softmax", x);
   const Var below = below_largest("log_softmax", x.var, axes);
   return below - broadcast_reduced(log(sum(exp(below), axes)), x.var.shape(), axes);
 }
 
 Var softmax(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("softmax", x);
+  const ValueCall call("softmax", x);
   const Var terms = exp(below_largest("softmax", x.var, axes));
   return terms / broadcast_reduced(sum(terms, axes), x.var.shape(), axes);
 }
 
 Var variance(const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call("variance", x);
+  const ValueCall call("variance", x);
   (void)Reduction("variance", x.var.shape(), axes);  // for errors that name it
   return mean(square(x.var - broadcast_reduced(mean(x, axes), x.var.shape(), axes)), axes);
 }
 
 Var norm(const char* op, const Operand& x, const Axes& axes) {
-  const pointwise::ValueCall call(op, x);
+  const ValueCall call(op, x);
   const Var length = sqrt(sum(square(cast(stop_gradient(x.var), DType::f64)), axes));
   const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {
     const Shape& shape = in.front().shape();

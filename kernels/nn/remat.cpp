@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/internal/gradients.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/gradients.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 

@@ -7,15 +7,16 @@
 #include <span>
 #include <string_view>
 
+#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
 
-#include "kernels/internal/mean_of_ranks.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/checksum.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/mean_of_ranks.h"
+#include "runtime/call_site.h"
+#include "runtime/checksum.h"
 #include "runtime/program/overlap.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

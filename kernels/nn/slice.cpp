@@ -12,20 +12,21 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/axes.h"
-#include "kernels/internal/gradients.h"
-#include "kernels/pointwise/arguments.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/table.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/table.h"
+#include "kernels/nn/apply.h"
+#include "kernels/nn/arguments.h"
+#include "kernels/nn/axes.h"
+#include "kernels/nn/gradients.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
-using pointwise::broadcast_layout;
-using pointwise::Builder;
-using pointwise::Layout;
+using expr::broadcast_layout;
+using expr::Builder;
+using expr::Layout;
 
 constexpr std::size_t kMaxFused = 16;  // parts per kernel
 
@@ -46,9 +47,9 @@ std::uint16_t place_along(Builder& builder, std::size_t axis) {
 std::uint16_t chosen(Builder& builder, std::uint16_t place, std::int64_t end, std::uint16_t before,
                      std::uint16_t after) {
   const std::array<std::uint16_t, 2> places{place, builder.constant(DType::i64, 0, end)};
-  const std::array<std::uint16_t, 3> values{builder.apply(pointwise::functions::less, DType::boolean, places), before,
+  const std::array<std::uint16_t, 3> values{builder.apply(expr::functions::less, DType::boolean, places), before,
                                             after};
-  return builder.apply(pointwise::functions::where, builder.dtype(before), values);
+  return builder.apply(expr::functions::where, builder.dtype(before), values);
 }
 
 // A read of x, placed at index `begin` along an axis of a larger space. The other axes are x's.
@@ -147,7 +148,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
 }  // namespace
 
 Var slice(const Operand& x, const Slice& of) {
-  const pointwise::ValueCall call("slice", x);
+  const ValueCall call("slice", x);
   const Shape& from = x.var.shape();
   const std::size_t axis = checked_axis("slice", x, of.axis);
   const std::int64_t size = from.begin()[axis];
@@ -184,7 +185,7 @@ Var slice(const Operand& x, const Slice& of) {
 }
 
 std::vector<Var> split(const Operand& x, int parts, int axis) {
-  const pointwise::ValueCall call("split", x);
+  const ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x, axis)];
   if (parts < 1 || size % parts != 0) {
     throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into {} parts, expected equal parts", axis,
@@ -194,7 +195,7 @@ std::vector<Var> split(const Operand& x, int parts, int axis) {
 }
 
 std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes, int axis) {
-  const pointwise::ValueCall call("split", x);
+  const ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x, axis)];
   std::int64_t sum = 0;
   bool fits = true;
@@ -225,7 +226,7 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
       throw_error(ErrorCode::shape_mismatch, "concatenate: {} and {}, expected equal sizes except along axis {}",
                   to_string(shape), to_string(first), along);
     }
-    dtype = pointwise::promoted(dtype, part.dtype());
+    dtype = promoted(dtype, part.dtype());
     size += shape.begin()[along];
   }
   std::vector<Var> there;
@@ -259,14 +260,14 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
 }
 
 Var pad(const Operand& x, const PadOptions& with) {
-  const pointwise::ValueCall call("pad", x);
+  const ValueCall call("pad", x);
   const Var& from = x.var;
   const std::size_t axis = checked_axis("pad", x, with.axis);
   if (with.before < 0 || with.after < 0) {
     throw_error(ErrorCode::invalid_argument, "pad: {} before and {} after axis {} of {}, expected 0 or more",
                 with.before, with.after, axis, to_string(from.shape()));
   }
-  pointwise::expect_fits("pad", with.value, from.dtype());
+  expect_fits("pad", with.value, from.dtype());
   if (!is_floating(from.dtype()) && with.value != std::trunc(with.value)) {
     throw_error(ErrorCode::invalid_argument, "pad: value {} for {}, expected a whole number", with.value,
                 name_of(from.dtype()));

@@ -15,9 +15,9 @@
 #include <giro/kernels/nn/normalization.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/axes.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/axes.h"
+#include "runtime/call_site.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

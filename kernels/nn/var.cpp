@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
-#include <unordered_set>
-#include <utility>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/part_calls.h>
-#include <giro/runtime/error.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
-#include "kernels/internal/gradients.h"
-#include "runtime/internal/call_site.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/gradients.h"
+#include "runtime/call_site.h"
 #include "runtime/program/recording.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {

@@ -96,8 +96,8 @@ class Var {
   Var reshape(const Shape& shape, std::source_location where = std::source_location::current()) const;
 
   // The tensor that holds the value. In a recording (a step made by jit) nothing has been computed yet: data() of this
-  // tensor is an Error there. Custom work on it goes into nn::call, or onto the stream (runtime/native_stream.h). A
-  // recording keeps the memory alive if value() is called in it.
+  // tensor is an Error there. Custom work on it goes into nn::call, or onto the stream
+  // (runtime/program/native_stream.h). A recording keeps the memory alive if value() is called in it.
   const Tensor& value() const;
   // The elements as T, for a value in host memory. Errors: those of Tensor::data; device_mismatch for a value on a GPU,
   // which to_host(value(), stream()) can copy.

@@ -1,9 +1,9 @@
-#include "kernels/internal/ops.h"
-#include "kernels/cuda/expression.h"
-#include "kernels/internal/precision.h"
-#include "kernels/internal/prepare.h"
-#include "kernels/internal/publish_op.h"
-#include "runtime/internal/cuda_module.h"
+#include "kernels/ops.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/precision_support.h"
+#include "kernels/prepare.h"
+#include "kernels/publish_op.h"
+#include "runtime/cuda_module.h"
 
 // Stands in for the ops of the CUDA backend. They are only called with a stream on a CUDA device, so its module is
 // loaded.
@@ -24,8 +24,8 @@ GIRO_RUN_IN_MODULE(Publish)
 GIRO_RUN_IN_MODULE(RunAndPublish)
 #undef GIRO_RUN_IN_MODULE
 
-void run(const pointwise::Expression& expression, const Stream& stream) {
-  in_cuda_module<Run<pointwise::Expression>(run)>()(expression, stream);
+void run(const expr::Expression& expression, const Stream& stream) {
+  in_cuda_module<Run<expr::Expression>(run)>()(expression, stream);
 }
 void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
   in_cuda_module<Run<std::vector<detail::HeldOp>>(prepare)>()(ops, stream);

@@ -5,9 +5,9 @@
 
 #include <giro/kernels/optim/optimizer.h>
 
-#include "runtime/internal/path_pattern.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/path_pattern.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::optim {
 namespace {

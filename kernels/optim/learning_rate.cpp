@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::optim {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "kernels/internal/checks.h"
-#include "kernels/pointwise/term.h"
+#include "kernels/checks.h"
+#include "kernels/expr/term.h"
 
 namespace giro::optim {
 
@@ -18,8 +18,8 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   check({"skipped", scale.skipped}, DType::i64);
   check({"squared_norm", squared_norm}, DType::f64);
 
-  pointwise::Builder code({});
-  const auto read = [&](const Tensor& leaf) { return pointwise::Term(code, code.read(leaf, {})); };
+  expr::Builder code({});
+  const auto read = [&](const Tensor& leaf) { return expr::Term(code, code.read(leaf, {})); };
   const auto before = read(scale.scale), good_steps = read(scale.good_steps), skipped = read(scale.skipped);
   const auto is_good = is_finite(read(squared_norm));
   const auto is_early = good_steps + 1 < LossScale::kGrowthInterval;

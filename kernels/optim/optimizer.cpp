@@ -9,8 +9,8 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/norm.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/nn/norm.h"
+#include "runtime/throw_error.h"
 
 namespace giro::optim {
 

@@ -6,25 +6,23 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <utility>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/graph.h>
 
-#include "kernels/internal/checks.h"
-#include "kernels/internal/update_frame.h"
-#include "kernels/pointwise/fusion.h"
-#include "kernels/pointwise/table.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/checks.h"
+#include "kernels/expr/fusion.h"
+#include "kernels/expr/table.h"
+#include "kernels/optim/update_frame.h"
 #include "runtime/program/overlap.h"
 #include "runtime/program/recording.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::optim {
 
-using pointwise::Layout;
+using expr::Layout;
 
 UpdateFrame::UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& on)
     : t(tensors), stream(on), every(optimizer.accumulated_steps) {
@@ -51,11 +49,11 @@ Value UpdateFrame::in_f32(const Value& value) {
 Value UpdateFrame::elements(const Tensor& buffer) {
   if (!code) return Value(nn::Var(buffer, stream));
   if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
-  return {*code, code->read(buffer, pointwise::broadcast_layout(space, space))};
+  return {*code, code->read(buffer, expr::broadcast_layout(space, space))};
 }
 
-UpdateFrame::Kept& UpdateFrame::kept(const Moment& moment) {
-  const auto known = std::ranges::find(moments, moment.name, &Kept::name);
+UpdateFrame::UpdatedValue& UpdateFrame::kept(const Moment& moment) {
+  const auto known = std::ranges::find(moments, moment.name, &UpdatedValue::name);
   if (known != moments.end()) return *known;
   Tensor tensor;
   if (needs != nullptr) {
@@ -87,7 +85,7 @@ Value UpdateFrame::updates() { return every == 1 ? steps() : quotient(steps(), e
 Value& UpdateFrame::param() {
   if (!params) {
     const Value before = elements(t.params);
-    params = Kept{"", t.params, before, before};
+    params = UpdatedValue{"", t.params, before, before};
   }
   return params->now;
 }
@@ -110,22 +108,22 @@ void UpdateFrame::finish() {
     const Value is_last = remainder(steps(), every) == every - 1;
     condition = condition ? logical_and(*condition, is_last) : is_last;
   }
-  std::vector<Kept> changed = moments;
+  std::vector<UpdatedValue> changed = moments;
   if (params) changed.push_back(*params);
-  std::erase_if(changed, [](const Kept& each) { return !each.is_set; });
+  std::erase_if(changed, [](const UpdatedValue& each) { return !each.is_set; });
   if (code) {
     if (t.params.count() == 0) return;
-    for (const Kept& each : changed) {
+    for (const UpdatedValue& each : changed) {
       const Value after = condition ? where(*condition, each.now, each.before) : each.now;
-      code->write(after.in(*code), each.memory, pointwise::broadcast_layout(space, space));
+      code->write(after.in(*code), each.memory, expr::broadcast_layout(space, space));
     }
     return;
   }
   // All values are computed before the first is written.
   std::vector<nn::Var> after;
-  for (const Kept& each : changed) {
+  for (const UpdatedValue& each : changed) {
     const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
-    const bool is_memory = std::any_of(changed.begin(), changed.end(), [&](const Kept& other) {
+    const bool is_memory = std::any_of(changed.begin(), changed.end(), [&](const UpdatedValue& other) {
       return giro::detail::overlap(other.memory, now.value());
     });
     after.push_back(condition ? nn::where(condition->var(), now, each.before.var()) : is_memory ? 1.0 * now : now);
@@ -158,7 +156,7 @@ Value Update::copy_of_param(const std::string& name) const {
   return frame_->kept({.name = name, .copies_param = true}).now;
 }
 void Update::set_moment(const std::string& name, const Value& value) const {
-  for (UpdateFrame::Kept& each : frame_->moments) {
+  for (UpdateFrame::UpdatedValue& each : frame_->moments) {
     if (each.name != name) continue;
     each.now = value;
     each.is_set = true;
@@ -205,9 +203,9 @@ Value Update::decays() const {
   UpdateFrame& frame = *frame_;
   if (!frame.code) return frame.leaf_decays;
   if (!frame.t.decays || frame.t.params.count() == 0) return true;
-  pointwise::Builder& code = *frame.code;
+  expr::Builder& code = *frame.code;
   const std::array operands{code.read(frame.t.decays, Layout{.strides = {1}}), code.constant(DType::u8, 0)};
-  return {code, code.apply(pointwise::functions::not_equal, DType::boolean, operands)};
+  return {code, code.apply(expr::functions::not_equal, DType::boolean, operands)};
 }
 
 nn::Var LeafUpdate::step() const { return nn::cast(update_.step().var(), DType::f32); }
@@ -269,8 +267,8 @@ UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream
     frame.run(optimizer);
     frame.finish();
     if (!frame.code) return;
-    for (const pointwise::Instruction& each : (*std::move(frame.code)).take().code) {
-      if (each.kind == pointwise::Instruction::Kind::constant) needs.numbers.push_back(each.number);
+    for (const expr::Instruction& each : (*std::move(frame.code)).take().code) {
+      if (each.kind == expr::Instruction::Kind::constant) needs.numbers.push_back(each.number);
     }
   });
   return needs;
@@ -343,7 +341,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   frame.run(optimizer);
   frame.finish();
   // Drops reads and computations that no write uses.
-  const pointwise::Expression expression = pointwise::without_write((*std::move(frame.code)).take(), {});
+  const expr::Expression expression = expr::without_write((*std::move(frame.code)).take(), {});
   if (!expression.writes.empty()) queue("update", expression, stream);
 }
 

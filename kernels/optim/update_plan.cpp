@@ -1,4 +1,4 @@
-#include "kernels/internal/update_plan.h"
+#include "kernels/optim/update_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/reduce.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::optim {
 namespace {

@@ -9,19 +9,20 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
-#include "kernels/cpu/expression.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/table.h"
-#include "runtime/internal/throw_error.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/expr/table.h"
+#include "kernels/nn/apply.h"
+#include "runtime/throw_error.h"
 
 namespace giro::optim {
 
-using pointwise::Builder;
-using pointwise::ScalarFunction;
-using pointwise::Takes;
+using expr::Builder;
+using expr::ScalarFunction;
+using expr::Takes;
 
 const nn::Var& Value::var() const {
   if (var_) return *var_;
@@ -66,7 +67,7 @@ Value Value::computed(const ScalarFunction& function, std::initializer_list<Valu
 }
 
 Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> operands) {
-  namespace functions = pointwise::functions;
+  namespace functions = expr::functions;
   const auto typed = std::find_if(operands.begin(), operands.end(), [](const Value& v) { return !v.is_number(); });
   const bool selects = function.rules.takes == Takes::select;
   const bool may_be_whole = function.rules.takes == Takes::integers || function.rules.takes == Takes::any ||
@@ -112,9 +113,9 @@ Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> 
 }
 
 #define GIRO_VALUE_OF_1(name, function) \
-  Value name(const Value& a) { return Value::apply(pointwise::functions::function, {a}); }
+  Value name(const Value& a) { return Value::apply(expr::functions::function, {a}); }
 #define GIRO_VALUE_OF_2(name, function) \
-  Value name(const Value& a, const Value& b) { return Value::apply(pointwise::functions::function, {a, b}); }
+  Value name(const Value& a, const Value& b) { return Value::apply(expr::functions::function, {a, b}); }
 GIRO_VALUE_OF_2(operator+, add)
 GIRO_VALUE_OF_2(operator-, subtract)
 GIRO_VALUE_OF_2(operator*, multiply)
@@ -149,7 +150,7 @@ GIRO_VALUE_OF_2(remainder, remainder)
 
 Value where(const Value& condition, const Value& a, const Value& b) {
   if (condition.is_number()) return condition.number() != 0 ? a : b;
-  return Value::apply(pointwise::functions::where, {condition, a, b});
+  return Value::apply(expr::functions::where, {condition, a, b});
 }
 
 Value clamp(const Value& a, const Value& lowest, const Value& highest) { return minimum(maximum(a, lowest), highest); }

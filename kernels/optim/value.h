@@ -8,10 +8,10 @@
 
 #include <giro/kernels/nn/var.h>
 
-namespace giro::pointwise {
+namespace giro::expr {
 class Builder;
 struct ScalarFunction;
-}  // namespace giro::pointwise
+}  // namespace giro::expr
 
 namespace giro::optim {
 
@@ -27,26 +27,26 @@ class Value {
   Value(T number)
       : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)), is_whole_(true) {}
   explicit Value(nn::Var var) : var_(std::move(var)) {}
-  Value(pointwise::Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
+  Value(expr::Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
 
   bool is_number() const noexcept { return builder_ == nullptr && !var_; }
   double number() const noexcept { return number_; }
   // The Var, in a per-leaf update. Error(invalid_argument) for any other value.
   const nn::Var& var() const;
   // Its number in the builder's expression, in which a number becomes a constant.
-  std::uint16_t in(pointwise::Builder& builder, DType dtype = DType::f32) const;
+  std::uint16_t in(expr::Builder& builder, DType dtype = DType::f32) const;
 
-  static Value apply(const pointwise::ScalarFunction& function, std::initializer_list<Value> operands);
+  static Value apply(const expr::ScalarFunction& function, std::initializer_list<Value> operands);
 
  private:
   DType dtype() const;
   Value cast(DType dtype) const;
   // The function of numbers, computed on the host as the type T.
   template <class T>
-  static Value computed(const pointwise::ScalarFunction& function, std::initializer_list<Value> operands);
+  static Value computed(const expr::ScalarFunction& function, std::initializer_list<Value> operands);
 
   std::optional<nn::Var> var_;
-  pointwise::Builder* builder_ = nullptr;
+  expr::Builder* builder_ = nullptr;
   std::uint16_t value_ = 0;
   double number_ = 0;
   std::int64_t integer_ = 0;  // exact, for a whole number

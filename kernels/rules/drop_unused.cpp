@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/rules/op_list.h"
 #include "kernels/rules/rules.h"
 
 namespace giro::rules {

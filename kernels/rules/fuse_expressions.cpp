@@ -4,9 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/fusion.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/fusion.h"
+#include "kernels/ops.h"
+#include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"
 
@@ -21,15 +22,15 @@ std::string joined_name(const std::string& a, const std::string& b) {
 
 // Fuses ops i < j into one where possible, and returns its index. Values that nothing else reads are not stored.
 std::optional<std::size_t> fuse_pair(OpList& ops, std::size_t i, std::size_t j) {
-  const pointwise::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
+  const expr::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
   const bool late = ops.can_run_late(i, j);
   if (!late && !ops.can_run_early(j, i)) return std::nullopt;
-  std::optional<pointwise::Fused> fused = pointwise::fuse(first, second);
+  std::optional<expr::Fused> fused = expr::fuse(first, second);
   if (!fused) return std::nullopt;
   bool is_stored = false;
-  for (const pointwise::Expression::Write& write : first.writes) {
+  for (const expr::Expression::Write& write : first.writes) {
     if (ops.only_reader(i, write.to.memory) == j) {
-      fused->expression = pointwise::without_write(fused->expression, write.to.memory);
+      fused->expression = expr::without_write(fused->expression, write.to.memory);
     } else {
       is_stored = true;
     }
@@ -41,7 +42,7 @@ std::optional<std::size_t> fuse_pair(OpList& ops, std::size_t i, std::size_t j) 
 }
 
 // The bytes of the distinct elements that are read or written.
-double bytes_of(const pointwise::Access& access, const Shape& space) {
+double bytes_of(const expr::Access& access, const Shape& space) {
   auto bytes = static_cast<double>(size_of(access.memory.dtype()));
   for (std::size_t axis = 0; axis < space.rank(); ++axis) {
     if (access.layout.strides[axis] != 0) bytes *= static_cast<double>(space.begin()[axis]);
@@ -64,30 +65,30 @@ bool is_mean_of_rows(const OpList& ops, std::size_t i) {
 // Recomputes a few instructions in each reader if that moves fewer bytes than storing their value: a gradient reads x
 // and its row's mean, which the forward pass keeps, instead of their difference.
 bool recompute_in_readers(OpList& ops, std::size_t i) {
-  const pointwise::Expression* const producer = expression_of(ops[i]);
-  if (producer == nullptr || producer->code.size() > pointwise::kMaxRecomputed || producer->reduced > 0 ||
+  const expr::Expression* const producer = expression_of(ops[i]);
+  if (producer == nullptr || producer->code.size() > expr::kMaxRecomputed || producer->reduced > 0 ||
       producer->writes.size() != 1 || ops[i].is_barrier() || is_mean_of_rows(ops, i)) {
     return false;
   }
-  const pointwise::Access& value = producer->writes.front().to;
+  const expr::Access& value = producer->writes.front().to;
   const auto readers = ops.readers(i, value.memory);
   if (!readers || readers->empty()) return false;
   double stored = bytes_of(value, producer->space) * static_cast<double>(readers->size()), repeated = 0;
-  for (const pointwise::Access& read : producer->reads) stored += bytes_of(read, producer->space);
-  std::vector<pointwise::Expression> with_it;
+  for (const expr::Access& read : producer->reads) stored += bytes_of(read, producer->space);
+  std::vector<expr::Expression> with_it;
   for (const std::size_t j : *readers) {
-    const pointwise::Expression* const reader = expression_of(ops[j]);
+    const expr::Expression* const reader = expression_of(ops[j]);
     if (reader == nullptr) return false;
-    for (const pointwise::Access& read : producer->reads) {
+    for (const expr::Access& read : producer->reads) {
       if (!ops.is_unchanged(read.memory, i, j)) return false;
       const bool is_read_anyway =
           std::any_of(reader->reads.begin(), reader->reads.end(),
-                      [&](const pointwise::Access& other) { return other.memory.raw() == read.memory.raw(); });
+                      [&](const expr::Access& other) { return other.memory.raw() == read.memory.raw(); });
       if (!is_read_anyway) repeated += bytes_of(read, producer->space);
     }
-    const auto fused = pointwise::fuse(*producer, *reader);
+    const auto fused = expr::fuse(*producer, *reader);
     if (!fused) return false;
-    with_it.push_back(pointwise::without_write(fused->expression, value.memory));
+    with_it.push_back(expr::without_write(fused->expression, value.memory));
   }
   if (repeated >= stored) return false;
   for (std::size_t k = 0; k < readers->size(); ++k) {
@@ -137,10 +138,10 @@ void join(OpList& ops, std::size_t i, bool joins_siblings) {
 
 // Whether the op depends only on single numbers, such as the gradient of a loss with respect to itself.
 bool is_one_number(const detail::HeldOp& op) {
-  const pointwise::Expression* const expression = expression_of(op);
+  const expr::Expression* const expression = expression_of(op);
   return expression != nullptr && expression->places.empty() &&
          std::all_of(expression->reads.begin(), expression->reads.end(),
-                     [](const pointwise::Access& read) { return read.memory.count() == 1; });
+                     [](const expr::Access& read) { return read.memory.count() == 1; });
 }
 
 }  // namespace

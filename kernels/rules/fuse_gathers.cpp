@@ -1,6 +1,7 @@
 #include <utility>
 
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
+#include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"
 

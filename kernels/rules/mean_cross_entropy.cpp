@@ -1,5 +1,6 @@
-#include "kernels/internal/correct_rows.h"
-#include "kernels/internal/ops.h"
+#include "kernels/correct_rows.h"
+#include "kernels/ops.h"
+#include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 // Whether the op is `correct` for these logits and labels.
 bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const Tensor& labels) {
-  const pointwise::Expression* const expression = expression_of(op);
+  const expr::Expression* const expression = expression_of(op);
   return expression != nullptr && expression->writes.size() == 1 &&
          *expression == correct_rows(expression->writes.front().to.memory, logits, labels);
 }

@@ -3,18 +3,18 @@
 #include <cmath>
 #include <cstddef>
 
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/table.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/table.h"
 
 namespace giro::rules {
 namespace {
 
-using pointwise::Access;
-using pointwise::Expression;
-using pointwise::Instruction;
-using pointwise::ScalarFunction;
+using expr::Access;
+using expr::Expression;
+using expr::Instruction;
+using expr::ScalarFunction;
 using Kind = Instruction::Kind;
-namespace functions = pointwise::functions;
+namespace functions = expr::functions;
 
 // A value of an expression, and what it is computed from.
 class Value {
@@ -24,7 +24,7 @@ class Value {
   DType dtype() const { return at_.dtype; }
   bool is(const ScalarFunction& function) const { return at_.kind == Kind::apply && at_.function == &function; }
   bool is_cast() const { return at_.kind == Kind::cast; }
-  bool reduces(pointwise::Combiner combiner) const { return at_.kind == Kind::reduce && at_.combiner == combiner; }
+  bool reduces(expr::Combiner combiner) const { return at_.kind == Kind::reduce && at_.combiner == combiner; }
   bool is_constant() const { return at_.kind == Kind::constant; }
   double number() const { return at_.number; }
   std::int64_t integer() const { return at_.integer; }
@@ -39,7 +39,7 @@ class Value {
 };
 
 bool is_whole(const Access& access, const Shape& space) {
-  return access.layout == pointwise::broadcast_layout(space, space) && access.memory.count() == space.count();
+  return access.layout == expr::broadcast_layout(space, space) && access.memory.count() == space.count();
 }
 
 // The value that the op writes, if it writes only one and accesses only whole arrays.
@@ -91,7 +91,7 @@ std::optional<Mean> mean_of(const detail::HeldOp& op) {
   const Value quotient(*expression, expression->writes.front().value);
   if (!quotient.is(functions::divide) || quotient.dtype() != DType::f32) return std::nullopt;
   const Value sum = quotient.operand(0), count = quotient.operand(1);
-  if (!sum.reduces(pointwise::Combiner::sum) || !count.is_constant() ||
+  if (!sum.reduces(expr::Combiner::sum) || !count.is_constant() ||
       count.number() != static_cast<double>(expression->space.count())) {
     return std::nullopt;
   }

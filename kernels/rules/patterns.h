@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <optional>
 
-#include "kernels/pointwise/expression.h"
+#include "kernels/expr/expression.h"
 #include "runtime/program/held_op.h"
 
 // Patterns that rules match: expressions that read and write whole arrays in element order.
 namespace giro::rules {
 
 // The op's expression, or null.
-const pointwise::Expression* expression_of(const detail::HeldOp& op);
+const expr::Expression* expression_of(const detail::HeldOp& op);
 
 // out = factor * in, computed in f32 and converted once; a conversion or a copy has the factor 1.
 struct Scaling {

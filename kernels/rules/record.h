@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 namespace giro::rules {
 

@@ -4,10 +4,11 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/internal/ops.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/expression_op.h"
-#include "kernels/pointwise/fusion.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/expr/fusion.h"
+#include "kernels/ops.h"
+#include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"
 #include "runtime/program/copy.h"
@@ -15,13 +16,13 @@
 namespace giro::rules {
 namespace {
 
-using pointwise::Access;
-using pointwise::Expression;
-using pointwise::Layout;
+using expr::Access;
+using expr::Expression;
+using expr::Layout;
 
 // The memory of an access that follows the order of the space.
 std::optional<Tensor> contiguous(const Access& access, const Shape& space) {
-  const Layout whole = pointwise::broadcast_layout(space, space);
+  const Layout whole = expr::broadcast_layout(space, space);
   for (std::size_t axis = 0; axis < space.rank(); ++axis) {
     const std::int64_t size = space.begin()[axis];
     const bool is_alike = size == 1 || access.layout.strides[axis] == whole.strides[axis];
@@ -39,8 +40,8 @@ struct CopyOf {
 std::optional<CopyOf> copy_of(const Expression& expression, const Tensor& value) {
   if (expression.reduced > 0 || expression.space.count() != value.count()) return std::nullopt;
   for (const Expression::Write& write : expression.writes) {
-    const pointwise::Instruction& from = expression.code[write.value];
-    if (from.kind != pointwise::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
+    const expr::Instruction& from = expression.code[write.value];
+    if (from.kind != expr::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
     const auto read = contiguous(expression.reads[from.index], expression.space);
     const auto to = contiguous(write.to, expression.space);
     const bool is_read = to && std::any_of(expression.reads.begin(), expression.reads.end(),
@@ -64,7 +65,7 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
   const std::optional<CopyOf> copy = expression != nullptr ? copy_of(*expression, value) : std::nullopt;
   if (!copy || !ops.relocate(value, copy->memory, i, k)) return false;
   Expression rest =
-      pointwise::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == copy->write; });
+      expr::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == copy->write; });
   if (rest.writes.empty()) {
     ops.drop(k);
   } else {

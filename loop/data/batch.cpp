@@ -1,13 +1,12 @@
 #include <giro/loop/data/batch.h>
 
 #include <algorithm>
-#include <utility>
 
 #include <giro/kernels/elementwise.h>
 
-#include "loop/data/internal/resident_rows.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/resident_rows.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

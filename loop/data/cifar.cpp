@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::data {
 namespace {

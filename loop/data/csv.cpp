@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "loop/data/internal/csv_table.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/csv_table.h"
+#include "runtime/throw_error.h"
 
 namespace giro::data {
 

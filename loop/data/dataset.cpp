@@ -3,21 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/runtime/files/archive.h>
 
-#include "loop/data/internal/dataset_plan.h"
-#include "loop/data/internal/resident_rows.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/dataset_plan.h"
+#include "loop/data/resident_rows.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

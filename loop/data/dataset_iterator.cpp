@@ -9,10 +9,10 @@
 #include <giro/loop/data/dataset.h>
 #include <giro/runtime/span.h>
 
-#include "loop/data/internal/dataset_plan.h"
-#include "loop/data/internal/prefetcher.h"
-#include "loop/data/internal/storage_pool.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/dataset_plan.h"
+#include "loop/data/prefetcher.h"
+#include "loop/data/storage_pool.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -3,8 +3,8 @@
 
 #include <giro/loop/data/dataset.h>
 
-#include "loop/data/internal/idx.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/idx.h"
+#include "runtime/throw_error.h"
 
 namespace giro::data {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "loop/data/internal/row_files.h"
-#include "runtime/files/internal/npy.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/row_files.h"
+#include "runtime/files/npy.h"
+#include "runtime/throw_error.h"
 
 namespace giro::data {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <giro/loop/data/row_source.h>
 
-#include "loop/data/internal/row_files.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/row_files.h"
+#include "runtime/throw_error.h"
 
 namespace giro::data {
 namespace {

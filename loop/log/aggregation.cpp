@@ -6,15 +6,14 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <giro/loop/log/combined_logs.h>
 
-#include "loop/log/internal/combined_entry.h"
-#include "loop/log/internal/history_records.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/log/combined_entry.h"
+#include "loop/log/history_records.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

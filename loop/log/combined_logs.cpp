@@ -1,7 +1,5 @@
 #include <giro/loop/log/combined_logs.h>
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <optional>
 #include <string>
@@ -12,8 +10,8 @@
 #include <giro/loop/log/outputs.h>
 #include <giro/runtime/files/archive.h>
 
-#include "loop/log/internal/combined_entry.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/log/combined_entry.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "loop/log/internal/history_records.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/log/history_records.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

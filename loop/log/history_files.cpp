@@ -6,10 +6,10 @@
 #include <giro/loop/log/history.h>
 #include <giro/runtime/files/file_system.h>
 
-#include "loop/log/internal/history_records.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/files/internal/npy.h"
-#include "runtime/internal/text.h"
+#include "loop/log/history_records.h"
+#include "loop/log/record_text.h"
+#include "runtime/files/npy.h"
+#include "runtime/text.h"
 
 namespace giro {
 namespace {

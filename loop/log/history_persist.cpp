@@ -13,9 +13,9 @@
 #include <giro/loop/log/history.h>
 #include <giro/runtime/files/archive.h>
 
-#include "loop/log/internal/history_records.h"
-#include "loop/log/internal/record_text.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/log/history_records.h"
+#include "loop/log/record_text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -5,17 +5,15 @@
 #include <cstring>
 #include <utility>
 
-#include <giro/runtime/graph.h>
-
-#include "runtime/internal/faults.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/faults.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
 
 std::int64_t slot_bytes(std::size_t bytes) {
   const auto size = std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 1);
-  return (size + SlotRing::kAlignment - 1) / SlotRing::kAlignment * SlotRing::kAlignment;
+  return (size + ByteRing::kAlignment - 1) / ByteRing::kAlignment * ByteRing::kAlignment;
 }
 
 // An array of a row.
@@ -57,7 +55,7 @@ void LogRow::read() const {
   }
   detail::Faults::expect_none_seen(ring_->stream_, ring_->call_, number_);
   std::uint64_t* const slot = ring_->ring_.slot(number_);
-  for (std::int64_t i = 0; i < ring_->ring_.columns; ++i) values_.push_back(RowRing::value(slot, i));
+  for (std::int64_t i = 0; i < ring_->ring_.columns; ++i) values_.push_back(ScalarRing::value(slot, i));
   for (const LogRing::Array& array : ring_->arrays_) arrays_.push_back(ring_->copy_of(array, number_));
   ring_.reset();
 }
@@ -156,7 +154,7 @@ void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
   if (!is_own) logs = constants_;
   std::uint64_t* const slot = ring_.slot(number);
   for (std::size_t i = 0; i < scalars_.size(); ++i) {
-    logs.values_[scalars_[i]].set(RowRing::value(slot, static_cast<std::int64_t>(i)));
+    logs.values_[scalars_[i]].set(ScalarRing::value(slot, static_cast<std::int64_t>(i)));
   }
   for (const Array& array : arrays_) logs.values_[array.entry] = copy_of(array, number);
 }

@@ -109,8 +109,8 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   Tensor call_;
   Buffer words_;  // pinned: the rows
   Buffer slots_;  // pinned: the rows' arrays
-  RowRing ring_;
-  SlotRing array_ring_;
+  ScalarRing ring_;
+  ByteRing array_ring_;
   std::int64_t expected_ = 0;
   std::int64_t released_ = 0;                        // rows before it may be overwritten
   mutable std::atomic<std::int64_t> published_ = 0;  // rows below it had arrived when last checked

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/loop/log/log_ring.h>
 #include <giro/loop/log/outputs.h>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

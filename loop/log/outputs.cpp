@@ -10,8 +10,8 @@
 
 #include <giro/runtime/buffer.h>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

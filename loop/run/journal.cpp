@@ -6,12 +6,12 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 
-Journal::Journal(History& history, Outputs& outputs, Running& running)
-    : history_(history), outputs_(outputs), running_(running), unused_(1) {}
+Journal::Journal(History& history, Outputs& outputs, Current& running)
+    : history_(history), outputs_(outputs), current_(running), unused_(1) {}
 
 Journal::~Journal() {
   // Rows that will not be read must not block the next user of the rings.
@@ -85,7 +85,7 @@ const Logs& Journal::commit(Record& record, double date) {
 }
 
 void Journal::show(Record& record, double date) {
-  const Running outer = std::exchange(running_, {nullptr, record.elapsed.steps});
+  const Current outer = std::exchange(current_, {nullptr, record.elapsed.steps});
   const Logs* logs = &record.logs;
   try {
     logs = &commit(record, date);
@@ -97,7 +97,7 @@ void Journal::show(Record& record, double date) {
   for (CallbackModel*& next : record.observers) {
     CallbackModel* const observer = std::exchange(next, nullptr);  // a drain that continues here leaves it out
     if (observer == nullptr || observer->failed) continue;
-    running_.callback = observer;
+    current_.callback = observer;
     const auto name = [&] { return observer->name(); };
     const Span span("callback", name, "step", record.elapsed.steps);
     try {
@@ -109,7 +109,7 @@ void Journal::show(Record& record, double date) {
       throw;
     }
   }
-  running_ = outer;
+  current_ = outer;
   if (!record.logs.empty()) record.logs.clear();
   record.rows.clear();
   record.observers.clear();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -17,7 +16,7 @@
 namespace giro::detail {
 
 // The part of a run that is running, or has thrown: a callback, or without one the logs of a step.
-struct Running {
+struct Current {
   static constexpr std::int64_t kNoStep = -1;
 
   CallbackModel* callback = nullptr;
@@ -30,7 +29,7 @@ struct Running {
 class Journal {
  public:
   // All must outlive it. It keeps `running` up to date while it commits and shows logs.
-  Journal(History& history, Outputs& outputs, Running& running);
+  Journal(History& history, Outputs& outputs, Current& running);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -103,7 +102,7 @@ class Journal {
 
   History& history_;
   Outputs& outputs_;
-  Running& running_;
+  Current& current_;
   // The rings of the rows in flight. Other rings stay until arrive() finds no steps in flight.
   std::vector<std::shared_ptr<LogRing>> rings_;
   std::list<Record> in_flight_, unused_;  // their memory is reused; the first of unused_ is the current step

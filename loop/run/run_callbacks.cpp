@@ -1,7 +1,5 @@
 // The callbacks of a run, and the device: which ones run in the current step, and what must be done before.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -14,11 +12,11 @@ namespace giro::detail {
 // Runs f, a function of a callback, so that errors and traces name it.
 template <class F>
 void RunEngine::run_as(CallbackModel* callback, const char* function, F&& f) {
-  running_ = {callback, elapsed_.steps};
+  current_ = {callback, elapsed_.steps};
   const auto name = [&] { return (callback != nullptr ? callback->name() : "") + function; };
   const Span span("callback", name, "step", elapsed_.steps);
   f();
-  running_ = {};
+  current_ = {};
 }
 
 void RunEngine::run_hook(CallbackModel* callback, const char* name, Hook hook) {
@@ -105,9 +103,9 @@ void RunEngine::run_callback(CallbackModel* callback) {
   }
   // Agreed at once, so that all ranks skip the same callbacks.
   if (group_ && traits.can_stop) {
-    running_ = {callback, elapsed_.steps};  // an error names the callback that the others wait for
+    current_ = {callback, elapsed_.steps};  // an error names the callback that the others wait for
     loop_.stop_iteration = group_->stop(loop_.stop_iteration, elapsed_);
-    running_ = {};
+    current_ = {};
   }
 }
 
@@ -120,12 +118,12 @@ void RunEngine::run_last() {
 
 void RunEngine::at_step_end(std::function<void()> f) {
   if (between_steps_) return f();
-  at_step_end_.push_back({running_.callback, std::move(f)});
+  at_step_end_.push_back({current_.callback, std::move(f)});
 }
 
 void RunEngine::after_step(std::function<void()> f, bool first) {
   if (between_steps_) return f();
-  after_step_.insert(first ? after_step_.begin() : after_step_.end(), {running_.callback, std::move(f)});
+  after_step_.insert(first ? after_step_.begin() : after_step_.end(), {current_.callback, std::move(f)});
 }
 
 void RunEngine::run_deferred(std::vector<Deferred>& calls, const char* name) {
@@ -172,9 +170,9 @@ void RunEngine::flush() {
 
 void RunEngine::launch() {
   if (queue_.is_empty()) return;
-  const Running outer = std::exchange(running_, {queued_, elapsed_.steps});
+  const Current outer = std::exchange(current_, {queued_, elapsed_.steps});
   queue_.launch();
-  running_ = outer;
+  current_ = outer;
 }
 
 void RunEngine::synchronize() {

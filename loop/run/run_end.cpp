@@ -7,7 +7,7 @@
 #include <giro/loop/loop_error.h>
 
 #include "loop/run/run_engine.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 
@@ -67,14 +67,14 @@ std::exception_ptr RunEngine::run_on_end() {
   elapsed_.step_samples = 0;
   elapsed_.last = false;
   std::exception_ptr error;
-  Running first;
+  Current first;
   const auto run = [&](CallbackModel* callback, const char* name, Hook hook) {
     if (callback->failed) return;
     try {
       run_hook(callback, name, hook);
     } catch (...) {
       loop_.failed = true;
-      if (!error) first = running_;
+      if (!error) first = current_;
       if (!error) error = std::current_exception();
     }
   };
@@ -83,7 +83,7 @@ std::exception_ptr RunEngine::run_on_end() {
   }
   for (CallbackModel* c : callbacks_) run(c, "::on_end", &CallbackModel::on_end);
   for (AnyCallback& c : options_.on_end) run(c.get(), "::on_end", &CallbackModel::run);
-  running_ = first;
+  current_ = first;
   return error;
 }
 
@@ -101,7 +101,7 @@ void RunEngine::fail(const std::exception_ptr& cause) {
       also = "; what was due at the end of the previous step also failed: " +
              explain_exception(std::current_exception()).second;
       whole = false;
-      running_ = {};
+      current_ = {};
     }
     elapsed_.count(elapsed_.step_samples);
   }
@@ -111,8 +111,8 @@ void RunEngine::fail(const std::exception_ptr& cause) {
   loop_.failed = true;
   arbiter_->set_failed();
   journal_.set_failing();
-  if (running_.callback != nullptr) running_.callback->failed = true;
-  running_ = {};
+  if (current_.callback != nullptr) current_.callback->failed = true;
+  current_ = {};
   // The step is dropped.
   loop_.logs.clear();
   journal_.drop_step();
@@ -141,18 +141,18 @@ void RunEngine::raise(const std::exception_ptr& cause, std::string place, const 
 // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000", or what the dataset does if it is not a
 // callback.
 std::string RunEngine::where() const {
-  const bool runs = running_.step != Running::kNoStep;
-  const std::string step = fmt::format(", at step {}", runs ? running_.step : elapsed_.steps);
+  const bool runs = current_.step != Current::kNoStep;
+  const std::string step = fmt::format(", at step {}", runs ? current_.step : elapsed_.steps);
   for (const Agenda::Task& task : agenda_.tasks()) {
     const auto name = [&] {
       return fmt::format("task {}, {}: ", &task - agenda_.tasks().data() + 1, to_string(task.schedule));
     };
     if (agenda_.evaluating() == &task) return name() + "its schedule" + step;
     for (const AnyCallback& callback : task.callbacks) {
-      if (callback.get() == running_.callback) return name() + callback->name() + step;
+      if (callback.get() == current_.callback) return name() + callback->name() + step;
     }
   }
-  if (running_.callback != nullptr) return "on_start or on_end: " + running_.callback->name() + step;
+  if (current_.callback != nullptr) return "on_start or on_end: " + current_.callback->name() + step;
   if (runs) return "the logs" + step;
   switch (dataset_.activity) {
     case Cursor::Activity::none:

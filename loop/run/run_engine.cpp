@@ -9,7 +9,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -57,7 +57,7 @@ RunEngine::RunEngine(EngineOptions options, std::vector<AnyTask> tasks, Cursor& 
       asks_arbiter_(options_.arbiter || group_),
       clock_(*arbiter_),
       elapsed_(results.elapsed),
-      journal_(results.history, results.outputs, running_),
+      journal_(results.history, results.outputs, current_),
       agenda_(std::move(tasks), partitioner_.get()),
       first_batch_(dataset.first_batch()),
       first_step_(elapsed_.steps),

@@ -118,7 +118,7 @@ class RunEngine final : public Engine, StepSink {
   const bool asks_arbiter_;  // in each step
   RunClock clock_;
   Elapsed& elapsed_;
-  Running running_;
+  Current current_;
   Journal journal_;
   Agenda agenda_;
   std::vector<CallbackModel*> callbacks_;         // of all tasks, those that run on this rank

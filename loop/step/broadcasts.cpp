@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

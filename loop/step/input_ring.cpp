@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "loop/data/internal/resident_rows.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/data/resident_rows.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 
@@ -13,9 +13,9 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
     : stream_(context.stream()) {
   const bool resident = like.resident_rows() != nullptr;
   const Batch::Features& values = broadcasts.values().features();
-  if (resident) fixed_from_ = reserve(sizeof(std::int64_t), SlotRing::kAlignment).offset + SlotRing::kAlignment;
+  if (resident) fixed_from_ = reserve(sizeof(std::int64_t), ByteRing::kAlignment).offset + ByteRing::kAlignment;
   for (const auto& [name, tensor] : like.features()) {
-    features_.push_back(reserve(tensor.bytes(), SlotRing::kAlignment));
+    features_.push_back(reserve(tensor.bytes(), ByteRing::kAlignment));
   }
   slot_bytes_ = std::max(slot_bytes_, fixed_from_);
   for (const auto& [name, tensor] : values) {
@@ -24,10 +24,10 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
                   to_string(tensor));
     }
     const auto alignment = static_cast<std::int64_t>(size_of(tensor.dtype()));
-    values_.push_back(reserve(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : alignment));
+    values_.push_back(reserve(tensor.bytes(), values_.empty() ? ByteRing::kAlignment : alignment));
   }
-  slot_bytes_ = std::max<std::int64_t>(slot_bytes_ + SlotRing::kAlignment - 1, SlotRing::kAlignment) /
-                SlotRing::kAlignment * SlotRing::kAlignment;
+  slot_bytes_ = std::max<std::int64_t>(slot_bytes_ + ByteRing::kAlignment - 1, ByteRing::kAlignment) /
+                ByteRing::kAlignment * ByteRing::kAlignment;
 
   const Device device = context.device();
   const bool in_place = device.is_cpu() && !features_.empty();

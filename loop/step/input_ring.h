@@ -41,7 +41,7 @@ class InputRing {
   // On the device. A resident batch has positions() instead.
   const Batch& batch() const noexcept { return batch_; }
   const Broadcasts& broadcasts() const noexcept { return broadcasts_; }
-  const SlotRing& positions() const noexcept { return ring_; }
+  const ByteRing& positions() const noexcept { return ring_; }
 
  private:
   static constexpr std::int64_t kMaxSlots = 512;
@@ -66,7 +66,7 @@ class InputRing {
   Buffer slots_;    // on the device; empty if the device reads `staging_`
   Buffer fixed_;    // where the step reads its call's input; empty if it reads the slot
   Tensor fixed_bytes_;
-  SlotRing ring_;
+  ByteRing ring_;
   Batch batch_;
   Broadcasts broadcasts_;
   std::int64_t filled_ = 0, flushed_ = 0;  // calls

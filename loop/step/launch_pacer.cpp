@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 

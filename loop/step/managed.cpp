@@ -6,8 +6,8 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro::managed {
 namespace {

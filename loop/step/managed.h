@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/step/broadcasts.h>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tuple>
-#include <type_traits>
 
 namespace giro::detail {
 

@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <utility>
 
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/moments.h>
+#include <giro/kernels/nn/batch_share.h>
 #include <giro/runtime/span.h>
 
 #include "kernels/rules/record.h"
-#include "loop/data/internal/resident_rows.h"
-#include "runtime/internal/backend.h"
-#include "runtime/internal/faults.h"
-#include "runtime/internal/throw_error.h"
-#include "runtime/program/emit.h"
+#include "loop/data/resident_rows.h"
+#include "loop/step/average_logs.h"
+#include "runtime/backend.h"
+#include "runtime/op_by_op.h"
+#include "runtime/program/recording.h"
+#include "runtime/step_scope.h"
+#include "runtime/throw_error.h"
 
 namespace giro::detail {
 namespace {
@@ -57,84 +57,6 @@ Buffer zero(const Stream& stream) {
   Buffer counter = Buffer::allocate(stream.device(), sizeof(std::int64_t));
   stream.fill(counter.data(), 0, counter.size());
   return counter;
-}
-
-bool is_averaged(const std::string& collection) { return collection == "losses" || collection == "metrics"; }
-
-// Replaces losses and metrics by their means over the ranks, where this rank has the given weight, and totals by their
-// sums. Metrics with counts become the metrics of all elements on all ranks.
-void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream) {
-  // The positions of a metric with a count, and of its other data.
-  struct Counted {
-    std::size_t value, count;
-    std::optional<std::size_t> mean, logarithm;
-  };
-  struct Plain {
-    std::size_t entry;
-    double factor;
-  };
-  std::vector<Plain> entries;
-  std::vector<Counted> counted;
-  const std::vector<LogSchema::Parts> parts = logs.schema().parts();
-  for (std::size_t i = 0; i < logs.values().size(); ++i) {
-    const nn::Var* const scalar = logs.values()[i].scalar();
-    const auto& [collection, name] = logs.schema()[i];
-    if (scalar == nullptr) continue;
-    if (const auto& [count, mean, logarithm] = parts[i]; count && logs.values()[*count].scalar() != nullptr) {
-      counted.push_back({i, *count, mean, logarithm});
-      continue;
-    }
-    if (!is_averaged(collection)) continue;
-    if (logs.schema().rule(i) == LogSchema::Rule::sum) {
-      entries.push_back({i, weight > 0 ? partitioner.size() : 0.0});
-      continue;
-    }
-    entries.push_back({i, weight});
-  }
-  if (entries.empty() && counted.empty()) return;
-  std::vector<std::shared_ptr<const Buffer>> temporaries;
-  const auto allocate = [&](std::size_t count) {
-    temporaries.push_back(std::make_shared<const Buffer>(stream.allocate(count * sizeof(double))));
-    return Tensor(temporaries.back(), DType::f64, {static_cast<std::int64_t>(count)});
-  };
-  const auto element = [](const Tensor& of, std::size_t i) {
-    const auto at = static_cast<std::int64_t>(i);
-    return of.rows(at, at + 1).reshape({});
-  };
-  const auto value = [&](std::size_t entry) { return logs.values()[entry].scalar()->value(); };
-
-  const Tensor means = allocate(entries.size() + 3 * counted.size());
-  const auto sums = [&](std::size_t i) {
-    const auto begin = static_cast<std::int64_t>(entries.size() + 3 * i);
-    return means.rows(begin, begin + 3);
-  };
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto& [entry, factor] = entries[i];
-    scale(element(means, i), value(entry), factor, stream);
-  }
-  for (std::size_t i = 0; i < counted.size(); ++i) {
-    const auto& [number, count, mean, logarithm] = counted[i];
-    moment_sums(sums(i), value(mean.value_or(logarithm.value_or(number))), mean ? value(number) : Tensor(),
-                value(count), stream);
-    // A part without samples holds a row that does not count.
-    if (weight == 0) fill(sums(i), 0, stream);
-  }
-  partitioner.mean(means, stream);
-  for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i].entry] = nn::Var(element(means, i), stream);
-  for (std::size_t i = 0; i < counted.size(); ++i) {
-    const auto& [number, count, mean, logarithm] = counted[i];
-    const Tensor of_all = allocate(3);
-    moments_of_sums(element(of_all, 0), mean ? element(of_all, 1) : Tensor(), element(of_all, 2), sums(i),
-                    partitioner.size(), stream);
-    logs.values()[number] = nn::Var(element(of_all, mean ? 1 : 0), stream);
-    logs.values()[count] = nn::Var(element(of_all, 2), stream);
-    if (mean) logs.values()[*mean] = nn::Var(element(of_all, 0), stream);
-    if (logarithm) {
-      const nn::Var of_losses(element(of_all, 0), stream);
-      logs.values()[*logarithm] = of_losses;
-      logs.values()[number] = exp(of_losses);
-    }
-  }
 }
 
 const State& checked(const StepCall& call) {
@@ -192,7 +114,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       call_storage_(zero(stream_)),
       call_(call_storage_.data(), DType::i64, {}, stream_.device()),
       inputs_(call.batch, call.broadcasts, call_, call.state.context()),
-      is_blocking_(Blocking::is_wanted()),
+      is_blocking_(OpByOp::is_wanted()),
       calls_(std::make_shared<Calls>(name_of_step(where))),
       id_(next_id++) {
   stream_.impl().add_progress(calls_);
@@ -254,7 +176,7 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     graph_->replay(stream_);
     return logs;
   }
-  std::optional<Blocking> blocking;
+  std::optional<OpByOp> blocking;
   if (is_blocking_) blocking.emplace();
   try {
     const Logs logs = run_body(body);
@@ -287,7 +209,7 @@ Logs StepRecording::run_body(const StepBody& body) {
   // What is recorded is compared before its first replay.
   if (Recording::current() == nullptr && must_compare_ranks()) compare_ranks();
   if (partitioner_ != nullptr && partitioner_->size() > 1)
-    average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
+    average_logs(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
   return logs;
 }
 

@@ -17,8 +17,8 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/step/broadcasts.h>
 #include <giro/loop/step/input_ring.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 #include <giro/runtime/state.h>
 
 namespace giro {

@@ -2,12 +2,11 @@
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include <giro/loop/time/clock.h>
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 

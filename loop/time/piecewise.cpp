@@ -12,8 +12,8 @@
 #include <giro/loop/time/schedule.h>
 #include <giro/runtime/files/archive.h>
 
-#include "loop/time/internal/schedule_nodes.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/time/schedule_nodes.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

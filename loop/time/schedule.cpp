@@ -4,16 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 
 #include <giro/runtime/files/archive.h>
 
-#include "loop/time/internal/schedule_nodes.h"
-#include "runtime/internal/throw_error.h"
+#include "loop/time/schedule_nodes.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -1,13 +1,11 @@
-#include "runtime/cpu/memory.h"
-
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <limits>
 #include <new>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/backend.h"
+#include "runtime/throw_error.h"
 
 namespace giro::cpu {
 namespace {

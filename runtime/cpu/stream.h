@@ -8,8 +8,8 @@
 
 #include <giro/runtime/stream.h>
 
-#include "runtime/internal/backend.h"
-#include "runtime/program/op_scope.h"
+#include "runtime/backend.h"
+#include "runtime/op_scope.h"
 
 namespace giro::cpu {
 
@@ -25,7 +25,7 @@ class CpuStream final : public detail::StreamImpl {
 
   template <class F>
   void submit(F&& call) {
-    if (detail::Recording* const recording = joined_recording()) {
+    if (detail::StreamRecording* const recording = joined_recording()) {
       const char* const op = detail::OpScope::name();
       append(*recording, {std::forward<F>(call), op != nullptr ? op : "call"});
     } else {
@@ -33,7 +33,7 @@ class CpuStream final : public detail::StreamImpl {
     }
   }
   void replay(const Call& call) {
-    if (detail::Recording* const recording = joined_recording()) {
+    if (detail::StreamRecording* const recording = joined_recording()) {
       append(*recording, call);
     } else {
       const Span span("op", call.op.c_str());
@@ -53,11 +53,11 @@ class CpuStream final : public detail::StreamImpl {
   void abandon_recording() noexcept override;
 
  private:
-  detail::Recording* joined_recording() const noexcept {
-    detail::Recording* const recording = detail::Recording::current();
+  detail::StreamRecording* joined_recording() const noexcept {
+    detail::StreamRecording* const recording = detail::StreamRecording::current();
     return recording != nullptr && takes_part_in(*recording) ? recording : nullptr;
   }
-  static void append(const detail::Recording& recording, Call call) {
+  static void append(const detail::StreamRecording& recording, Call call) {
     static_cast<CpuStream&>(recording.stream).calls_.push_back(std::move(call));
   }
 

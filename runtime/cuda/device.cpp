@@ -3,8 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include "runtime/backend.h"
 #include "runtime/cuda/check.h"
-#include "runtime/internal/backend.h"
 
 // The oldest compute capability this build holds code for, times ten; 0 if unknown.
 #ifndef GIRO_CUDA_OLDEST_ARCHITECTURE

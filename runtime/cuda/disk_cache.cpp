@@ -13,8 +13,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/checksum.h"
+#include "runtime/backend.h"
+#include "runtime/checksum.h"
 
 namespace giro::cuda {
 namespace {

@@ -10,13 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/span.h>
-
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/internal/profiling.h"
-#include "runtime/internal/trace_recorder.h"
+#include "runtime/profiling.h"
+#include "runtime/trace_recorder.h"
 
 namespace giro::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "runtime/cuda/handle.h"
-#include "runtime/internal/backend.h"
+#include "runtime/program/graph_impl.h"
 
 namespace giro::cuda {
 

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 // Directories where the build found CUDA's libraries, separated by colons.
 #ifndef GIRO_CUDA_PLACES

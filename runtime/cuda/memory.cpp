@@ -3,9 +3,9 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/backend.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
-#include "runtime/internal/backend.h"
 
 namespace giro::cuda {
 

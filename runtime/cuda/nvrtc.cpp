@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "runtime/cuda/library.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::cuda {
 

@@ -1,4 +1,4 @@
-#include "runtime/internal/profiling.h"
+#include "runtime/profiling.h"
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>

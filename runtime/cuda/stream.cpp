@@ -5,20 +5,19 @@
 
 #include <exception>
 #include <mutex>
-#include <utility>
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
+#include "runtime/arena.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/graph.h"
 #include "runtime/cuda/handle.h"
-#include "runtime/internal/arena.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro::cuda {
 static cublasStatus_t close_cublaslt(cublasLtHandle_t handle) { return CublasLt::instance().destroy(handle); }
@@ -234,7 +233,7 @@ void CudaStream::abandon_recording() noexcept {
 
 // Opens all libraries of both streams first: none can be opened while the capture extends to the second stream.
 std::shared_ptr<detail::StreamImpl> CudaStream::side_stream() {
-  if (!side_stream_ && !(capturing_ && detail::Recording::current()->has_events)) {
+  if (!side_stream_ && !(capturing_ && detail::StreamRecording::current()->has_events)) {
     try {
       cublaslt();
       cudnn();
@@ -272,7 +271,7 @@ void CudaStream::end_capture() {
 // Opening a library may wait for the device, which would break the capture. So the capture ends, and continues after
 // its last nodes. Events that stand for some of the nodes belong to the current capture, which then must not end.
 void CudaStream::outside_capture(const std::function<void()>& open) {
-  if (!capturing_ || detail::Recording::current()->has_events) return open();
+  if (!capturing_ || detail::StreamRecording::current()->has_events) return open();
   cudaStreamCaptureStatus status{};
   const cudaGraphNode_t* last = nullptr;
   std::size_t count = 0;

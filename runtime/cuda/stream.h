@@ -10,7 +10,7 @@
 
 #include <giro/runtime/stream.h>
 
-#include "runtime/internal/backend.h"
+#include "runtime/backend.h"
 
 struct CUgraphNode_st;
 struct CUstream_st;

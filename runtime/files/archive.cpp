@@ -6,11 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -10,16 +10,16 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
-#include "runtime/files/internal/checkpoint_files.h"
-#include "runtime/files/internal/directories.h"
-#include "runtime/files/internal/kept_checkpoints.h"
-#include "runtime/files/internal/line_files.h"
-#include "runtime/files/internal/manifest.h"
-#include "runtime/files/internal/shard_group.h"
-#include "runtime/files/internal/store_index.h"
-#include "runtime/files/internal/store_names.h"
-#include "runtime/files/internal/stored_checkpoints.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/checkpoint_files.h"
+#include "runtime/files/directories.h"
+#include "runtime/files/kept_checkpoints.h"
+#include "runtime/files/line_files.h"
+#include "runtime/files/manifest.h"
+#include "runtime/files/shard_group.h"
+#include "runtime/files/store_index.h"
+#include "runtime/files/store_names.h"
+#include "runtime/files/stored_checkpoints.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

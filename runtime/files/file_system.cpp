@@ -13,12 +13,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
 #include <giro/runtime/error.h>
 
-#include "runtime/files/internal/directories.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/directories.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -10,11 +10,11 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/host_array.h>
 
-#include "runtime/files/internal/convert.h"
-#include "runtime/internal/path_pattern.h"
-#include "runtime/internal/structure.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/convert.h"
+#include "runtime/path_pattern.h"
+#include "runtime/structure.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

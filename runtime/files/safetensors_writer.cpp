@@ -12,10 +12,10 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/safetensors.h>
 
-#include "runtime/files/internal/convert.h"
-#include "runtime/files/internal/safetensors_format.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/convert.h"
+#include "runtime/files/safetensors_format.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {

@@ -1,15 +1,14 @@
 #include <giro/runtime/files/save_load.h>
 
 #include <algorithm>
-#include <utility>
 
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
-#include "runtime/internal/path_pattern.h"
-#include "runtime/internal/structure.h"
-#include "runtime/internal/throw_error.h"
-#include "runtime/program/recording.h"
+#include "runtime/path_pattern.h"
+#include "runtime/stream_recording.h"
+#include "runtime/structure.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -32,7 +31,7 @@ void write(const std::string& path, std::vector<Leaf> leaves, const SaveOptions&
 }  // namespace
 
 void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOptions& options, FileSystem& files) {
-  detail::Recording::expect_none("save");
+  detail::StreamRecording::expect_none("save");
   std::vector<Leaf> on_host;
   std::vector<HostArray> copies;
   std::vector<Stream> streams;  // one for each device
@@ -53,7 +52,7 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOp
 }
 
 void save(const std::string& path, const State& state, const SaveOptions& options, FileSystem& files) {
-  detail::Recording::expect_none("save");
+  detail::StreamRecording::expect_none("save");
   if (state.device().is_cpu()) {
     state.stream().synchronize();
     write(path, Structure(collections_of(state, Collections::saved)).leaves, options, files);

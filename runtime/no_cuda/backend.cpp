@@ -1,11 +1,12 @@
-#include "runtime/internal/backend.h"
+#include "runtime/backend.h"
 
 #include <utility>
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/cuda_module.h"
-#include "runtime/internal/profiling.h"
+#include "runtime/cuda_module.h"
+#include "runtime/profiling.h"
+#include "runtime/program/graph_impl.h"
 
 // Stands in for the CUDA backend. Without its module there are no devices, so nothing can be allocated on one.
 namespace giro::cuda {

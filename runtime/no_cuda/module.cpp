@@ -1,4 +1,4 @@
-#include "runtime/internal/cuda_module.h"
+#include "runtime/cuda_module.h"
 
 #ifdef GIRO_CUDA_MODULE
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
 
 #include <giro/runtime/stream.h>
 
-#include "runtime/program/arguments.h"
+#include "runtime/in_out.h"
 
 namespace giro::ops {
 

@@ -2,26 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <string_view>
-#include <typeinfo>
-
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/backend.h"
-#include "runtime/internal/call_site.h"
+#include "runtime/call_site.h"
+#include "runtime/op_by_op.h"
+#include "runtime/program/graph_impl.h"
 
 namespace giro::detail {
-
-void rethrow_from(const std::string& op) {
-  try {
-    throw;
-  } catch (const Error& error) {
-    const std::string_view message = error.what();
-    if (typeid(error) != typeid(Error) || message.find(op) != message.npos) throw;
-    throw Error(error.code(), fmt::format("{}: {}", op, message), error.where());
-  }
-}
 
 void emit(const OpCall& call, const Program::Node& node, const Stream& stream) {
   const auto site = CallSite::of_node(node.where);
@@ -30,20 +17,6 @@ void emit(const OpCall& call, const Program::Node& node, const Stream& stream) {
     call.emit(stream);
   } catch (...) {
     rethrow_from(node.op);
-  }
-}
-
-bool Blocking::is_wanted() {
-  const char* setting = std::getenv("GIRO_BLOCKING");
-  return setting != nullptr && *setting != '\0' && std::string_view(setting) != "0";
-}
-
-void Blocking::wait(const std::string& what, const Stream& stream) {
-  if (stream.is_recording()) return;
-  try {
-    stream.synchronize();
-  } catch (...) {
-    rethrow_from(what);
   }
 }
 

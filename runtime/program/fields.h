@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "runtime/program/arguments.h"
+#include "runtime/in_out.h"
 
 namespace giro::detail {
 

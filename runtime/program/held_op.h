@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/program.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 

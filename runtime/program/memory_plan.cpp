@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/internal/arena.h"
+#include "runtime/arena.h"
 
 namespace giro::detail {
 

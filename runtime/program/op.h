@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/program.h>
 #include <giro/runtime/stream.h>
 
-#include "runtime/program/emit.h"
+#include "runtime/op_by_op.h"
 #include "runtime/program/fields.h"
 #include "runtime/program/recording.h"
 
-// An op is a struct of its arguments. The type of each tensor says how the op uses it (arguments.h):
+// An op is a struct of its arguments. The type of each tensor says how the op uses it (in_out.h):
 //
 //   struct Dense {
 //     static constexpr const char* kName = "dense";

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/program.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro::detail {

@@ -1,32 +1,28 @@
 #include "runtime/program/recording.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cstddef>
 #include <deque>
-#include <exception>
 #include <map>
-#include <utility>
 
 #include <giro/runtime/state.h>
 
-#include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
 #include "runtime/program/branches.h"
+#include "runtime/program/copy.h"
 #include "runtime/program/emit.h"
-#include "runtime/program/held_op.h"
 #include "runtime/program/memory_plan.h"
+#include "runtime/program/op.h"
+#include "runtime/throw_error.h"
+
+namespace giro {
+
+void ops::run(const Copy& op, const Stream& stream) { stream.impl().copy(op.to.raw(), op.from.raw(), op.to.bytes()); }
+
+}  // namespace giro
 
 namespace giro::detail {
 namespace {
-
-std::uint64_t next_id() {
-  static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 std::shared_ptr<Arena> recording_arena(StreamImpl& stream) {
   if (Arena::is_off()) return std::make_shared<Arena>(stream.device, Arena::Kind::recording);
@@ -85,6 +81,13 @@ void move(HeldOp& op, const MemoryMoves& moves) {
   }
   op.call->move(moves);
 }
+
+struct Fill {
+  static constexpr const char* kName = "fill";
+  Out to;
+  unsigned char value;
+};
+void run(const Fill& op, const Stream& stream) { stream.impl().fill(op.to.raw(), op.value, op.to.bytes()); }
 
 struct Uses {
   std::size_t first, last;                   // ops
@@ -166,75 +169,26 @@ void share_memory(std::vector<HeldOp>& ops, const Arena& trace, bool has_branche
 
 }  // namespace
 
-void UsedStates::add(const std::shared_ptr<const StateIdentity>& identity,
-                     const std::vector<std::shared_ptr<Collection>>& collections) {
-  auto used = std::ranges::find(used_, identity.get(), &Used::id);  // watching it keeps its address from reuse
-  if (used == used_.end()) {
-    used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->owner}, {}});
-  }
-  for (const auto& collection : collections) {
-    auto& kept = used->collections;
-    if (std::ranges::find(kept, collection) == kept.end()) kept.push_back(collection);
-  }
-}
-
-void UsedStates::add(const std::vector<WatchedState>& of_replayed_graph) {
-  of_graphs_.insert(of_graphs_.end(), of_replayed_graph.begin(), of_replayed_graph.end());
-}
-
-std::string UsedStates::describe(const StreamImpl& stream) const {
-  std::string names;
-  for (const Used& used : used_) {
-    const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
-    if (!identity || &identity->owner.load()->stream().impl() != &stream) continue;
-    std::vector<std::string> collections;
-    for (const auto& collection : used.collections) collections.push_back(collection->name());
-    names += collections.empty() ? " (a state that has no leaves yet)"
-                                 : fmt::format(" (the state of {})", fmt::join(collections, ", "));
-  }
-  return names;
-}
-
-std::vector<WatchedState> UsedStates::watch(std::uint64_t recording, const StateIdentity* main,
-                                            std::vector<std::shared_ptr<const void>>& kept) const {
-  std::vector<WatchedState> watched = of_graphs_;
-  for (const Used& used : used_) {
-    const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
-    if (identity && used.id == main) continue;
-    kept.insert(kept.end(), used.collections.begin(), used.collections.end());
-    const bool made_here = used.made_in == recording;
-    if (made_here && !identity) continue;
-    watched.push_back(used.state);
-    if (made_here) {
-      watched.back().owner = identity->owner;
-    } else if (identity && identity->moved_in == recording) {
-      watched.back().owner = nullptr;
-    }
-  }
-  return watched;
-}
-
-Recording::Recording(StreamImpl& on, Rewrite rewrite) : stream(on), id(next_id()), rewrite_(rewrite) {
-  if (current_ != nullptr) throw_invalid("a recording cannot start inside another on the same thread");
-  stream.check_usable("a recording");
+Recording::Recording(StreamImpl& on, Rewrite rewrite) : StreamRecording(on), rewrite_(rewrite) {
   arenas.push_back({&stream, recording_arena(stream)});
   trace = std::make_shared<Arena>(stream.device, Arena::Kind::trace);
-  stream.recorded_as.store(id, std::memory_order_relaxed);
-  current_ = this;
 }
 
-Recording::~Recording() {
-  current_ = nullptr;
-  stream.recorded_as.store(0, std::memory_order_relaxed);
+void Recording::hold_copy(const Tensor& to, const Tensor& from, const Stream& on) {
+  giro::queue(ops::Copy{to, from}, on);
 }
 
-bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
+void Recording::hold_fill(const Tensor& to, unsigned char value, const Stream& on) { giro::queue(Fill{to, value}, on); }
+
+void Recording::hold_event(const char* name, const Stream& on, std::function<void(const Stream&)> f) {
+  hold(HeldOp::Kind::event, Program::Node(name, {}, {}), on, std::move(f), std::array<Tensor, 0>{});
+}
 
 void Recording::hold(HeldOp op) {
   if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops repeatedly as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
   has_collectives |= op.kind == HeldOp::Kind::collective;
-  if (is_dry_) return;
+  if (is_dry()) return;
   held_.push_back(std::move(op));
   if (is_shared_) flush();
 }
@@ -259,7 +213,17 @@ Arena& Recording::arena_of(StreamImpl& queued_on) {
   return *found->second;
 }
 
-Buffer Recording::allocate(std::size_t bytes) {
+Buffer Recording::allocate(StreamImpl& on, std::size_t bytes) {
+  // An op gives its workspace back at once; other temporaries are planned when the program is known.
+  if (OpScope::is_open()) {
+    largest_workspace = std::max(largest_workspace, bytes);
+    return arena_of(on).allocate(bytes);
+  }
+  if (&stream != &on) {
+    // Temporaries share memory in the order of one stream, and this stream runs concurrently.
+    throw Error(ErrorCode::unsupported,
+                "allocate: a stream that has joined a recording has no temporaries, expected the recording stream");
+  }
   Buffer temporary = trace->allocate(bytes);
   if (is_shared_) trace->pin_held();
   return temporary;
@@ -352,29 +316,6 @@ void Recording::queue(std::vector<HeldOp>& ops) {
     program.add(std::move(op.node));
   }
   order.join();
-}
-
-void Recording::expect_none(const char* call) {
-  if (current_ == nullptr) return;
-  throw_invalid(
-      "{}: called in a step that is being recorded, where it would run once instead of in each step; expected a call "
-      "between steps, or in a callback of the loop",
-      call);
-}
-
-void StreamImpl::reject(const char* call) const {
-  const Recording* recording = Recording::current();
-  if (recording == nullptr || takes_part_in(*recording)) {
-    throw_invalid(
-        "{}: this stream on {} is being recorded by another thread, or by this one, which has set its recording aside",
-        call, to_string(device));
-  }
-  const bool same = device == recording->stream.device;
-  throw_invalid(
-      "{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a recorded step may "
-      "touch only one device context",
-      call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
-      to_string(recording->stream.device));
 }
 
 }  // namespace giro::detail

@@ -7,7 +7,7 @@
 
 #include <giro/runtime/files/save_load.h>
 
-#include "runtime/files/internal/store_names.h"
+#include "runtime/files/store_names.h"
 
 namespace giro::tools {
 

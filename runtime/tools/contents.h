@@ -11,7 +11,7 @@
 #include <giro/runtime/state.h>
 #include <giro/runtime/tensor.h>
 
-#include "runtime/internal/elements.h"
+#include "runtime/elements.h"
 
 namespace giro::tools {
 

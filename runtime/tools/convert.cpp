@@ -6,8 +6,8 @@
 
 #include <giro/runtime/files/save_load.h>
 
-#include "runtime/internal/path_pattern.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/path_pattern.h"
+#include "runtime/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 

@@ -9,10 +9,10 @@
 
 #include <giro/runtime/files/file_system.h>
 
-#include "runtime/files/internal/convert.h"
-#include "runtime/files/internal/npy.h"
-#include "runtime/internal/text.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/convert.h"
+#include "runtime/files/npy.h"
+#include "runtime/text.h"
+#include "runtime/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 

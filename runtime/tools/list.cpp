@@ -9,8 +9,8 @@
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/files/file_system.h>
 
-#include "runtime/files/internal/store_names.h"
-#include "runtime/internal/throw_error.h"
+#include "runtime/files/store_names.h"
+#include "runtime/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 

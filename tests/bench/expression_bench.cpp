@@ -14,12 +14,12 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/optim/optimizer.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
-#include "kernels/cpu/expression.h"
+#include "kernels/expr/expression_op.h"
 #include "kernels/rules/record.h"
-#include "tests/kernels/pointwise/expressions.h"
+#include "tests/kernels/expr/expressions.h"
 
 namespace giro::test {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/device.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/bench/launch_gap.h"

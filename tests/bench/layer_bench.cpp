@@ -14,15 +14,15 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/normalization.h>
 #include <giro/kernels/nn/recurrent.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
 #include "kernels/cpu/tile_product.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 
 namespace giro::test {
 namespace {

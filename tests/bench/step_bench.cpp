@@ -12,7 +12,7 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/step/step.h>
 

@@ -19,12 +19,12 @@
 #include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/files/checkpoint_store.h>
 
-#include "runtime/files/internal/manifest.h"
+#include "runtime/files/manifest.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/saved_bytes.h"
 #include "tests/support/temporary_directory.h"

@@ -16,7 +16,7 @@
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/files/safetensors.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_file_system.h"

@@ -17,7 +17,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/metrics.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>

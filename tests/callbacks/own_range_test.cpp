@@ -20,8 +20,8 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/reduce.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/error.h>

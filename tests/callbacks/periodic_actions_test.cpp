@@ -13,8 +13,8 @@
 #include <giro/callbacks/report_progress.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/files/archive.h>
+#include <giro/runtime/files/trace.h>
 #include <giro/runtime/span.h>
-#include <giro/runtime/trace.h>
 
 #include "tests/callbacks/bar_output.h"
 #include "tests/callbacks/recording_writer.h"

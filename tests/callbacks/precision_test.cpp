@@ -1,4 +1,4 @@
-#include <giro/kernels/nn/precision.h>
+#include <giro/kernels/precision.h>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/files/checkpoint_store.h>

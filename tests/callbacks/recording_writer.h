@@ -13,11 +13,11 @@ namespace giro::test {
 
 // Records its calls, and throws if the only tag is "fail".
 struct RecordingWriter : MetricWriter {
-  void write(const Record& record) override {
+  void write(const MetricRecord& record) override {
     constexpr const char* kKinds[] = {"scalars", "images", "histograms", "texts", "hparams"};
     std::string call = kKinds[record.values.index()];
     if (call != "hparams") call += fmt::format(" {}", record.elapsed.steps);
-    const auto* scalars = std::get_if<Record::Scalars>(&record.values);
+    const auto* scalars = std::get_if<MetricRecord::Scalars>(&record.values);
     if (scalars == nullptr) return note(call);
     for (const auto& [tag, value] : *scalars) call += fmt::format(" {}={:g}", tag.path(), value);
     note(call);

@@ -19,7 +19,7 @@
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/resume.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/files/checkpoint_store.h>
 

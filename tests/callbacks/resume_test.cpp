@@ -21,7 +21,7 @@
 #include <giro/callbacks/timer.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/files/checkpoint_store.h>

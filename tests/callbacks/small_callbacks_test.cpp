@@ -11,9 +11,9 @@
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/callbacks/timer.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/learning_rate.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/log/aggregation.h>
 #include <giro/loop/loop.h>
 

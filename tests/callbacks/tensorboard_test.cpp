@@ -16,9 +16,9 @@
 #include <giro/loop/callback.h>
 #include <giro/loop/loop.h>
 
-#include "callbacks/internal/event_file.h"
-#include "callbacks/internal/histogram_buckets.h"
-#include "callbacks/internal/tfrecord.h"
+#include "callbacks/event_file.h"
+#include "callbacks/histogram_buckets.h"
+#include "callbacks/tfrecord.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temporary_directory.h"

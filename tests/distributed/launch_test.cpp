@@ -1,4 +1,4 @@
-#include "distributed/internal/launch.h"
+#include "distributed/launch.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "distributed/internal/executable.h"
+#include "distributed/executable.h"
 #include "tests/support/expect_error.h"
 
 namespace giro::detail {

@@ -4,8 +4,8 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/pool.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include <algorithm>
 #include <functional>

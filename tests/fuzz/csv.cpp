@@ -2,7 +2,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "loop/data/internal/csv_table.h"
+#include "loop/data/csv_table.h"
 #include "tests/fuzz/parse.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "loop/data/internal/idx.h"
+#include "loop/data/idx.h"
 #include "tests/fuzz/parse.h"
 
 namespace {

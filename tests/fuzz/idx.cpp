@@ -1,4 +1,4 @@
-#include "loop/data/internal/idx.h"
+#include "loop/data/idx.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include "runtime/files/internal/line_files.h"
+#include "runtime/files/line_files.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "runtime/files/internal/manifest.h"
+#include "runtime/files/manifest.h"
 
 #include <cstdint>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/files/internal/store_names.h"
+#include "runtime/files/store_names.h"
 #include "tests/fuzz/parse.h"
 
 namespace {

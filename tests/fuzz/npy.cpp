@@ -1,4 +1,4 @@
-#include "runtime/files/internal/npy.h"
+#include "runtime/files/npy.h"
 
 #include <cstdint>
 

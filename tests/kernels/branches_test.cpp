@@ -1,7 +1,7 @@
 // Recordings with ops that run in parallel on a GPU.
 
 #include <giro/kernels/elementwise.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include <vector>
 

@@ -9,8 +9,8 @@
 #include "tests/support/sanitized.h"
 
 #include "kernels/cpu/winograd.h"
-#include "kernels/internal/few_channels.h"
-#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/expr/instruction_sets.h"
+#include "kernels/few_channels.h"
 
 #if GIRO_WITH_CUDA
 #include "kernels/cuda/bias.h"
@@ -406,11 +406,11 @@ class WinogradTest : public Conv2dTest {
   }
   template <class F>
   static void for_each_instruction_set(F f) {
-    const pointwise::InstructionSet best = pointwise::instruction_set();
-    for (const auto set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
-      if (pointwise::use_instruction_set(set)) f();
+    const expr::InstructionSet best = expr::instruction_set();
+    for (const auto set : {expr::kBaseline, expr::kAvx2, expr::kAvx512}) {
+      if (expr::use_instruction_set(set)) f();
     }
-    pointwise::use_instruction_set(best);
+    expr::use_instruction_set(best);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, WinogradTest, ::testing::Values(Device::Kind::cpu), test::device_name);

@@ -1,6 +1,6 @@
 #include <giro/kernels/dense.h>
 
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 #include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"

@@ -11,7 +11,7 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/internal/ops.h"
+#include "kernels/ops.h"
 #include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
@@ -330,7 +330,7 @@ TEST_P(FusedTest, UpdatePublishesTheRow) {
       const auto run = [&](bool fused) {
         return [&, fused](const Tensors& out, const Tensors& in, const Stream& s) {
           const Buffer memory = Buffer::allocate(device(), 12 * sizeof(std::uint64_t), MemoryKind::pinned);
-          const RowRing ring{.words = static_cast<std::uint64_t*>(memory.data()), .capacity = 2, .columns = 3};
+          const ScalarRing ring{.words = static_cast<std::uint64_t*>(memory.data()), .capacity = 2, .columns = 3};
           ring.begin(4);
           for (std::size_t i = 0; i < in.size(); ++i) s.copy(out[i].raw(), in[i].raw(), in[i].bytes());
           optim::UpdateTensors tensors{.params = out[0], .grads = in[1], .step = out[4], .learning_rate = out[6]};
@@ -361,7 +361,7 @@ TEST_P(FusedTest, UpdatePublishesTheRow) {
           published.emplace_back();
           for (const std::int64_t of_row : {5, 6}) {
             for (std::int64_t c = 0; c < 3; ++c) {
-              published.back().push_back(RowRing::value(ring.slot(of_row), c));
+              published.back().push_back(ScalarRing::value(ring.slot(of_row), c));
             }
           }
         };

@@ -166,7 +166,7 @@ TEST_P(GatherTest, RecordedBatchesVisitEachRowOncePerEpoch) {
   const RowOrder order{.size = size, .seed = 5, .shuffled = true};
   const Tensor src = tensor({size}, DType::i32), rows = tensor({batch}, DType::i32);
   const Tensor indices = tensor({batch}, DType::i64), position = tensor({8}, DType::i64), call = tensor({}, DType::i64);
-  const SlotRing positions{Tensor(position.raw(), DType::u8, {1, 64}, device()), call};
+  const ByteRing positions{Tensor(position.raw(), DType::u8, {1, 64}, device()), call};
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(size));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int32_t>(i);
   from_host(src, numbers, stream());
@@ -211,7 +211,7 @@ TEST_P(GatherTest, RejectsMismatchedArguments) {
   expect_device_error([&] { gather_rows(out, src, elsewhere(indices), stream()); });
 
   const Tensor call = tensor({}, DType::i64), wide = tensor({5}, DType::i64);
-  const SlotRing position{tensor({2, 64}, DType::u8), call};
+  const ByteRing position{tensor({2, 64}, DType::u8), call};
   expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(indices, position, {}, stream()); });
   expect_dtype_error(DType::i64, DType::i32, [&] {
     batch_indices(wide, {position.slots, tensor({}, DType::i32)}, {}, stream());

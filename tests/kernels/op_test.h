@@ -23,7 +23,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/dtype.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <giro/kernels/nn/precision.h>
+#include <giro/kernels/precision.h>
 #include <giro/runtime/error.h>
 
 namespace giro::test {

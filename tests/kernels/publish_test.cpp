@@ -18,8 +18,8 @@ namespace {
 class PublishTest : public test::OpTest {
  protected:
   // A ring with the next row `first`, between guards.
-  RowRing ring(std::int64_t capacity, std::int64_t columns, std::int64_t first = 0) {
-    RowRing ring{.capacity = capacity, .columns = columns};
+  ScalarRing ring(std::int64_t capacity, std::int64_t columns, std::int64_t first = 0) {
+    ScalarRing ring{.capacity = capacity, .columns = columns};
     const std::int64_t words = capacity * ring.row_words() + 2 * kGuard;
     words_ = Buffer::allocate(device(), static_cast<std::size_t>(words) * sizeof(std::uint64_t), MemoryKind::pinned);
     std::fill_n(static_cast<std::uint64_t*>(words_.data()), words, kPoison);
@@ -28,14 +28,14 @@ class PublishTest : public test::OpTest {
     return ring;
   }
 
-  static void expect_guards_whole(const RowRing& ring) {
+  static void expect_guards_whole(const ScalarRing& ring) {
     for (std::int64_t i = 0; i < kGuard; ++i) {
       EXPECT_EQ(ring.words[-1 - i], kPoison);
       EXPECT_EQ(ring.words[ring.capacity * ring.row_words() + i], kPoison);
     }
   }
-  static double value(const RowRing& ring, std::int64_t row, std::int64_t column) {
-    return RowRing::value(ring.slot(row), column);
+  static double value(const ScalarRing& ring, std::int64_t row, std::int64_t column) {
+    return ScalarRing::value(ring.slot(row), column);
   }
 
  private:
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, PublishTest, test::kDevices, test::device_name
 
 TEST_P(PublishTest, MixedDTypesWrapAroundTheRing) {
   constexpr std::int64_t kColumns = 5, kCapacity = 4, kRows = 11;
-  const RowRing out = ring(kCapacity, kColumns);
+  const ScalarRing out = ring(kCapacity, kColumns);
   const Tensor row = tensor({}, DType::i64), f = tensor({}), d = tensor({}, DType::f64), i = tensor({}, DType::i32),
                l = tensor({}, DType::i64);
   from_host<std::int64_t>(row, {0}, stream());
@@ -80,7 +80,7 @@ TEST_P(PublishTest, ScalarsOfEveryDType) {
   constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                DType::i32, DType::i64,  DType::u8,  DType::boolean};
   constexpr auto kCount = static_cast<std::int64_t>(std::size(kDTypes));
-  const RowRing out = ring(1, kCount);
+  const ScalarRing out = ring(1, kCount);
   const Tensor row = tensor({}, DType::i64), one = tensor({});
   from_host<std::int64_t>(row, {0}, stream());
   from_host<float>(one, {1}, stream());
@@ -95,7 +95,7 @@ TEST_P(PublishTest, ScalarsOfEveryDType) {
 }
 
 TEST_P(PublishTest, NaNsAreCanonical) {
-  const RowRing out = ring(1, 3);
+  const ScalarRing out = ring(1, 3);
   const Tensor row = tensor({}, DType::i64), f = tensor({}), d = tensor({}, DType::f64), b = tensor({}, DType::bf16);
   from_host<std::int64_t>(row, {0}, stream());
   from_host<float>(f, {-std::nanf("7")}, stream());
@@ -112,7 +112,7 @@ TEST_P(PublishTest, NaNsAreCanonical) {
 
 TEST_P(PublishTest, RecordedRowsFollowOneAnother) {
   for (const std::int64_t capacity : {1, 4, 64}) {
-    const RowRing out = ring(capacity, 2);
+    const ScalarRing out = ring(capacity, 2);
     const Tensor row = tensor({}, DType::i64), step = tensor({}, DType::i64), loss = tensor({});
     from_host<std::int64_t>(row, {0}, stream());
     from_host<std::int64_t>(step, {100}, stream());
@@ -139,7 +139,7 @@ TEST_P(PublishTest, RecordedRowsFollowOneAnother) {
 TEST_P(PublishTest, ContinuesFromAResumedRow) {
   // Row numbers are compared modulo 2^32: a large one, the wrap to 0, and the sign bit.
   for (const std::int64_t first : {std::int64_t{1'000'000'000'007}, std::int64_t{0xffffffff}, std::int64_t{1} << 31}) {
-    const RowRing out = ring(4, 1, first);
+    const ScalarRing out = ring(4, 1, first);
     const Tensor row = tensor({}, DType::i64), loss = tensor({});
     from_host<std::int64_t>(row, {first}, stream());
     for (std::int64_t r = first; r < first + 6; ++r) {
@@ -155,10 +155,10 @@ TEST_P(PublishTest, ContinuesFromAResumedRow) {
 }
 
 // The words arrive one by one, in any order.
-TEST(RowRing, RowIsReadyOnceItsLastWordHasArrived) {
+TEST(ScalarRing, RowIsReadyOnceItsLastWordHasArrived) {
   constexpr std::int64_t kCapacity = 4, kColumns = 2, kWords = 2 * kColumns;
   std::vector<std::uint64_t> words(kCapacity * kWords);
-  const RowRing ring{.words = words.data(), .capacity = kCapacity, .columns = kColumns};
+  const ScalarRing ring{.words = words.data(), .capacity = kCapacity, .columns = kColumns};
   for (const std::int64_t first : {std::int64_t{0}, (std::int64_t{1} << 31) - 2, (std::int64_t{1} << 32) - 2}) {
     std::fill(words.begin(), words.end(), 0xffff'ffff'0000'0000u);
     ring.begin(first);
@@ -173,13 +173,13 @@ TEST(RowRing, RowIsReadyOnceItsLastWordHasArrived) {
       }
       EXPECT_TRUE(ring.has(row));
       for (std::int64_t next = row + 1; next <= row + kCapacity; ++next) EXPECT_FALSE(ring.has(next));
-      for (std::int64_t c = 0; c < kColumns; ++c) EXPECT_EQ(RowRing::value(ring.slot(row), c), values[c]);
+      for (std::int64_t c = 0; c < kColumns; ++c) EXPECT_EQ(ScalarRing::value(ring.slot(row), c), values[c]);
     }
   }
 }
 
 TEST_P(PublishTest, NaNAndInfinityArrive) {
-  const RowRing out = ring(2, 3);
+  const ScalarRing out = ring(2, 3);
   const Tensor row = tensor({}, DType::i64), a = tensor({}), b = tensor({}), c = tensor({}, DType::f64);
   from_host<std::int64_t>(row, {0}, stream());
   from_host<float>(a, {std::numeric_limits<float>::quiet_NaN()}, stream());
@@ -195,7 +195,7 @@ TEST_P(PublishTest, NaNAndInfinityArrive) {
 // More columns than a kernel takes at once, exactly as many, and none.
 TEST_P(PublishTest, AcceptsAnyNumberOfColumns) {
   for (const int columns : {0, 1, 31, 32, 33, 64, 71}) {
-    const RowRing out = ring(2, columns, 1);
+    const ScalarRing out = ring(2, columns, 1);
     const Tensor row = tensor({}, DType::i64);
     from_host<std::int64_t>(row, {1}, stream());
     std::vector<Tensor> scalars;
@@ -217,7 +217,7 @@ TEST_P(PublishTest, AcceptsAnyNumberOfColumns) {
 }
 
 TEST_P(PublishTest, RejectsMismatchedArguments) {
-  const RowRing out = ring(4, 1);
+  const ScalarRing out = ring(4, 1);
   const Tensor row = tensor({}, DType::i64), loss = tensor({});
   expect_error(ErrorCode::invalid_argument, {"0 rows"},
                [&] { publish_row({.words = out.words, .columns = 1}, row, {loss}, stream()); });

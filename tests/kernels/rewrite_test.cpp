@@ -23,8 +23,8 @@
 #include <set>
 
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/pointwise/build.h"
-#include "kernels/pointwise/table.h"
+#include "kernels/expr/build.h"
+#include "kernels/expr/table.h"
 #include "kernels/rules/rules.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
@@ -766,11 +766,11 @@ TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {
       if (which == leaf_is_read) copy(other, sum, stream());
       if (which == leaf_is_written) fill(sum, 7, stream());
       const Shape space = which == is_a_column ? Shape{8} : sum.shape();
-      pointwise::Layout layout = pointwise::broadcast_layout(space, space);
+      expr::Layout layout = expr::broadcast_layout(space, space);
       if (which == is_a_column) layout.strides[0] = 8;
-      pointwise::Builder builder(space);
+      expr::Builder builder(space);
       const auto add = [&](std::uint16_t to, std::uint16_t term) {
-        return builder.apply(pointwise::functions::add, DType::f32, std::array{to, term});
+        return builder.apply(expr::functions::add, DType::f32, std::array{to, term});
       };
       std::uint16_t result = add(builder.read(a, layout), builder.read(b, layout));
       if (which == leaf_is_added) result = add(builder.read(sum, layout), result);

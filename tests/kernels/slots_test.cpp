@@ -21,7 +21,7 @@ class SlotsTest : public test::OpTest {
   static constexpr std::int64_t kSlots = 3, kBytes = 256;
 
   void prepare() override { call_ = tensor({}, DType::i64); }
-  SlotRing ring() { return {tensor({kSlots, kBytes}, DType::u8), call_}; }
+  ByteRing ring() { return {tensor({kSlots, kBytes}, DType::u8), call_}; }
   void set_call(std::int64_t call) const { from_host(call_, std::vector{call}, stream()); }
 
   Tensor call_;
@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, SlotsTest, test::kDevices, test::device_name);
 
 // Sizes and addresses that need copies in units of 16, 4 and 1 bytes.
 TEST_P(SlotsTest, EachCallHasItsSlot) {
-  const SlotRing slots = ring();
+  const ByteRing slots = ring();
   Bytes content(kSlots * kBytes);
   for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<std::uint8_t>(i * 7 % 251);
   const Tensor bytes = tensor({kBytes}, DType::u8);
@@ -61,7 +61,7 @@ TEST_P(SlotsTest, EachCallHasItsSlot) {
 TEST_P(SlotsTest, RecordingUsesAnotherSlotEachTime) {
   const Buffer pinned = Buffer::allocate(device(), kSlots * kBytes, MemoryKind::pinned);
   std::memset(pinned.data(), 0, pinned.size());
-  const SlotRing slots{Tensor(pinned.data(), DType::u8, {kSlots, kBytes}, Device::cpu()), call_};
+  const ByteRing slots{Tensor(pinned.data(), DType::u8, {kSlots, kBytes}, Device::cpu()), call_};
   const Tensor value = tensor({}, DType::i64);
   set_call(0);
   from_host(value, std::vector<std::int64_t>{10}, stream());
@@ -82,7 +82,7 @@ TEST_P(SlotsTest, RecordingUsesAnotherSlotEachTime) {
 }
 
 TEST_P(SlotsTest, RejectsMismatchedArguments) {
-  const SlotRing slots = ring();
+  const ByteRing slots = ring();
   const Tensor x = tensor({kBytes}, DType::u8);
   expect_error(ErrorCode::invalid_argument, {"[64, 320)", "256"}, [&] { read_slot(x, slots, 64, stream()); });
   expect_error(ErrorCode::invalid_argument, {"64"}, [&] { write_slot(slots, 32, x.rows(0, 4), stream()); });

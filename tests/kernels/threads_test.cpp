@@ -22,7 +22,7 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>

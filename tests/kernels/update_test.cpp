@@ -6,8 +6,8 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/reduce.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/step/step.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 
 namespace giro {

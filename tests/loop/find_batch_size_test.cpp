@@ -10,7 +10,7 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 
 #include "tests/kernels/nn/models.h"

@@ -21,7 +21,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/reduce.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
@@ -29,7 +29,7 @@
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/files/save_load.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/snapshot.h>
 
 #include "tests/misuse/misuse.h"

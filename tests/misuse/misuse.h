@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/runtime/error.h>
 

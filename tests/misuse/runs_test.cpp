@@ -19,7 +19,7 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/nn/remat.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/elapse.h>
 #include <giro/loop/loop.h>

@@ -24,7 +24,7 @@
 #include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/slice.h>
 #include <giro/kernels/nn/sort.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/log/logs.h>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "runtime/internal/arena.h"
+#include "runtime/arena.h"
 #include "runtime/program/overlap.h"
 
 namespace giro::detail {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/native_stream.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <giro/runtime/device.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/support/cuda_test.h"

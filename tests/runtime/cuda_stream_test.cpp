@@ -8,7 +8,7 @@
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
 #include "tests/support/cuda_test.h"

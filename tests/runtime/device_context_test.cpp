@@ -7,7 +7,7 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/runtime/device_test.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/graph.h>
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/native_stream.h>
 #include <giro/runtime/tensor.h>
 
 #include "runtime/program/recording.h"

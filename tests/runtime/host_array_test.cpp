@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
 #include "tests/kernels/op_test.h"

@@ -1,4 +1,4 @@
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/native_stream.h>
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <giro/runtime/device.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/support/expect_error.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/internal/path_pattern.h"
+#include "runtime/path_pattern.h"
 
 #include <gtest/gtest.h>
 

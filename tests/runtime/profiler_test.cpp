@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <giro/runtime/device.h>
+#include <giro/runtime/files/trace.h>
 #include <giro/runtime/span.h>
-#include <giro/runtime/trace.h>
 
 #if GIRO_WITH_CUDA
 #include <dlfcn.h>

@@ -8,7 +8,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/runtime/device_test.h"

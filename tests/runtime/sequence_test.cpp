@@ -3,7 +3,7 @@
 #include <optional>
 
 #include <giro/kernels/elementwise.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/runtime/device_test.h"
 #include "tests/support/expect_error.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/support/expect_error.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/internal/throw_error.h"
+#include "runtime/throw_error.h"
 
 #include <gtest/gtest.h>
 

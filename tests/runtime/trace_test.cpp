@@ -1,4 +1,4 @@
-#include <giro/runtime/trace.h>
+#include <giro/runtime/files/trace.h>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/span.h>
 #include <giro/runtime/stream.h>
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/logs.h>
 

@@ -38,13 +38,13 @@ unsigned int blocks_for(std::size_t n, std::size_t per_block) {
   return static_cast<unsigned int>((n + per_block - 1) / per_block);
 }
 
-// As declared in kernels/functors/storage.h.
+// As declared in kernels/host_device/storage.h.
 struct Output {
   void* data;
   DType dtype;
 };
 
-// As declared in kernels/functors/fault.h.
+// As declared in kernels/host_device/fault.h.
 struct Fault {
   std::uint64_t* words;
   const std::int64_t* call;

@@ -13,7 +13,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 

@@ -30,10 +30,10 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/files/trace.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
-#include <giro/runtime/trace.h>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/kernels/declined.h"
@@ -243,7 +243,7 @@ const std::vector<Operation> kOperations{
     {"gather",
      [](Bench& b) {
        return [&b, rows = b.zeros({4, 3}), src = b.zeros({8, 3}), indices = b.zeros({4}, DType::i64),
-               positions = SlotRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}] {
+               positions = ByteRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}] {
          batch_indices(indices, positions, {.size = 8, .seed = 1, .shuffled = true}, b.stream());
          gather_rows(rows, src, indices, b.stream());
        };
@@ -269,14 +269,14 @@ const std::vector<Operation> kOperations{
      }},
     {"slots",
      [](Bench& b) {
-       return [&b, ring = SlotRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}, x = b.zeros({4})] {
+       return [&b, ring = ByteRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}, x = b.zeros({4})] {
          write_slot(ring, 0, x, b.stream());
          read_slot(x, ring, 0, b.stream());
        };
      }},
     {"publish_row",
      [](Bench& b) {
-       const RowRing ring{.words = static_cast<std::uint64_t*>(b.pinned(64)), .capacity = 2, .columns = 1};
+       const ScalarRing ring{.words = static_cast<std::uint64_t*>(b.pinned(64)), .capacity = 2, .columns = 1};
        return [&b, ring, row = b.zeros({}, DType::i64), loss = b.zeros({})] {
          publish_row(ring, row, {loss}, b.stream());
        };

@@ -9,7 +9,7 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 

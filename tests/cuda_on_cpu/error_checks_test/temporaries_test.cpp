@@ -7,7 +7,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
 #include "tests/support/environment_setting.h"

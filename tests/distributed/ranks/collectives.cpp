@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <giro/distributed/communicator.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "distributed/mpi/communicator.h"
 #include "tests/distributed/ranks/naive.h"

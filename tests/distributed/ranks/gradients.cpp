@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <giro/distributed/partitioner.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/distributed/ranks/naive.h"

@@ -17,7 +17,7 @@
 
 #include <unistd.h>
 
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/distributed/ranks/ranks.h"
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "kernels/cpu/team.h"
-#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/expr/instruction_sets.h"
 #include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
@@ -473,10 +473,10 @@ TEST(AttentionOnTheCpu, IsRightWithAllThreadCountsAndInstructionSets) {
     }
     return all;
   };
-  const pointwise::InstructionSet best = pointwise::instruction_set();
+  const expr::InstructionSet best = expr::instruction_set();
   std::vector<float> first;
-  for (const auto set : {pointwise::kAvx512, pointwise::kAvx2, pointwise::kBaseline}) {
-    if (!pointwise::use_instruction_set(set)) continue;
+  for (const auto set : {expr::kAvx512, expr::kAvx2, expr::kBaseline}) {
+    if (!expr::use_instruction_set(set)) continue;
     // Few heads, so that several threads share the queries of a head; and many.
     for (const auto& [queries, keys] :
          {std::pair{Shape{1, 700, 2, 40}, Shape{1, 300, 1, 40}}, std::pair{Shape{9, 70, 8, 16}, Shape{9, 70, 8, 16}}}) {
@@ -492,7 +492,7 @@ TEST(AttentionOnTheCpu, IsRightWithAllThreadCountsAndInstructionSets) {
       for (std::size_t i = 0; i < first.size(); ++i) ASSERT_NEAR(expected[i], first[i], 2e-4) << i << ' ' << set;
     }
   }
-  pointwise::use_instruction_set(best);
+  expr::use_instruction_set(best);
 }
 
 }  // namespace

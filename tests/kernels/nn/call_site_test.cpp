@@ -11,9 +11,9 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/metrics.h>
-#include <giro/kernels/nn/train_state.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/kernels/optim/train_state.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include "tests/support/expect_error.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/expr/instruction_sets.h"
 #include "tests/support/sanitized.h"
 
 namespace giro::nn {
@@ -120,13 +120,13 @@ TEST(Initializers, NormalsMatchTheFormulaBitwise) {
     plain.push_back(static_cast<float>(0.02 * standard_normal(rng.block(i), 0)));
     truncated.push_back(static_cast<float>(std::sqrt(1.0 / 50) / 0.87962566103423978 * within_two(rng, i)));
   }
-  const pointwise::InstructionSet best = pointwise::instruction_set();
-  for (const pointwise::InstructionSet set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
-    if (!pointwise::use_instruction_set(set)) continue;
+  const expr::InstructionSet best = expr::instruction_set();
+  for (const expr::InstructionSet set : {expr::kBaseline, expr::kAvx2, expr::kAvx512}) {
+    if (!expr::use_instruction_set(set)) continue;
     EXPECT_EQ(normal(0.02)(count, kFans, rng), plain) << set;
     EXPECT_EQ(lecun_normal()(count, kFans, rng), truncated) << set;
   }
-  pointwise::use_instruction_set(best);
+  expr::use_instruction_set(best);
 }
 
 // Compared as bits, so that -0 differs from 0.

@@ -4,7 +4,7 @@
 
 #include <giro/kernels/nn/layer.h>
 
-#include "kernels/internal/declared_leaves.h"
+#include "kernels/nn/declared_leaves.h"
 
 namespace giro::test {
 

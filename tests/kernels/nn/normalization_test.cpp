@@ -12,7 +12,7 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"

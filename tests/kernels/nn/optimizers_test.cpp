@@ -13,11 +13,11 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/runtime/files/load_into.h>
 #include <giro/runtime/files/save_load.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_partitioner.h"

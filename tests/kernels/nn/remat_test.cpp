@@ -10,10 +10,10 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
-#include <giro/runtime/graph.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/runtime/host_array.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/op_test.h"

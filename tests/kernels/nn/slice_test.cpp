@@ -9,8 +9,8 @@
 
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/matmul.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/program.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/program.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/kernels/nn/gradient_test.h"
 

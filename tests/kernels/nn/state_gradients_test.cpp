@@ -13,7 +13,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/nn/remat.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/batch.h>
 
 #include "tests/kernels/nn/gradient_test.h"

@@ -1,4 +1,4 @@
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
-#include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/nn/reference.h"
 #include "tests/kernels/op_test.h"

@@ -8,7 +8,7 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 
 #include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/op_test.h"

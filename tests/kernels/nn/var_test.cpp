@@ -13,10 +13,10 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
-#include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/data/internal/csv_table.h"
+#include "loop/data/csv_table.h"
 #include "tests/support/damaged_files.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/mutator.h"

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include <giro/runtime/files/archive.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
-#include "loop/data/internal/resident_rows.h"
+#include "loop/data/resident_rows.h"
 #include "tests/support/expect_error.h"
 
 namespace giro {
@@ -469,7 +469,7 @@ TEST(Batch, MissingFeatureNamesTheNearest) {
 struct Position {
   std::int64_t call = 0;
   alignas(64) std::int64_t slot[8] = {};
-  SlotRing ring{Tensor(slot, DType::u8, {1, 64}, Device::cpu()), Tensor(&call, DType::i64, {}, Device::cpu())};
+  ByteRing ring{Tensor(slot, DType::u8, {1, 64}, Device::cpu()), Tensor(&call, DType::i64, {}, Device::cpu())};
 
   void set(std::int64_t position) { slot[0] = position; }
 };

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/data/internal/idx.h"
+#include "loop/data/idx.h"
 #include "tests/loop/data/idx_files.h"
 #include "tests/support/address_space_limit.h"
 #include "tests/support/damaged_files.h"

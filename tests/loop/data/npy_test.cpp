@@ -15,7 +15,7 @@
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/log/history.h>
 
-#include "runtime/files/internal/npy.h"
+#include "runtime/files/npy.h"
 #include "tests/loop/data/counting_files.h"
 #include "tests/support/damaged_files.h"
 #include "tests/support/expect_error.h"

@@ -19,8 +19,8 @@
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/nn/scope.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/row_source.h>
 #include <giro/runtime/files/archive.h>
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/kernels/op_test.h"
 

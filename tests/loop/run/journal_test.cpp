@@ -50,7 +50,7 @@ class JournalTest : public test::OpTest {
 
   History history_;
   Outputs outputs_;
-  detail::Running running_;
+  detail::Current running_;
 
   Tensor loss_, call_;
   std::shared_ptr<LogRing> ring_;

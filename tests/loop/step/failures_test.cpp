@@ -14,13 +14,13 @@
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/graph.h>
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/program/native_stream.h>
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"

@@ -10,8 +10,8 @@
 #include <giro/kernels/nn/normalization.h>
 #include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/nn/remat.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/files/load_into.h>
 #include <giro/runtime/files/save_load.h>

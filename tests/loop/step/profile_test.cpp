@@ -15,10 +15,10 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/nn/sort.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/step/step.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/saved_bytes.h"

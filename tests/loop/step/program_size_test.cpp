@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/step/step.h>
 
 #include "tests/kernels/nn/models.h"

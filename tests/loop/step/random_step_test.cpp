@@ -13,7 +13,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/remat.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/step/step.h>
 
 #include "tests/kernels/op_test.h"

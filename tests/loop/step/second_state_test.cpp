@@ -13,7 +13,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/kernels/reduce.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>

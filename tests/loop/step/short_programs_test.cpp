@@ -11,9 +11,9 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/normalization.h>
 #include <giro/kernels/nn/recurrent.h>
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/transformer.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/step/step.h>
 
 #include "tests/kernels/op_test.h"

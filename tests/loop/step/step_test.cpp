@@ -16,14 +16,14 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/log/aggregation.h>
 #include <giro/loop/loop.h>
-#include <giro/runtime/native_stream.h>
+#include <giro/runtime/program/native_stream.h>
 
-#include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
 #include "tests/support/expect_error.h"

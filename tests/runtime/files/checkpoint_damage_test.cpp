@@ -17,8 +17,8 @@
 
 #include <giro/runtime/files/checkpoint_store.h>
 
-#include "runtime/files/internal/manifest.h"
-#include "runtime/files/internal/stored_checkpoints.h"
+#include "runtime/files/manifest.h"
+#include "runtime/files/stored_checkpoints.h"
 #include "tests/runtime/sample_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/power_loss_file_system.h"

@@ -18,7 +18,7 @@
 
 #include <giro/runtime/files/safetensors.h>
 
-#include "runtime/files/internal/store_names.h"
+#include "runtime/files/store_names.h"
 #include "tests/runtime/sample_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_file_system.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <giro/runtime/files/save_load.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "tests/runtime/device_test.h"
 #include "tests/support/expect_error.h"

@@ -18,8 +18,8 @@
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
-#include "runtime/files/internal/manifest.h"
-#include "runtime/files/internal/stored_checkpoints.h"
+#include "runtime/files/manifest.h"
+#include "runtime/files/stored_checkpoints.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temporary_directory.h"

@@ -21,7 +21,7 @@
 #include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
-#include "runtime/files/internal/shard_files.h"
+#include "runtime/files/shard_files.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/power_loss_file_system.h"
 #include "tests/support/sanitized.h"
@@ -417,19 +417,19 @@ TEST(ShardedCheckpoints, PiecesMustCoverTheirLeaves) {
     return layout;
   };
   const auto zeros = [](std::uint64_t, std::size_t size, void* data) { std::memset(data, 0, size); };
-  const auto add = [&](detail::PieceJoiner& joiner, const Safetensors& shard) {
+  const auto add = [&](detail::ShardReader& joiner, const Safetensors& shard) {
     joiner.add_shard(layout(shard), zeros, "shard");
   };
   const auto expect = [&](std::initializer_list<std::string> words, const std::vector<Safetensors>& shards,
                           std::uint64_t bytes = 1'000) {
     expect_error(ErrorCode::corrupt_data, words, [&] {
-      detail::PieceJoiner joiner(bytes);
+      detail::ShardReader joiner(bytes);
       for (const Safetensors& shard : shards) add(joiner, shard);
       (void)joiner.finish("unit");
     });
   };
   const Shape whole{2, 5};
-  detail::PieceJoiner good(1'000);
+  detail::ShardReader good(1'000);
   for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 4}, {4, 6}}) {
     add(good, file({piece(begin, count, whole)}));
   }
@@ -454,7 +454,7 @@ TEST(ShardedCheckpoints, PiecesMustCoverTheirLeaves) {
   negative.metadata["pieces"] = R"({"pieces": 3})";
   expect({"'shard'", "pieces"}, {negative});
   expect_error(ErrorCode::corrupt_data, {"'shard'", "\"a\" appears both whole and in shards"}, [&] {
-    detail::PieceJoiner joiner(1'000);
+    detail::ShardReader joiner(1'000);
     joiner.add_whole_leaves(layout({{piece(0, 10, {10})}, {}, nullptr}), zeros, "whole");
     add(joiner, file({piece(0, 10, {10})}));
   });

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
-#include "kernels/internal/declared_leaves.h"
+#include "kernels/nn/declared_leaves.h"
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/jax/cases.h"
 #include "tests/kernels/precisions.h"

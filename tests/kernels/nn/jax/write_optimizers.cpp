@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/optim/optimizer.h>
-#include <giro/runtime/graph.h>
+#include <giro/kernels/optim/train_state.h>
+#include <giro/runtime/program/graph.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/written.h"

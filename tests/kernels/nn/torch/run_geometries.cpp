@@ -15,7 +15,7 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
-#include <giro/runtime/graph.h>
+#include <giro/runtime/program/graph.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/written.h"

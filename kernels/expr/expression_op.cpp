@@ -1,0 +1,103 @@
+#include "kernels/expr/expression_op.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/dispatch.h"
+#include "runtime/program/overlap.h"
+
+namespace giro::expr {
+
+void run(const Expression& expression, const Stream& stream) { GIRO_DISPATCH(stream, run(expression, stream)); }
+
+bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read) {
+  const Access* to = nullptr;
+  for (const Expression::Write& each : expression.writes) {
+    // A write that copies `read` elsewhere may run last, after `read` was overwritten.
+    const Instruction& value = expression.code[each.value];
+    if (value.kind == Instruction::Kind::read && detail::overlap(expression.reads[value.index].memory, read)) {
+      return false;
+    }
+    if (!detail::overlap(each.to.memory, write)) continue;
+    if (to != nullptr || each.to.memory.raw() != write.raw()) return false;
+    to = &each.to;
+  }
+  if (to == nullptr || reduces(expression)) return false;
+  for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
+    if (to->layout.strides[axis] == 0 && expression.space.begin()[axis] != 1) return false;
+  }
+  return std::all_of(expression.reads.begin(), expression.reads.end(), [&](const Access& from) {
+    return !detail::overlap(from.memory, read) ||
+           (from.memory.raw() == read.raw() && from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
+  });
+}
+
+namespace {
+
+// Counts function calls, per element or per row, and the steps of reductions.
+double operations(const Expression& expression) {
+  const Shape of_rows(std::span(expression.space.begin(), expression.space.end() - expression.reduced));
+  const auto rows = static_cast<double>(of_rows.count()), elements = static_cast<double>(expression.space.count());
+  std::vector<bool> is_of_row;
+  double sum = 0;
+  for (const Instruction& each : expression.code) {
+    const auto operand = [&](std::size_t i) { return is_of_row[each.operands[i]]; };
+    bool of_row = true;
+    if (each.kind == Instruction::Kind::read || each.kind == Instruction::Kind::place) {
+      const Layout& layout =
+          each.kind == Instruction::Kind::read ? expression.reads[each.index].layout : expression.places[each.index];
+      for (std::size_t i = expression.space.rank() - expression.reduced; i < expression.space.rank(); ++i) {
+        of_row = of_row && layout.strides[i] == 0;
+      }
+      of_row = of_row && expression.reduced > 0;
+    } else if (each.kind == Instruction::Kind::apply) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(each.function->inputs); ++i) of_row = of_row && operand(i);
+      sum += of_row ? rows : elements;
+    } else if (each.kind == Instruction::Kind::cast) {
+      of_row = operand(0);
+    } else if (each.kind == Instruction::Kind::reduce) {
+      sum += elements;
+    }
+    is_of_row.push_back(of_row);
+  }
+  return sum;
+}
+
+// Counts only the elements within bounds.
+std::int64_t bytes_of(const Access& access, const Shape& space) {
+  auto bytes = static_cast<std::int64_t>(size_of(access.memory.dtype()));
+  for (std::size_t i = 0; i < space.rank(); ++i) {
+    const Layout::Bounds& bounds = access.layout.bounds[i];
+    if (access.layout.strides[i] != 0) bytes *= std::min(bounds.end, space.begin()[i]) - bounds.begin;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Program::Node node_of(std::string name, const Expression& expression) {
+  // An array counts once, even if several parts of it are accessed, and with at most its size in bytes.
+  std::vector<Tensor> reads, writes;
+  std::int64_t bytes = 0;
+  const auto add = [&](std::vector<Tensor>& to, const auto& accesses, const auto& access_of) {
+    for (const auto& first : accesses) {
+      const Tensor& memory = access_of(first).memory;
+      const auto is_same = [&](const Tensor& other) {
+        return other.raw() == memory.raw() && other.bytes() == memory.bytes();
+      };
+      if (std::any_of(to.begin(), to.end(), is_same)) continue;
+      to.push_back(memory);
+      std::int64_t touched = 0;
+      for (const auto& each : accesses) {
+        if (is_same(access_of(each).memory)) touched += bytes_of(access_of(each), expression.space);
+      }
+      bytes += std::min(touched, static_cast<std::int64_t>(memory.bytes()));
+    }
+  };
+  add(reads, expression.reads, [](const Access& read) -> const Access& { return read; });
+  add(writes, expression.writes, [](const Expression::Write& write) -> const Access& { return write.to; });
+  return {std::move(name), std::move(writes), std::move(reads), operations(expression), bytes};
+}
+
+}  // namespace giro::expr

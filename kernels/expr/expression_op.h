@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "kernels/expr/expression.h"
+#include "runtime/program/op.h"
+
+namespace giro::cpu {
+// Queues the expression. Plans it right away; a recording replays only the plan.
+// Errors: dtype_mismatch (a function does not take such inputs, or memory holds another dtype than its value),
+// invalid_argument (argmax or argmin of no elements, an operand after its use).
+void run(const expr::Expression& expression, const Stream& stream);
+}  // namespace giro::cpu
+namespace giro::cuda {
+// Queues an expression on a stream of its device. Compiles its kernels unless this process or the cache has them.
+// Errors: device, out_of_memory, unsupported (no NVRTC), invalid_argument (a function's source does not compile).
+void run(const expr::Expression& expression, const Stream& stream);
+}  // namespace giro::cuda
+
+// Expressions as ops of a program (runtime/program/op.h). Each op has its own name.
+namespace giro::expr {
+
+void run(const Expression& expression, const Stream& stream);
+Program::Node node_of(std::string name, const Expression& expression);
+// Whether `write` may use the memory of `read`: each element is read before it is written, and nowhere else.
+bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read);
+template <class F>
+void for_each_tensor(Expression& expression, const F& f) {
+  for (Access& read : expression.reads) f(read.memory, detail::Use::read);
+  for (Expression::Write& write : expression.writes) f(write.to.memory, detail::Use::written);
+}
+
+}  // namespace giro::expr

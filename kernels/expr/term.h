@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/expr/build.h"
+#include "kernels/expr/table.h"
+
+namespace giro::expr {
+
+// A value of an expression that is being built, or a number to combine with one, with the usual operators. All operands
+// have one dtype, which numbers adopt.
+class Term {
+ public:
+  template <std::floating_point T>
+  Term(T number) : number_(static_cast<double>(number)) {
+    if (std::abs(number_) < 0x1p63) integer_ = static_cast<std::int64_t>(number);
+  }
+  template <std::integral T>
+  Term(T number) : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
+  Term(Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
+
+  static Term apply(const ScalarFunction& function, std::initializer_list<Term> operands) {
+    const Term* typed = operands.begin();
+    if (function.rules.takes == Takes::select) ++typed;
+    while (typed + 1 != operands.end() && typed->builder_ == nullptr) ++typed;
+    Builder& builder = *typed->builder_;
+    const DType dtype = builder.dtype(typed->value_);
+    std::array<std::uint16_t, 3> values{};
+    std::size_t count = 0;
+    for (const Term& operand : operands) values[count++] = operand.in(builder, dtype);
+    return {builder, builder.apply(function, function.rules.result(dtype), std::span(values).first(count))};
+  }
+
+  // A number in the same expression.
+  Term constant(DType dtype, double number) const { return {*builder_, Term(number).in(*builder_, dtype)}; }
+  Term reduce(Combiner combiner, DType dtype) const { return {*builder_, builder_->reduce(combiner, dtype, value_)}; }
+  Term sum() const { return reduce(Combiner::sum, builder_->dtype(value_)); }
+  Term cast(DType dtype) const { return {*builder_, builder_->cast(value_, dtype)}; }
+  void write(const Tensor& memory, const Layout& layout) const { builder_->write(value_, memory, layout); }
+
+ private:
+  std::uint16_t in(Builder& builder, DType dtype) const {
+    if (builder_ != nullptr) return value_;
+    return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
+  }
+
+  Builder* builder_ = nullptr;
+  std::uint16_t value_ = 0;
+  double number_ = 0;
+  std::int64_t integer_ = 0;  // exact, for an integer
+};
+
+inline Term operator+(const Term& a, const Term& b) { return Term::apply(functions::add, {a, b}); }
+inline Term operator-(const Term& a, const Term& b) { return Term::apply(functions::subtract, {a, b}); }
+inline Term operator*(const Term& a, const Term& b) { return Term::apply(functions::multiply, {a, b}); }
+inline Term operator/(const Term& a, const Term& b) { return Term::apply(functions::divide, {a, b}); }
+inline Term operator<(const Term& a, const Term& b) { return Term::apply(functions::less, {a, b}); }
+inline Term operator==(const Term& a, const Term& b) { return Term::apply(functions::equal, {a, b}); }
+inline Term square(const Term& a) { return Term::apply(functions::square, {a}); }
+inline Term sqrt(const Term& a) { return Term::apply(functions::sqrt, {a}); }
+inline Term relu(const Term& a) { return Term::apply(functions::relu, {a}); }
+inline Term exp(const Term& a) { return Term::apply(functions::exp, {a}); }
+inline Term log(const Term& a) { return Term::apply(functions::log, {a}); }
+inline Term minimum(const Term& a, const Term& b) { return Term::apply(functions::minimum, {a, b}); }
+inline Term maximum(const Term& a, const Term& b) { return Term::apply(functions::maximum, {a, b}); }
+inline Term is_nan(const Term& a) { return Term::apply(functions::is_nan, {a}); }
+inline Term is_finite(const Term& a) { return Term::apply(functions::is_finite, {a}); }
+inline Term where(const Term& condition, const Term& a, const Term& b) {
+  return Term::apply(functions::where, {condition, a, b});
+}
+
+}  // namespace giro::expr

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <giro/runtime/dtype.h>
+#include <giro/runtime/error.h>
+
+namespace giro::host_device {
+
+template <class T>
+struct Type {
+  using type = T;
+};
+
+// Calls f(Type<T>{}) for the C++ type T, one of Ts, that stores `dtype`.
+template <class... Ts, class F>
+void with_one_of(const char* expected, DType dtype, F&& f) {
+  const bool is_one = ((dtype == dtype_of<Ts> && (f(Type<Ts>{}), true)) || ...);
+  if (is_one) return;
+  throw Error(ErrorCode::dtype_mismatch,
+              std::string("expected ") + expected + ", found " + std::string(name_of(dtype)));
+}
+
+template <class F>
+void with_floating(DType dtype, F&& f) {
+  with_one_of<float, double, BFloat16, Float16>("a floating dtype", dtype, f);
+}
+
+// The dtypes of labels and indices.
+template <class F>
+void with_integer(DType dtype, F&& f) {
+  with_one_of<std::int32_t, std::int64_t, std::uint8_t>("u8, i32 or i64", dtype, f);
+}
+
+template <class F>
+void with_any(DType dtype, F&& f) {
+  with_one_of<float, double, BFloat16, Float16, std::int32_t, std::int64_t, std::uint8_t, bool>("a dtype", dtype, f);
+}
+
+}  // namespace giro::host_device

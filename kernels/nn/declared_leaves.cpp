@@ -1,0 +1,29 @@
+#include "kernels/nn/declared_leaves.h"
+
+#include <giro/runtime/program/graph.h>
+
+#include "runtime/program/recording.h"
+
+namespace giro::nn {
+
+std::vector<DeclaredLeaf> declared_leaves(
+    const std::function<void(const Params&, const std::vector<std::pair<std::string, Tensor>>&)>& model,
+    const std::vector<LeafSpec>& inputs, ScopeValues values) {
+  std::vector<DeclaredLeaf> declared;
+  const Stream stream = values.stream;
+  detail::GraphRecorder::dry_run(stream, [&] {
+    std::vector<std::shared_ptr<const Buffer>> memory;
+    const auto value = [&](DType dtype, const Shape& shape) {
+      const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+      return Tensor(memory.emplace_back(std::make_shared<const Buffer>(stream.allocate(bytes))), dtype, shape);
+    };
+    std::vector<std::pair<std::string, Tensor>> tensors;
+    for (const LeafSpec& input : inputs) tensors.emplace_back(input.name, value(input.dtype, input.shape));
+    values.key = [key = Var(value(DType::i64, {}), stream)] { return key; };
+    values.declared = &declared;
+    model(Params(std::move(values)), tensors);
+  });
+  return declared;
+}
+
+}  // namespace giro::nn

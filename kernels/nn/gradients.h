@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/var.h>
+
+#include "runtime/throw_error.h"
+
+namespace giro::detail {
+
+// Whether results that this thread computes from Vars can be differentiated. They can, unless a GradientMode turns that
+// off, as during a backward pass.
+class GradientMode {
+ public:
+  explicit GradientMode(bool on) noexcept : outer_(std::exchange(on_, on)) {}
+  ~GradientMode() { on_ = outer_; }
+  GradientMode(const GradientMode&) = delete;
+  GradientMode& operator=(const GradientMode&) = delete;
+
+  static bool is_on() noexcept { return on_; }
+
+ private:
+  bool outer_;
+  static inline constinit thread_local bool on_ = true;
+};
+
+}  // namespace giro::detail
+
+namespace giro::nn {
+
+// The gradient of a backward kernel's result: throws, as there is none.
+inline Gradient once_differentiable(const char* op) {
+  return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
+    throw_error(ErrorCode::unsupported, "{}: its gradient cannot be differentiated again", op);
+  };
+}
+
+// An uninitialized gradient of the loss with respect to `input`.
+inline Var gradient_like(const char* op, const Var& input, DType dtype, const std::vector<Var>& from) {
+  return Var::computed(dtype, input.shape(), from, once_differentiable(op));
+}
+
+// Accumulates the terms of a value's gradient. Terms for parts of the value are collected first. If they make up the
+// whole, like the gates of an LSTM, they are concatenated instead of padded and added.
+class GradientTerms {
+ public:
+  // `is_of_leaf`: adds with a separate op, which rules can match, instead of as part of an expression.
+  void add(const Var& term, const std::optional<Part>& part, bool is_of_leaf);
+  // The sum. `shape`: the value's.
+  Var sum(const Shape& shape, bool is_of_leaf);
+
+ private:
+  std::optional<Var> whole_;
+  std::vector<std::pair<Part, Var>> parts_;
+};
+
+}  // namespace giro::nn

@@ -1,0 +1,54 @@
+#pragma once
+
+// The ops that are not expressions: each backend implements run() for each of them.
+
+#include <giro/runtime/stream.h>
+
+#include "kernels/op_arguments.h"
+#include "runtime/dispatch.h"
+
+// clang-format off
+#define GIRO_EACH_OP(F) \
+  F(Dense) \
+  F(DenseBackward) \
+  F(DenseBackwardAdd) \
+  F(Matmul) \
+  F(Conv2d) \
+  F(Conv2dBackward) \
+  F(AvgPool) \
+  F(AvgPoolBackward) \
+  F(MaxPool) \
+  F(MaxPoolBackward) \
+  F(Cumulative) \
+  F(Attention) \
+  F(AttentionBackward) \
+  F(Digest) \
+  F(SumRows) \
+  F(SoftmaxCrossEntropy) \
+  F(MeanCrossEntropy) \
+  F(GatherRows) \
+  F(ArgSort) \
+  F(ScatterAdd) \
+  F(BatchIndices) \
+  F(GatherBatch) \
+  F(ReadSlot) \
+  F(WriteSlot)
+// clang-format on
+#define GIRO_DECLARE_RUN(Op) void run(const ops::Op& op, const Stream& stream);
+namespace giro::cpu {
+GIRO_EACH_OP(GIRO_DECLARE_RUN)
+}
+namespace giro::cuda {
+GIRO_EACH_OP(GIRO_DECLARE_RUN)
+}
+#undef GIRO_DECLARE_RUN
+// GIRO_EACH_OP stays defined for kernels/no_cuda.
+
+namespace giro::ops {
+
+template <class Op>
+void run(const Op& op, const Stream& stream) {
+  GIRO_DISPATCH(stream, run(op, stream));
+}
+
+}  // namespace giro::ops

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/optim/loss_scale.h>
+#include <giro/runtime/state.h>
+
+#include "kernels/optim/update_frame.h"
+
+namespace giro::optim {
+
+// How an optimizer updates the params of a state: which leaves are updated together, and the collections they need.
+class UpdatePlan {
+ public:
+  // Runs the optimizer's functions without computing anything. Errors: those of the optimizer; unsupported for a
+  // per-leaf optimizer with several shards.
+  UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard, const Stream& stream);
+
+  // Adds the moments with their initial values, and the mask of leaves that decay. Declares what they mean.
+  void add_to(State& state) const;
+  // Whether a leaf of params, by its index, never changes.
+  bool is_frozen(std::size_t leaf) const { return is_frozen_[leaf]; }
+  // Queues one update of the state's params from its grads. Does not count the step.
+  void apply(const State& state, const LossScale& scale, const Partitioner* partitioner) const;
+  // What must be the same on all ranks, one item per line.
+  std::string description() const;
+
+ private:
+  // Neighbouring leaves.
+  struct Group {
+    std::shared_ptr<const Optimizer> optimizer;
+    std::size_t first, last;
+    UpdateNeeds needs;
+  };
+  // A collection of moments of some leaves.
+  struct Moments {
+    std::string name;
+    std::vector<LeafSpec> leaves;
+    std::vector<Moment> moments;         // of these leaves
+    std::vector<std::size_t> of_params;  // these leaves' indices
+  };
+
+  Moments& moments_of(const std::string& name);
+  void declare_in(State& state) const;
+  std::vector<std::uint8_t> decays() const;
+  bool needs_norm() const;
+  void apply(const State& state, const Group& group, UpdateTensors tensors) const;
+
+  std::vector<LeafSpec> params_;
+  Shard shard_;
+  std::string name_;  // of the optimizer
+  bool is_by_leaf_;   // whether leaves may have different optimizers
+  int accumulated_steps_;
+  bool has_decay_mask_ = false;
+  std::vector<bool> is_frozen_;
+  std::vector<std::int64_t> granules_;  // where each leaf of params begins, and the end
+  std::vector<Group> groups_;
+  std::vector<Moments> moments_;
+};
+
+}  // namespace giro::optim

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <giro/kernels/publish.h>
+
+#include "kernels/expr/expression_op.h"
+#include "runtime/dispatch.h"
+
+namespace giro {
+namespace ops {
+
+struct Counter {
+  InOut count{};  // i64 scalar
+  std::int64_t by = 0;
+};
+
+// Publishes consecutive scalars of a row (publish.h). The op that ends the row increments `counters` first and the
+// row's number last.
+struct Publish {
+  static constexpr const char* kName = "publish_columns";
+  static constexpr std::size_t kMaxColumns = 32;
+  ScalarRing ring{};
+  // The row's number: `counted` in the op that ends the row and increments it, `uncounted` in the others.
+  In uncounted{};
+  InOut counted{};
+  std::vector<In> scalars{};
+  std::vector<Counter> counters{};
+  std::int64_t first = 0;  // column of the first scalar
+
+  bool ends_row() const { return static_cast<bool>(counted); }
+  Tensor row() const { return ends_row() ? Tensor(counted) : Tensor(uncounted); }
+};
+
+// An expression without reductions, followed by a whole row.
+struct RunAndPublish {
+  expr::Expression expression;
+  Publish row;
+};
+
+}  // namespace ops
+
+namespace cpu {
+void run(const ops::Publish& op, const Stream& stream);
+void run(const ops::RunAndPublish& op, const Stream& stream);
+}  // namespace cpu
+namespace cuda {
+void run(const ops::Publish& op, const Stream& stream);
+void run(const ops::RunAndPublish& op, const Stream& stream);
+}  // namespace cuda
+
+namespace ops {
+inline void run(const Publish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
+inline void run(const RunAndPublish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
+}  // namespace ops
+
+}  // namespace giro

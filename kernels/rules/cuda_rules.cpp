@@ -1,0 +1,189 @@
+#include "kernels/expr/expression.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/few_channels.h"
+#include "kernels/narrow_layers.h"
+#include "kernels/ops.h"
+#include "kernels/publish_op.h"
+#include "kernels/rules/op_list.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+namespace {
+
+std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+bool same_array(const Tensor& a, const Tensor& b) { return same(a, b) && a.shape() == b.shape(); }
+
+}  // namespace
+
+// For a weight that is used in several places: adds each further gradient to the first one in place, without a
+// temporary. The GPU's library can add to its output; the CPU's cannot.
+bool add_in_place(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
+  if (backward == nullptr) return false;
+  const Tensor dw = backward->dw;
+  if (backward->dx || !dw || dw.dtype() != DType::f32) return false;
+  const auto reader = ops.only_reader(i, dw);
+  const std::optional<Addition> add = reader ? addition_of(ops[*reader]) : std::nullopt;
+  if (!add) return false;
+  const auto [sum, a, b] = *add;
+  if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
+  const Tensor first = same(a, dw) ? b : a;
+  // The first gradient must already be in the sum, as after an earlier backward pass, or in a temporary that can be
+  // placed there.
+  bool is_there = same(first, sum) && ops.is_untouched(sum, i, i + 1);
+  for (std::size_t k = 0; k < i && !is_there; ++k) {
+    is_there = detail::any_overlap(ops[k].node.writes, first) && ops.only_reader(k, first) == reader &&
+               ops.relocate(first, sum, k, *reader);
+  }
+  if (!is_there) return false;
+  queue(ops::DenseBackwardAdd{sum.reshape(dw.shape()), backward->db, backward->dz, backward->x, backward->math},
+        stream);
+  ops.replace(i, {*reader});
+  return true;
+}
+
+// Layers with few outputs, and their gradients with respect to x, become expressions, with which others can fuse: a
+// relu before them, or its gradient.
+bool narrow_dense(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const forward = detail::op_of<ops::Dense>(ops[i]);
+  const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
+  if (forward != nullptr && is_expression(*forward)) {
+    queue(ops::Dense::kName, as_expression(*forward), stream);
+  } else if (backward != nullptr && is_expression(*backward) && !backward->dw && !backward->db) {
+    queue(ops::DenseBackward::kName, as_expression(*backward), stream);
+  } else {
+    return false;
+  }
+  ops.replace(i);
+  return true;
+}
+
+// A 16-bit convolution applies the relu that alone reads its result. cuDNN does both in one plan, if there is a bias.
+// Its relu clips at the largest f32, which rounds to infinity in 16 bits, but would replace infinity in f32.
+bool relu_in_convolution(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
+  if (convolution == nullptr || convolution->has_relu || size_of(convolution->y.dtype()) != 2 || !convolution->b ||
+      convolution->b.dtype() != convolution->y.dtype()) {
+    return false;
+  }
+  const auto reader = ops.only_reader(i, convolution->y);
+  const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
+  if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||
+      detail::any_overlap(ops[i].node.reads, relu->y) || !ops.can_run_late(i, *reader)) {
+    return false;
+  }
+  ops::Conv2d both = *convolution;
+  both.y = relu->y.reshape(convolution->y.shape());
+  both.has_relu = true;
+  queue(both, stream);
+  ops.replace(*reader, {i});
+  return true;
+}
+
+// A convolution of few channels also computes the relu and average pooling of its result, and the gradient of its
+// filters starts at the pooling's. Nothing else reads the result, which is then not stored.
+bool pool_in_convolution(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
+  if (convolution == nullptr || convolution->has_pool || !FewChannels(*convolution)) return false;
+  const Tensor& y = convolution->y;
+  const auto readers = ops.readers(i, y, 2);
+  if (!readers || readers->empty()) return false;
+  const std::size_t at = readers->front();
+  const auto* const pool = detail::op_of<ops::AvgPool>(ops[at]);
+  if (pool == nullptr || !same_array(pool->x, y) || detail::any_overlap(ops[i].node.reads, pool->y) ||
+      pool->options != PoolOptions{} || !pool_windows_tile(y.shape(), pool->options) ||
+      !(convolution->has_relu || pool->has_relu) || !ops.can_run_late(i, at)) {
+    return false;
+  }
+  ops::Conv2d pooled = *convolution;
+  pooled.y = pool->y;
+  pooled.has_relu = pooled.has_pool = true;
+  if (readers->size() == 2) {
+    const std::size_t pool_at = readers->back();
+    const auto* const gradient = detail::op_of<ops::AvgPoolBackward>(ops[pool_at]);
+    if (gradient == nullptr || !gradient->has_relu || gradient->db || !same_array(gradient->x, y) ||
+        gradient->options != pool->options) {
+      return false;
+    }
+    const auto reader = ops.only_reader(pool_at, gradient->dx);
+    const auto* const filters = reader ? detail::op_of<ops::Conv2dBackward>(ops[*reader]) : nullptr;
+    if (filters == nullptr || filters->dx || !filters->dw || !same_array(filters->dz, gradient->dx) ||
+        !same_array(filters->x, convolution->x) || filters->dw.shape() != convolution->w.shape() ||
+        filters->options != convolution->options || !ops.can_run_late(pool_at, *reader)) {
+      return false;
+    }
+    for (const Tensor& read : ops[i].node.reads) {  // to compute the relu's input again
+      if (!ops.is_unchanged(read, i, *reader)) return false;
+    }
+    ops::Conv2dBackward backward = *filters;
+    backward.dz = gradient->dy;
+    backward.w = convolution->w;
+    backward.b = convolution->b;
+    backward.has_pool = true;
+    queue("conv2d_avg_pool_backward", backward, stream);
+    ops.replace(*reader, {pool_at});
+  }
+  queue("conv2d_avg_pool", pooled, stream);
+  ops.replace(at, {i});
+  return true;
+}
+
+// The gradient of a convolution's bias is summed by the op that computes dz. On the CPU it is computed together with
+// the gradient of the weights.
+bool bias_gradient(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const pool = detail::op_of<ops::AvgPoolBackward>(ops[i]);
+  if (pool == nullptr || !pool->has_relu || pool->db) return false;
+  for (std::size_t k = i + 1; k < ops.size(); ++k) {
+    const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
+    if (backward == nullptr || !same(backward->dz, pool->dx) || !backward->db) continue;
+    if (backward->dw && FewChannels(*backward)) return false;  // its kernel sums both at once
+    if (!ops.can_run_early(k, i) || !ops.is_untouched(backward->db, i, i + 1)) return false;
+    ops::AvgPoolBackward with_sum = *pool;
+    with_sum.db = backward->db;
+    ops::Conv2dBackward without_sum = *backward;
+    without_sum.db = {};
+    const bool is_done = !without_sum.dw && !without_sum.dx;
+    if (!is_done) {
+      queue(without_sum, stream);
+      ops.replace(k);
+    }
+    queue("avg_pool_activation_backward", with_sum, stream);
+    ops.replace(i, is_done ? std::vector{k} : std::vector<std::size_t>());
+    return true;
+  }
+  return false;
+}
+
+// The last expression without reductions before the row is published, such as the update, also publishes the row of
+// logs. Launching a separate kernel would cost more than the row.
+bool publish_with_update(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const publish = detail::op_of<ops::Publish>(ops[i]);
+  if (publish == nullptr || static_cast<std::int64_t>(publish->scalars.size()) != publish->ring.columns) return false;
+  for (std::size_t k = i; k-- > 0;) {
+    const expr::Expression* const expression = expression_of(ops[k]);
+    if (expression == nullptr || expr::reduces(*expression)) continue;
+    if (!ops.can_run_late(k, i)) return false;
+    const Program::Node &first = ops[k].node, &second = ops[i].node;
+    Program::Node node(first.op + "+publish", both(first.writes, second.writes), both(first.reads, second.reads),
+                       first.flops + second.flops, first.bytes + second.bytes);
+    detail::Recording::current()->hold(
+        {std::move(node), stream,
+         std::make_shared<detail::CallOf<ops::RunAndPublish>>(ops::RunAndPublish{*expression, *publish})});
+    ops.replace(i, {k});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace giro::rules

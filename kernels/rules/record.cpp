@@ -1,0 +1,63 @@
+#include "kernels/rules/record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "kernels/prepare.h"
+#include "kernels/rules/op_list.h"
+#include "kernels/rules/rules.h"
+#include "runtime/dispatch.h"
+#include "runtime/program/recording.h"
+#include "runtime/throw_error.h"
+
+namespace giro::rules {
+namespace {
+
+std::vector<Rule> chosen_rules(Device device) {
+  std::vector<Rule> rules(rules_of(device).begin(), rules_of(device).end());
+  const char* const variable = std::getenv("GIRO_REWRITE");
+  const std::string_view setting = variable == nullptr ? "" : variable;
+  if (setting == "0") return {};
+  if (setting.empty() || setting == "1") return rules;
+  const std::vector<std::string_view> names = rule_names();
+  for (std::size_t begin = 0; begin <= setting.size();) {
+    const std::size_t end = std::min(setting.find(',', begin), setting.size());
+    const std::string_view word = setting.substr(begin, end - begin);
+    const auto is_meant = [&](std::string_view name) { return word.starts_with('-') && name == word.substr(1); };
+    if (std::none_of(names.begin(), names.end(), is_meant)) {
+      throw_error(ErrorCode::invalid_argument,
+                  "GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, separated by commas", variable,
+                  fmt::join(names, ", -"));
+    }
+    std::erase_if(rules, [&](const Rule& rule) { return is_meant(rule.name); });
+    begin = end + 1;
+  }
+  return rules;
+}
+
+void rewrite(std::vector<detail::HeldOp>& ops, const Arena& trace) {
+  if (ops.empty()) return;
+  const Stream stream = ops.front().stream;
+  OpList list(ops, trace);
+  for (const Rule& rule : chosen_rules(stream.device())) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      while (rule.apply(list, i)) {
+      }
+    }
+  }
+  list.compact();
+  GIRO_DISPATCH(stream, prepare(ops, stream));
+}
+
+}  // namespace
+
+Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
+  return detail::GraphRecorder::record(stream, body, options, rewrite);
+}
+
+}  // namespace giro::rules

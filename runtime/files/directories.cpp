@@ -1,0 +1,81 @@
+#include "runtime/files/directories.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/files/store_names.h"
+#include "runtime/throw_error.h"
+
+namespace giro::detail {
+namespace {
+
+bool exists(FileSystem& files, const std::string& directory) {
+  try {
+    files.list(directory);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+    return false;
+  }
+}
+
+}  // namespace
+
+void create_durable_directory(FileSystem& files, const std::string& path) {
+  const std::filesystem::path above = std::filesystem::path(path).parent_path();
+  const std::string parent = above.empty() ? std::string(".") : above.string();
+  if (exists(files, path)) {
+    if (parent == path) return;
+    try {
+      files.sync_directory(parent);
+    } catch (const Error&) {
+      // The parent may belong to another user and be unreadable.
+    }
+    return;
+  }
+  create_durable_directory(files, parent);
+  files.create_directories(path);
+  files.sync_directory(parent);
+}
+
+void remove_all(FileSystem& files, const std::string& path) {
+  if (files.status(path).kind == FileSystem::Kind::directory) {
+    for (const std::string& name : files.list(path)) remove_all(files, (std::filesystem::path(path) / name).string());
+  }
+  files.remove(path);
+}
+
+void remove_temporaries(FileSystem& files, const std::string& prefix) {
+  constexpr std::string_view kMark = ".tmp-";
+  const std::filesystem::path path(prefix);
+  const std::string above = path.parent_path().string(), begin = path.filename().string();
+  for (const std::string& name : files.list(above.empty() ? "." : above)) {
+    const std::size_t mark = name.rfind(kMark);
+    if (!name.starts_with(begin) || mark == name.npos || mark + kMark.size() == name.size()) continue;
+    const bool is_process = std::all_of(name.begin() + static_cast<std::ptrdiff_t>(mark + kMark.size()), name.end(),
+                                        [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (is_process) files.remove(path_of(above, name));
+  }
+}
+
+std::string lock_holder(FileSystem& files, const std::string& path) {
+  if (files.status(path).kind != FileSystem::Kind::file) return {};
+  const std::vector<char> holder = files.read(path);
+  return std::string(holder.begin(), holder.end()).substr(0, 300);
+}
+
+std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std::string& path,
+                                                   const std::string& what) {
+  std::unique_ptr<FileSystem::Lock> lock = files.lock(path, this_process());
+  if (lock) return lock;
+  const std::string holder = lock_holder(files, path);
+  throw_invalid("'{}' is being written by {}{}", what, holder.empty() ? "another writer" : holder,
+                holder == this_process() ? ", this one" : "");
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,197 @@
+#include <giro/runtime/program/graph.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/span.h>
+
+#include "runtime/arena.h"
+#include "runtime/backend.h"
+#include "runtime/op_by_op.h"
+#include "runtime/program/emit.h"
+#include "runtime/program/graph_impl.h"
+#include "runtime/program/memory_report.h"
+#include "runtime/program/recording.h"
+#include "runtime/throw_error.h"
+
+namespace giro {
+
+Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
+  return detail::GraphRecorder::record(stream, body, options, nullptr);
+}
+
+Graph detail::GraphRecorder::record(const Stream& stream, const std::function<void()>& body,
+                                    const RecordOptions& options, Rewrite rewrite) {
+  detail::StreamImpl& impl = stream.impl();
+  const detail::StateIdentity* const main = options.state != nullptr ? options.state->identity().get() : nullptr;
+  detail::Recording recording(impl, rewrite);
+  impl.begin_recording();
+  try {
+    body();
+    recording.flush();
+    std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
+    recording.trace->drop_unpinned();
+    recorded->owned.arenas = {std::move(recording.trace)};
+    for (auto& [used_by, arena] : recording.arenas) recorded->owned.arenas.push_back(std::move(arena));
+    std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
+    recorded->owned.states = recording.states.watch(recording.id, main, recorded->owned.kept);
+    recorded->owned.peers = std::move(recording.peers);
+    recorded->owned.program = std::move(recording.program);
+    recorded->owned.program.set_name(options.name);
+    recorded->owned.program.set_names(options.leaves);
+    recorded->owned.calls = std::move(recording.calls);
+    recorded->owned.calls.resize(recorded->owned.program.nodes().size());
+    recorded->owned.is_blocking = detail::OpByOp::is_wanted();
+    return Graph(std::move(recorded));
+  } catch (const Error& error) {
+    impl.abandon_recording();
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    throw with_memory_report(error, recording, options.name);
+  } catch (...) {
+    impl.abandon_recording();
+    throw;
+  }
+}
+
+void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<void()>& body) {
+  const OutsideRecording outside;
+  detail::Recording recording(stream.impl(), nullptr);
+  recording.is_dry_ = true;
+  recording.trace = std::make_shared<Arena>(stream.device(), Arena::Kind::nowhere);
+  try {
+    body();
+  } catch (...) {
+    stream.impl().abandon_recording();
+    throw;
+  }
+  stream.impl().abandon_recording();
+}
+
+Graph Graph::sequence(const std::vector<const Graph*>& parts) {
+  if (parts.empty()) throw_invalid("a sequence of graphs needs at least one part, found none");
+  std::vector<std::shared_ptr<detail::GraphImpl>> impls;
+  for (const Graph* part : parts) {
+    if (part == nullptr) throw_invalid("a sequence of graphs: a part is null");
+    if (part->device() != parts.front()->device()) {
+      throw_error(ErrorCode::device_mismatch, "a sequence of graphs: the first part was recorded on {}, part {} on {}",
+                  to_string(parts.front()->device()), impls.size(), to_string(part->device()));
+    }
+    impls.push_back(part->impl_);
+  }
+  Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
+  detail::GraphOwned& owned = result.impl_->owned;
+  for (const auto& part : impls) {
+    const auto& [arenas, kept, states, peers, program, calls, is_blocking, replays] = part->owned;
+    owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
+    owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
+    owned.states.insert(owned.states.end(), states.begin(), states.end());
+    owned.peers.add(peers);
+    owned.program.append(program);
+    owned.calls.insert(owned.calls.end(), calls.begin(), calls.end());
+    owned.is_blocking = owned.is_blocking || is_blocking;
+  }
+  const auto drop_repeated = [](auto& pointers) {
+    std::sort(pointers.begin(), pointers.end());
+    pointers.erase(std::unique(pointers.begin(), pointers.end()), pointers.end());
+  };
+  drop_repeated(owned.arenas);
+  drop_repeated(owned.kept);
+  return result;
+}
+
+Graph::Graph(std::shared_ptr<detail::GraphImpl> impl) : impl_(std::move(impl)) {}
+
+detail::GraphImpl& Graph::impl() const {
+  if (impl_ == nullptr) throw_invalid("this graph was moved from");
+  return *impl_;
+}
+
+void Graph::check_replay(const Stream& stream) const {
+  const detail::GraphImpl& graph = impl();
+  if (stream.device() != graph.device) {
+    throw_error(ErrorCode::device_mismatch, "a graph recorded on {} cannot be replayed on {}", to_string(graph.device),
+                to_string(stream.device()));
+  }
+  stream.impl().check_usable("replay");
+}
+
+void Graph::replay(const Stream& stream, std::int64_t times) const {
+  detail::GraphImpl& graph = impl();
+  if (times < 0) throw_invalid("replay: {} times, expected at least 0", times);
+  check_replay(stream);
+  if (stream.is_recording()) detail::Recording::current()->flush();
+  const Span span("launch", "replay", "times", times);
+  graph.owned.peers.check();  // work that waits for failed peers would never end
+  const bool is_recording = stream.is_recording();
+  if (graph.owned.is_blocking && !is_recording) {
+    replay_blocking(stream, times);
+  } else {
+    detail::with_progress_in_errors(stream.impl(), [&] { graph.replay(stream.impl(), times); });
+  }
+  if (is_recording) {
+    detail::Recording::current()->kept.push_back(impl_);
+    detail::Recording::current()->states.add(graph.owned.states);
+    detail::Recording::current()->peers.add(graph.owned.peers);
+    for (std::int64_t i = 0; i < times; ++i) append_to(*detail::Recording::current());
+  } else {
+    stream.impl().peers.add(graph.owned.peers);
+  }
+}
+
+void Graph::append_to(detail::Recording& recording) const {
+  const detail::GraphOwned& owned = impl().owned;
+  recording.calls.resize(recording.program.nodes().size());
+  recording.calls.insert(recording.calls.end(), owned.calls.begin(), owned.calls.end());
+  recording.program.append(owned.program);
+}
+
+void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
+  detail::GraphOwned& owned = impl().owned;
+  const bool all_ops =
+      !owned.calls.empty() && std::ranges::none_of(owned.calls, [](const auto& call) { return call == nullptr; });
+  for (std::int64_t i = 0; i < times; ++i) {
+    owned.replays += 1;
+    if (all_ops) {
+      detail::replay_op_by_op(owned, stream, owned.replays);
+      continue;
+    }
+    try {
+      impl().replay(stream.impl(), 1);
+      stream.synchronize();
+    } catch (...) {
+      detail::rethrow_from(fmt::format("call {} of {}", owned.replays, owned.program.name()));
+    }
+  }
+}
+
+void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
+bool Graph::states_are_valid() const {
+  return std::ranges::all_of(impl().owned.states, &detail::WatchedState::is_valid);
+}
+std::vector<const State*> Graph::states() const {
+  std::vector<const State*> states;
+  for (const detail::WatchedState& state : impl().owned.states) {
+    if (state.is_valid()) states.push_back(state.owner);
+  }
+  return states;
+}
+const Program& Graph::program() const { return impl().owned.program; }
+Device Graph::device() const { return impl().device; }
+std::size_t Graph::num_nodes() const { return impl().num_nodes(); }
+std::size_t Graph::longest_path() const { return impl().longest_path(); }
+
+std::size_t Graph::arena_bytes() const {
+  const auto& arenas = impl().owned.arenas;
+  return std::accumulate(arenas.begin(), arenas.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& arena) { return sum + arena->reserved_bytes(); });
+}
+
+OutsideRecording::OutsideRecording() noexcept : set_aside_(detail::StreamRecording::exchange_current(nullptr)) {}
+OutsideRecording::~OutsideRecording() { detail::StreamRecording::exchange_current(set_aside_); }
+
+}  // namespace giro

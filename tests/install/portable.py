@@ -11,10 +11,10 @@ import sys
 # Wide registers, masks, and other instructions with a VEX or EVEX prefix.
 NEWER = re.compile(r"\t(v[a-z0-9]+|k(mov|or|and|xor|not)[bwdq]+) .*%([xyz]mm|k[0-7])")
 
-# narrow::can_run (kernels/cpu/narrow_dense.h) and pointwise::instruction_set check the CPU before any of these is
+# narrow::can_run (kernels/cpu/narrow_dense.h) and expr::instruction_set check the CPU before any of these is
 # called.
 GUARDED = re.compile(r"<_ZN4giro(3cpu6narrow12_GLOBAL__N_1|3cpu(8winograd)?12_GLOBAL__N_1(4avx2|6avx512)|"
-                     r"9pointwise8CompiledI.*(4avx2|6avx512)E)")
+                     r"4expr8CompiledI.*(4avx2|6avx512)E)")
 
 
 def main(objdump, library):

@@ -50,6 +50,10 @@ void Block::begin_launch(const Kernel& kernel, const Launch& launch) {
     Thread& thread = *threads_[i];
     thread.block = this;
     thread.linear = i;
+    thread.block_index = &index_;
+    thread.block_size = &size_;
+    thread.grid_size = &grid_size_;
+    thread.parameters = parameters_.data();
     thread.index = {i % size_.x, i / size_.x % size_.y, i / (size_.x * size_.y)};
   }
 }
@@ -82,7 +86,10 @@ std::optional<Stop> Block::run(const Dim3& index, std::mt19937_64& random) {
 }
 
 void Block::run_in_turn() {
-  for (const unsigned int i : order_) kernel_->run(*threads_[i]);
+  for (const unsigned int i : order_) {
+    threads_[i]->run();
+    if (stop_) return;
+  }
 }
 
 void Block::run_together() {
@@ -107,13 +114,9 @@ void Block::run_together() {
   }
 }
 
-// Runs on the thread's own stack, which no exception may leave.
+// Runs on the thread's own stack.
 void Block::run_thread(Thread& thread) {
-  try {
-    kernel_->run(thread);
-  } catch (const Stop& stop) {
-    stop_ = stop;
-  }
+  thread.run();
   thread.state = Thread::State::done;
   lanes_[thread.warp()].exited |= 1u << thread.lane();
   --alive_;

@@ -33,12 +33,10 @@ class Block {
   std::optional<Stop> run(const Dim3& index, std::mt19937_64& random);
 
   const Kernel& kernel() const { return *kernel_; }
-  const Dim3& index() const { return index_; }
-  const Dim3& size() const { return size_; }
-  const Dim3& grid_size() const { return grid_size_; }
   bool checks_races() const { return checks_races_; }
 
   std::vector<char>& parameters() { return parameters_; }
+  void fail(const Stop& stop) { stop_ = stop; }
   char* shared() { return shared_.get(); }
   std::size_t shared_bytes() const { return shared_bytes_; }
   Shadow& shared_shadow() { return *shared_shadow_; }

@@ -1,7 +1,7 @@
 #pragma once
 
 // Runs CUDA kernels on the CPU, one block after another, switching between the threads of a block. The kernels are
-// nvcc's PTX translated to C++ (tests/cuda_on_cpu/ptx). The caller (tests/cuda_on_cpu/runtime) registers the memory
+// nvcc's PTX translated to C (tests/cuda_on_cpu/ptx). The caller (tests/cuda_on_cpu/runtime) registers the memory
 // that exists (memory.h). A seed determines the order of blocks and threads.
 //
 // One launch runs at a time: callers on several host threads take turns.
@@ -21,7 +21,7 @@ namespace giro::simt {
 // What the translator knows about a kernel.
 struct Kernel {
   const char* name;  // mangled, as __cudaRegisterFunction gives it
-  void (*run)(Thread&);
+  void (*run)(ThreadView*);
   std::vector<Parameter> parameters;
   std::size_t parameter_bytes;
   std::size_t static_shared_bytes;

@@ -1,98 +1,29 @@
 #pragma once
 
-// The vocabulary of translated code: PTX's types, and the instructions that are not plain C++ expressions. Each follows
-// the PTX manual where C++ differs or leaves the result undefined. Compile with -ffp-contract=off.
+// PTX's instructions that are not plain C expressions. Each follows the PTX manual where C differs or leaves the result
+// undefined. Compile with -ffp-contract=off.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "tests/cuda_on_cpu/engine/kernel.h"
-#include "tests/cuda_on_cpu/engine/thread.h"
+#include "tests/cuda_on_cpu/engine/translated.h"
 
 namespace giro::simt::ptx {
 
-using u8 = std::uint8_t;
-using u16 = std::uint16_t;
-using u32 = std::uint32_t;
-using u64 = std::uint64_t;
-using s8 = std::int8_t;
-using s16 = std::int16_t;
-using s32 = std::int32_t;
-using s64 = std::int64_t;
-using f32 = float;
-using f64 = double;
-
-// Translated files are compiled with -O1, which inlines little, so the helpers that every line calls are forced inline.
-#define GIRO_SIMT_INLINE [[gnu::always_inline]] inline
-
-// Compiler builtins: parsing <cmath> and <algorithm> would take longer than compiling a kernel.
-#define GIRO_SIMT_MATH(name, parameters, arguments)                     \
-  template <class T>                                                    \
-  GIRO_SIMT_INLINE T name parameters {                                  \
-    if constexpr (sizeof(T) == 4) return __builtin_##name##f arguments; \
-    return __builtin_##name arguments;                                  \
-  }
-#define GIRO_SIMT_MATH_1(name) GIRO_SIMT_MATH(name, (T x), (x))
-#define GIRO_SIMT_MATH_2(name) GIRO_SIMT_MATH(name, (T x, std::type_identity_t<T> y), (x, y))
-GIRO_SIMT_MATH_1(fabs)
-GIRO_SIMT_MATH_1(sqrt)
-GIRO_SIMT_MATH_1(nearbyint)
-GIRO_SIMT_MATH_1(trunc)
-GIRO_SIMT_MATH_1(floor)
-GIRO_SIMT_MATH_1(ceil)
-GIRO_SIMT_MATH_2(copysign)
-GIRO_SIMT_MATH_2(fmin)
-GIRO_SIMT_MATH_2(fmax)
-GIRO_SIMT_MATH_2(nextafter)
-GIRO_SIMT_MATH(fma, (T x, std::type_identity_t<T> y, std::type_identity_t<T> z), (x, y, z))
-#undef GIRO_SIMT_MATH_2
-#undef GIRO_SIMT_MATH_1
-#undef GIRO_SIMT_MATH
+using std::ceil, std::copysign, std::fabs, std::floor, std::fma, std::fmax, std::fmin, std::nearbyint, std::nextafter,
+    std::sqrt, std::trunc;
 
 template <class T>
-GIRO_SIMT_INLINE T min(std::type_identity_t<T> a, std::type_identity_t<T> b) {
+T min(std::type_identity_t<T> a, std::type_identity_t<T> b) {
   return b < a ? b : a;
 }
 
 template <class T>
-GIRO_SIMT_INLINE T max(std::type_identity_t<T> a, std::type_identity_t<T> b) {
+T max(std::type_identity_t<T> a, std::type_identity_t<T> b) {
   return a < b ? b : a;
-}
-
-// Reads a register as an instruction's type: the same bits, or the lowest bits of an integer.
-template <class To, class From>
-GIRO_SIMT_INLINE To as(From value) {
-  if constexpr (std::is_same_v<To, bool> || sizeof(To) != sizeof(From)) {
-    return static_cast<To>(value);
-  } else {
-    return std::bit_cast<To>(value);
-  }
-}
-
-// Puts a result into a register, which may be wider.
-template <class Register, class Value>
-GIRO_SIMT_INLINE void set(Register& target, Value value) {
-  target = as<Register>(value);
-}
-
-template <class T>
-GIRO_SIMT_INLINE T read(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-template <class T>
-GIRO_SIMT_INLINE void write(char* to, std::type_identity_t<T> value) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-template <class T>
-GIRO_SIMT_INLINE u64 address(const T* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
 // Integers. PTX does not define division by zero; GPUs give all ones.
@@ -115,20 +46,10 @@ T remainder(T a, T b) {
 }
 
 template <class T>
-GIRO_SIMT_INLINE T shift_left(T a, u32 by) {
-  return by >= sizeof(T) * 8 ? T{0} : static_cast<T>(a << by);
-}
-
-template <class T>
-GIRO_SIMT_INLINE T shift_right(T a, u32 by) {
-  constexpr u32 kBits = sizeof(T) * 8;
-  if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> min<u32>(by, kBits - 1));
-  return by >= kBits ? T{0} : static_cast<T>(a >> by);
-}
-
-template <class T>
 T multiply_high(T a, T b) {
-  using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+  __extension__ using Signed = __int128;
+  __extension__ using Unsigned = unsigned __int128;
+  using Wide = std::conditional_t<std::is_signed_v<T>, Signed, Unsigned>;
   return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> (sizeof(T) * 8));
 }
 
@@ -319,19 +240,6 @@ T increment(T old, T limit) {
 template <class T>
 T decrement(T old, T limit) {
   return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
-}
-
-// The address that a cas accesses, checked for a write only if the cas writes.
-template <class T, class F>
-char* compared(char* read_from, T expected, F checked_to_write) {
-  return read<T>(read_from) == expected ? checked_to_write() : read_from;
-}
-
-template <class T, class F>
-T update(char* place, F change) {
-  const T old = read<T>(place);
-  write<T>(place, change(old));
-  return old;
 }
 
 }  // namespace giro::simt::ptx

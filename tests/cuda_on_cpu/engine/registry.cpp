@@ -1,9 +1,11 @@
 // The kernels and variables that translated files register before main().
 
 #include <map>
+#include <span>
 #include <string_view>
 
 #include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/engine/sites.h"
 
 namespace giro::simt {
 namespace {
@@ -20,17 +22,23 @@ std::map<std::string_view, Variable>& all_variables() {
 
 }  // namespace
 
-KernelRegistration::KernelRegistration(const char* name, void (*run)(Thread&),
-                                       std::initializer_list<Parameter> parameters, std::size_t parameter_bytes,
-                                       std::size_t static_shared_bytes, unsigned int max_threads, bool waits,
-                                       std::uint32_t first_site) {
-  all_kernels().emplace(
-      name, Kernel{name, run, parameters, parameter_bytes, static_shared_bytes, max_threads, waits, first_site});
-}
-
-VariableRegistration::VariableRegistration(const char* name, void* address, std::size_t bytes) {
-  memory().add(address, bytes, true);
-  all_variables().emplace(name, Variable{name, address, bytes});
+extern "C" void simt_register(const char* const* sites, u64 site_count, const KernelRegistration* kernels,
+                              u64 kernel_count, const VariableRegistration* variables, u64 variable_count) {
+  const std::uint32_t first_site = add_sites(sites, site_count);
+  for (const auto& kernel : std::span(kernels, kernel_count)) {
+    all_kernels().emplace(kernel.name, Kernel{kernel.name,
+                                              kernel.run,
+                                              {kernel.parameters, kernel.parameters + kernel.parameter_count},
+                                              kernel.parameter_bytes,
+                                              kernel.static_shared_bytes,
+                                              kernel.max_threads,
+                                              kernel.waits,
+                                              first_site});
+  }
+  for (const auto& variable : std::span(variables, variable_count)) {
+    memory().add(variable.address, variable.bytes, true);
+    all_variables().emplace(variable.name, Variable{variable.name, variable.address, variable.bytes});
+  }
 }
 
 const Kernel* find_kernel(std::string_view name) {

@@ -3,8 +3,6 @@
 #include <map>
 #include <vector>
 
-#include "tests/cuda_on_cpu/engine/kernel.h"
-
 namespace giro::simt {
 namespace {
 

@@ -24,20 +24,21 @@ void check_bounds(const Thread& thread, std::uint64_t offset, std::size_t bytes,
 
 }  // namespace
 
-const Dim3& Thread::block_index() const { return block->index(); }
-const Dim3& Thread::block_size() const { return block->size(); }
-const Dim3& Thread::grid_size() const { return block->grid_size(); }
-const char* Thread::parameters() const { return block->parameters().data(); }
-
 void Thread::reset() {
   state = State::ready;
-  ticks_ = kTicks;
+  ticks = kTicks;
   ticks_spent_ = 0;
-  locals_ = nullptr;
+  locals = nullptr;
 }
 
+void Thread::run() {
+  if (_setjmp(end_) == 0) block->kernel().run(this);
+}
+
+void Thread::leave() { std::longjmp(end_, 1); }
+
 void stop(const Thread& thread, Fault fault, const std::string& message, std::uint32_t site) {
-  const Dim3 &index = thread.index, &block = thread.block_index();
+  const Dim3 &index = thread.index, &block = *thread.block_index;
   throw Stop{fault, fmt::format("thread ({},{},{}) of block ({},{},{}) at {}: {}", index.x, index.y, index.z, block.x,
                                 block.y, block.z, site_text(thread.block->kernel().first_site + site), message)};
 }
@@ -92,9 +93,9 @@ char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::u
 }
 
 char* Thread::local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
-  const LocalArray* const array = local_array(address) != nullptr ? local_array(address) : locals_;
-  const std::uint64_t offset = array != nullptr ? address - array->begin_ : address;
-  check_bounds(*this, offset, bytes, array != nullptr ? array->bytes_ : 0, kind, "local", site);
+  const LocalArray* const array = local_array(address) != nullptr ? local_array(address) : locals;
+  const std::uint64_t offset = array != nullptr ? address - array->begin : address;
+  check_bounds(*this, offset, bytes, array != nullptr ? array->bytes : 0, kind, "local", site);
   check_alignment(offset, bytes, kind, "local", site);
   return reinterpret_cast<char*>(address);
 }
@@ -106,7 +107,7 @@ char* Thread::generic(std::uint64_t address, std::size_t bytes, Kind kind, std::
 }
 
 const char* Thread::parameter(std::uint64_t address, std::size_t bytes, std::uint32_t site) {
-  const std::uint64_t offset = address - reinterpret_cast<std::uintptr_t>(parameters());
+  const std::uint64_t offset = address - reinterpret_cast<std::uintptr_t>(parameters);
   const std::size_t size = block->parameters().size();
   if (offset > size || bytes > size - offset) {
     stop(*this, Fault::illegal_address,
@@ -129,16 +130,10 @@ bool Thread::is_shared(std::uint64_t address) const { return shared_of_generic(a
 
 bool Thread::is_local(std::uint64_t address) const { return local_array(address) != nullptr; }
 
-const Thread::LocalArray* Thread::local_array(std::uint64_t address) const {
-  const LocalArray* array = locals_;
-  while (array != nullptr && address - array->begin_ >= array->bytes_) array = array->outer_;
+const LocalArray* Thread::local_array(std::uint64_t address) const {
+  const LocalArray* array = locals;
+  while (array != nullptr && address - array->begin >= array->bytes) array = array->outer;
   return array;
-}
-
-Thread::LocalArray::LocalArray(Thread& thread, void* begin, std::size_t bytes)
-    : thread_(thread), outer_(thread.locals_), begin_(reinterpret_cast<std::uintptr_t>(begin)), bytes_(bytes) {
-  std::memset(begin, 0xff, bytes);
-  thread.locals_ = this;
 }
 
 std::uint32_t Thread::barrier(bool vote, std::uint32_t site) {
@@ -158,7 +153,7 @@ void Thread::yield() {
 }
 
 void Thread::out_of_ticks(std::uint32_t site) {
-  ticks_ = kTicks;
+  ticks = kTicks;
   ticks_spent_ += kTicks;
   if (ticks_spent_ > options().watchdog) {
     stop(*this, Fault::timeout,

@@ -2,6 +2,7 @@
 
 // A kernel's thread: the engine's interface to translated code.
 
+#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,28 +16,21 @@ class Block;
 class Shadow;
 
 enum class WarpOp : std::uint8_t {
-  sync,
-  shuffle,
-  ballot,
-  reduce_add,
-  reduce_min_s32,
-  reduce_min_u32,
-  reduce_max_s32,
-  reduce_max_u32,
-  reduce_and,
-  reduce_or,
-  reduce_xor,
-  match_any,
-  match_all,
-  multiply_bf16,
-  multiply_f16,
-};
-
-// A lane's elements of the matrices of an mma.m16n8k16, as the PTX manual lays them out: two 16-bit floats in each word
-// of a (16 x 16) and b (16 x 8). The product is added to sums (16 x 8).
-struct MatrixPart {
-  std::uint32_t a[4], b[2];
-  float sums[4];
+  sync = warp_op_sync,
+  shuffle = warp_op_shuffle,
+  ballot = warp_op_ballot,
+  reduce_add = warp_op_reduce_add,
+  reduce_min_s32 = warp_op_reduce_min_s32,
+  reduce_min_u32 = warp_op_reduce_min_u32,
+  reduce_max_s32 = warp_op_reduce_max_s32,
+  reduce_max_u32 = warp_op_reduce_max_u32,
+  reduce_and = warp_op_reduce_and,
+  reduce_or = warp_op_reduce_or,
+  reduce_xor = warp_op_reduce_xor,
+  match_any = warp_op_match_any,
+  match_all = warp_op_match_all,
+  multiply_bf16 = warp_op_multiply_bf16,
+  multiply_f16 = warp_op_multiply_f16,
 };
 
 // One lane's part in an operation of its warp.
@@ -49,16 +43,19 @@ struct WarpCall {
   std::uint64_t output = 0;
 };
 
-enum class Shuffle : std::uint8_t { up, down, butterfly, index };
+enum class Shuffle : std::uint8_t {
+  up = shuffle_up,
+  down = shuffle_down,
+  butterfly = shuffle_butterfly,
+  index = shuffle_index
+};
 
-class Thread {
+class Thread : public ThreadView {
  public:
   enum class State : std::uint8_t { ready, at_barrier, at_warp, done };
 
   // Set by the block.
   Block* block = nullptr;
-  Dim3 index;               // threadIdx
-  unsigned int linear = 0;  // threadIdx, linearised
   State state = State::ready;
   Fiber fiber;
   WarpCall warp_call;
@@ -67,9 +64,6 @@ class Thread {
 
   unsigned int lane() const { return linear % Limits::kWarp; }
   unsigned int warp() const { return linear / Limits::kWarp; }
-  const Dim3& block_index() const;
-  const Dim3& block_size() const;
-  const Dim3& grid_size() const;
 
   // Each checks an access of `bytes` at a PTX address of its state space and returns the host address. `site` counts
   // within the translated file, here and below. Shared addresses count from 0; the others are host addresses.
@@ -83,25 +77,6 @@ class Thread {
   std::uint64_t shared_of_generic(std::uint64_t address) const;
   bool is_shared(std::uint64_t address) const;
   bool is_local(std::uint64_t address) const;
-  const char* parameters() const;
-
-  std::uint64_t carry = 0;  // for extended-precision arithmetic, 0 or 1
-
-  // A function's array in the local state space. It lives as long as the function runs and starts with all bits set.
-  class LocalArray {
-   public:
-    LocalArray(Thread& thread, void* begin, std::size_t bytes);
-    ~LocalArray() { thread_.locals_ = outer_; }
-    LocalArray(const LocalArray&) = delete;
-    LocalArray& operator=(const LocalArray&) = delete;
-
-   private:
-    friend class Thread;
-    Thread& thread_;
-    const LocalArray* outer_;  // the caller's, or null
-    std::uintptr_t begin_;
-    std::size_t bytes_;
-  };
 
   void block_barrier(std::uint32_t site) { barrier(false, site); }
   std::uint32_t barrier_count(bool vote, std::uint32_t site) { return barrier(vote, site); }
@@ -126,10 +101,8 @@ class Thread {
   void set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site);
   [[noreturn]] void trap(std::uint32_t site);
 
-  // Called on each backward jump.
-  void tick(std::uint32_t site) {
-    if (--ticks_ == 0) out_of_ticks(site);
-  }
+  // Called when `ticks` has come down to 0.
+  void out_of_ticks(std::uint32_t site);
 
   // Lets the block's other threads run.
   void yield();
@@ -137,10 +110,13 @@ class Thread {
   // Called before each block.
   void reset();
 
+  // Runs the kernel to its end, or until leave() is called in it.
+  void run();
+  [[noreturn]] void leave();
+
  private:
   static constexpr std::uint32_t kTicks = 1 << 16;
 
-  void out_of_ticks(std::uint32_t site);
   std::uint32_t barrier(bool vote, std::uint32_t site);
   std::uint64_t meet(WarpOp op, std::uint64_t input, unsigned int source, std::uint32_t mask, std::uint32_t site);
   void check(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
@@ -148,10 +124,9 @@ class Thread {
   void check_alignment(std::uint64_t address, std::size_t bytes, Kind kind, const char* space,
                        std::uint32_t site) const;
 
-  std::uint32_t ticks_ = kTicks;
   std::uint64_t ticks_spent_ = 0;
   const LocalArray* local_array(std::uint64_t address) const;
-  const LocalArray* locals_ = nullptr;
+  std::jmp_buf end_;
 };
 
 }  // namespace giro::simt

@@ -1,23 +1,25 @@
-"""Turns one PTX instruction into a C++ statement. An unknown opcode, or a modifier that its function does not take, is
+"""Turns one PTX instruction into a C statement. An unknown opcode, or a modifier that its function does not take, is
 an error: nothing is silently ignored."""
 
+import math
 import re
+import struct
 
 from module import BYTES
 
 HANDLERS = {}
 SPECIAL = {
-    **{f"%tid.{d}": f"t.index.{d}" for d in "xyz"},
-    **{f"%ctaid.{d}": f"t.block_index().{d}" for d in "xyz"},
-    **{f"%ntid.{d}": f"t.block_size().{d}" for d in "xyz"},
-    **{f"%nctaid.{d}": f"t.grid_size().{d}" for d in "xyz"},
-    "%laneid": "t.lane()",
-    "%warpid": "t.warp()",
-    "%lanemask_eq": "(1u << t.lane())",
-    "%lanemask_lt": "((1u << t.lane()) - 1)",
-    "%lanemask_le": "((2u << t.lane()) - 1)",
-    "%lanemask_gt": "~((2u << t.lane()) - 1)",
-    "%lanemask_ge": "~((1u << t.lane()) - 1)",
+    **{f"%tid.{d}": f"t->index.{d}" for d in "xyz"},
+    **{f"%ctaid.{d}": f"t->block_index->{d}" for d in "xyz"},
+    **{f"%ntid.{d}": f"t->block_size->{d}" for d in "xyz"},
+    **{f"%nctaid.{d}": f"t->grid_size->{d}" for d in "xyz"},
+    "%laneid": "t->linear % 32",
+    "%warpid": "t->linear / 32",
+    "%lanemask_eq": "1u << t->linear % 32",
+    "%lanemask_lt": "(1u << t->linear % 32) - 1",
+    "%lanemask_le": "(2u << t->linear % 32) - 1",
+    "%lanemask_gt": "~((2u << t->linear % 32) - 1)",
+    "%lanemask_ge": "~((1u << t->linear % 32) - 1)",
     "WARP_SZ": "32u",
 }
 SCOPES = ("cta", "cluster", "gpu", "sys")
@@ -28,7 +30,7 @@ class Untranslated(Exception):
     pass
 
 
-def cpp_type(ptx_type):
+def c_type(ptx_type):
     return "bool" if ptx_type == "pred" else ptx_type.replace("b", "u")
 
 
@@ -45,16 +47,16 @@ def is_float(kind):
 
 
 def converted(target, source, text):
-    """C++ that reads a value of the type `source` as `target`: the same bits, or the lowest bits of an integer. Only
-    built-in casts where possible, because a template call in every line would take a third of the compile time."""
+    """C that reads a value of the type `source` as `target`: the same bits, or the lowest bits of an integer."""
     if target == source:
         return text
-    if source is not None and "bool" not in (target, source):
-        if not is_float(target) and not is_float(source):
-            return f"{target}({text})"
-        if target[1:] == source[1:]:
-            return f"__builtin_bit_cast({target}, {text})"
-    return f"as<{target}>({text})"
+    if not is_float(target) and not is_float(source):
+        return f"({target})({text})"
+    if target[1:] != source[1:]:
+        raise Untranslated()
+    if is_float(target):
+        return f"simt_{target}_of_bits({text})"
+    return f"({target})simt_bits_of_{source}({text})"
 
 
 def unsigned(kind):
@@ -77,7 +79,7 @@ class Context:
         self.operands = instruction.operands
         self.site = instruction.site
         self.symbols = symbols
-        self.registers = registers  # the C++ types of what the function declares, by name; None: several
+        self.registers = registers  # the C types of those that are declared here, by name
         self.goes_back = goes_back  # whether a jump to this label goes backward
 
     # Modifiers: each is taken once, and any left at the end are an error.
@@ -102,21 +104,24 @@ class Context:
         return self.expression(self.operands[index], kind)
 
     def expression(self, text, kind):
-        target = cpp_type(kind)
+        target = c_type(kind)
         if text in SPECIAL:
-            return converted(target, "u32", f"u32({SPECIAL[text]})")
+            return converted(target, "u32", f"(u32)({SPECIAL[text]})")
         if text[0] == "!":
             return f"!{register(text[1:])}"
         if re.fullmatch(r"0[fF][0-9A-Fa-f]{8}", text):
-            return converted(target, "u32", f"u32{{0x{text[2:]}}}")
+            number = struct.unpack(">f", bytes.fromhex(text[2:]))[0]
+            if kind == "f32" and math.isfinite(number):
+                return f"({number.hex()}f)"
+            return converted(target, "u32", f"0x{text[2:]}u")
         if re.fullmatch(r"0[dD][0-9A-Fa-f]{16}", text):
-            return converted(target, "u64", f"u64{{0x{text[2:]}}}")
+            return converted(target, "u64", f"0x{text[2:]}ull")
         if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)U?", text):
             number = int(text.rstrip("U"), 0)
             if kind == "pred":
                 return "true" if number else "false"
             bits = 8 * BYTES[kind]
-            return converted(target, f"u{bits}", f"u{bits}{{{number & ((1 << bits) - 1):#x}}}")
+            return converted(target, f"u{bits}", f"(u{bits}){number & ((1 << bits) - 1):#x}ull")
         if text in self.symbols:
             return converted(target, "u64", self.symbols[text].address(0))
         if text in self.registers:
@@ -129,25 +134,22 @@ class Context:
         return [part.strip() for part in text[1:-1].split(",")] if text[0] == "{" else [text]
 
     def address(self, index):
-        """Symbol (or None), C++ expression and constant offset of an operand in brackets."""
+        """Symbol (or None), C expression and constant offset of an operand in brackets."""
         match = re.fullmatch(r"\[\s*([^+\s]+?)\s*(?:\+\s*(-?\d+))?\s*\]", self.operands[index])
         base, offset = match[1], int(match[2] or 0)
         if base in self.symbols:
             return self.symbols[base], self.symbols[base].address(offset), offset
         start = self.expression(base, "u64")
-        return None, f"{start} + u64({offset}ll)" if offset else start, offset
+        return None, f"{start} + (u64)({offset}ll)" if offset else start, offset
 
     # Results.
     def put_to(self, target, kind, expression):
         if target == "_":
-            return f"static_cast<void>({expression});"
+            return f"(void)({expression});"
         if kind == "pred":
             return f"{register(target)} = {expression};"
-        value = f"{cpp_type(kind)}({expression})"
-        declared = self.registers.get(target)
-        if declared is None:
-            return f"set({register(target)}, {value});"
-        return f"{register(target)} = {converted(declared, cpp_type(kind), value)};"
+        value = f"({c_type(kind)})({expression})"
+        return f"{register(target)} = {converted(self.registers[target], c_type(kind), value)};"
 
     def put(self, kind, expression):
         return self.put_to(self.operands[0], kind, expression)
@@ -177,28 +179,28 @@ DIRECTIONS = {"rz": "zero", "rm": "minus_infinity", "rp": "plus_infinity"}
 def directed(c, kind, a, b, d):
     """a * b + d with the instruction's rounding, or None if it rounds to nearest."""
     rounding = c.choice(*DIRECTIONS) if kind == "f32" else None
-    return rounding and c.put(kind, f"fma_rounded<Toward::{DIRECTIONS[rounding]}>({a}, {b}, {d})")
+    return rounding and c.put(kind, f"simt_fma_toward_{DIRECTIONS[rounding]}({a}, {b}, {d})")
 
 
 def float_operation(c, kind, count, form):
     c.flag("rn")
     flushes, saturates = c.flag("ftz"), c.flag("sat")
     values = [c.value(i + 1, kind) for i in range(count)]
-    result = form(*([f"flush({v})" for v in values] if flushes else values))
+    result = form(*([f"simt_flush_{kind}({v})" for v in values] if flushes else values))
     if flushes:
-        result = f"flush({result})"
-    return c.put(kind, f"saturate({result})" if saturates else result)
+        result = f"simt_flush_{kind}({result})"
+    return c.put(kind, f"simt_saturate_{kind}({result})" if saturates else result)
 
 
 def integer_values(c, kind, indices):
     """Unsigned, and no narrower than int, so that nothing overflows."""
     wide = "u64" if BYTES[kind] == 8 else "u32"
-    return [f"{wide}({c.value(i, unsigned(kind))})" for i in indices]
+    return [f"({wide})({c.value(i, unsigned(kind))})" for i in indices]
 
 
 def carried(c, total):
     """A u32 result from its sum in u64. With .cc, the carry or borrow goes to the flag."""
-    keeps = "t.carry = total >> 32 & 1; " if c.flag("cc") else ""
+    keeps = "t->carry = total >> 32 & 1; " if c.flag("cc") else ""
     return f"{{ const u64 total = {total}; {keeps}{c.put('u32', 'total')} }}"
 
 
@@ -208,10 +210,11 @@ def add(c):
     if "cc" in c.modifiers or c.name.endswith("c"):
         if BYTES[kind] != 4 or is_float(kind):
             raise Untranslated()
-        into = f" {sign} t.carry" if c.name.endswith("c") else ""
-        return carried(c, f"u64({c.value(1, 'u32')}) {sign} u64({c.value(2, 'u32')}){into}")
+        into = f" {sign} t->carry" if c.name.endswith("c") else ""
+        return carried(c, f"(u64)({c.value(1, 'u32')}) {sign} (u64)({c.value(2, 'u32')}){into}")
     if is_float(kind):
-        return (directed(c, kind, "1.0f", c.value(1, kind), sign + c.value(2, kind)) or
+        b = c.value(2, kind)
+        return (directed(c, kind, "1.0f", c.value(1, kind), f"simt_negate_{kind}({b})" if sign == "-" else b) or
                 float_operation(c, kind, 2, lambda a, b: f"{a} {sign} {b}"))
     a, b = integer_values(c, kind, (1, 2))
     return c.put(unsigned(kind), f"{a} {sign} {b}")
@@ -221,9 +224,9 @@ def product(c, kind, part):
     """The product of operands 1 and 2: its type and expression."""
     if part == "wide":
         wide = kind[0] + str(2 * int(kind[1:]))
-        return wide, f"{wide}({c.value(1, kind)}) * {wide}({c.value(2, kind)})"
+        return wide, f"({wide})({c.value(1, kind)}) * ({wide})({c.value(2, kind)})"
     if part == "hi":
-        return kind, f"multiply_high<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})"
+        return kind, f"simt_multiply_high_{c_type(kind)}({c.value(1, kind)}, {c.value(2, kind)})"
     a, b = integer_values(c, kind, (1, 2))
     return kind, f"{a} * {b}"
 
@@ -233,7 +236,7 @@ def mul(c):
     kind = c.type()
     if is_float(kind):
         a, b = c.value(1, kind), c.value(2, kind)
-        return (directed(c, kind, a, b, f"copysign(0.0f, {a} * {b})") or
+        return (directed(c, kind, a, b, f"simt_copysign_f32(0.0f, {a} * {b})") or
                 float_operation(c, kind, 2, lambda a, b: f"{a} * {b}"))
     return c.put(*product(c, kind, c.choice("lo", "hi", "wide")))
 
@@ -245,14 +248,14 @@ def mad(c):
         if kind != "u32":
             raise Untranslated()
         part = product(c, kind, c.choice("lo", "hi"))[1]
-        into = " + t.carry" if c.name == "madc" else ""
-        return carried(c, f"u64(u32({part})) + u64({c.value(3, 'u32')}){into}")
+        into = " + t->carry" if c.name == "madc" else ""
+        return carried(c, f"(u64)(u32)({part}) + (u64)({c.value(3, 'u32')}){into}")
     if is_float(kind):
         return (directed(c, kind, c.value(1, kind), c.value(2, kind), c.value(3, kind)) or
-                float_operation(c, kind, 3, lambda a, b, d: f"fma({a}, {b}, {d})"))
+                float_operation(c, kind, 3, lambda a, b, d: f"simt_fma_{kind}({a}, {b}, {d})"))
     wide, result = product(c, kind, c.choice("lo", "hi", "wide"))
     target = unsigned(wide)
-    return c.put(target, f"u64({result}) + u64({c.value(3, target)})")
+    return c.put(target, f"(u64)({result}) + (u64)({c.value(3, target)})")
 
 
 @opcodes("div")
@@ -261,20 +264,20 @@ def div(c):
     if is_float(kind):
         c.choice("approx", "full")
         return float_operation(c, kind, 2, lambda a, b: f"{a} / {b}")
-    return c.put(kind, f"divide<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+    return c.put(kind, f"simt_divide_{c_type(kind)}({c.value(1, kind)}, {c.value(2, kind)})")
 
 
 @opcodes("rem")
 def rem(c):
     kind = c.type()
-    return c.put(kind, f"remainder<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+    return c.put(kind, f"simt_remainder_{c_type(kind)}({c.value(1, kind)}, {c.value(2, kind)})")
 
 
 @opcodes("neg", "abs")
 def negate(c):
     kind = c.type()
     if is_float(kind):
-        return float_operation(c, kind, 1, lambda a: f"-{a}" if c.name == "neg" else f"fabs({a})")
+        return float_operation(c, kind, 1, lambda a: f"simt_{'negate' if c.name == 'neg' else 'fabs'}_{kind}({a})")
     (a,) = integer_values(c, kind, (1,))
     if c.name == "neg":
         return c.put(unsigned(kind), f"0 - {a}")
@@ -285,9 +288,9 @@ def negate(c):
 def minimum(c):
     kind = c.type()
     if is_float(kind):
-        function = ("nan_" if c.flag("NaN") else "") + c.name + "imum"
+        function = f"simt_{'nan_' if c.flag('NaN') else ''}{c.name}imum_{kind}"
         return float_operation(c, kind, 2, lambda a, b: f"{function}({a}, {b})")
-    return c.put(kind, f"{c.name}<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+    return c.put(kind, f"simt_{c.name}_{c_type(kind)}({c.value(1, kind)}, {c.value(2, kind)})")
 
 
 @opcodes("rcp")
@@ -295,31 +298,31 @@ def rcp(c):
     kind = c.type()
     if kind == "f64" and c.flag("approx"):
         c.flag("ftz")
-        return c.put(kind, f"rcp_upper_half({c.value(1, kind)})")
+        return c.put(kind, f"simt_rcp_upper_half({c.value(1, kind)})")
     c.flag("approx")
-    return float_operation(c, kind, 1, lambda a: f"{cpp_type(kind)}(1) / {a}")
+    return float_operation(c, kind, 1, lambda a: f"({kind})1 / {a}")
 
 
 @opcodes("sqrt")
 def sqrt(c):
     kind = c.type()
     c.flag("approx")
-    return float_operation(c, kind, 1, lambda a: f"sqrt({a})")
+    return float_operation(c, kind, 1, lambda a: f"simt_sqrt_{kind}({a})")
 
 
 @opcodes("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
 def approximate(c):
     kind = c.type()
-    function = {"ex2": "exp2", "lg2": "log2"}.get(c.name, c.name) + "_approx"
+    function = {"ex2": "exp2", "lg2": "log2"}.get(c.name, c.name) + f"_approx_{kind}"
     if not c.flag("approx") or (kind != "f32" and c.name != "rsqrt"):
         raise Untranslated()
-    return float_operation(c, kind, 1, lambda a: f"{function}({a})")
+    return float_operation(c, kind, 1, lambda a: f"simt_{function}({a})")
 
 
 @opcodes("copysign")
 def copysign(c):
     kind = c.type()
-    return c.put(kind, f"copysign({c.value(2, kind)}, {c.value(1, kind)})")
+    return c.put(kind, f"simt_copysign_{kind}({c.value(2, kind)}, {c.value(1, kind)})")
 
 
 # ---- bits --------------------------------------------------------------------------------------------------------
@@ -340,50 +343,53 @@ def logic_not(c):
 @opcodes("shl", "shr")
 def shift(c):
     kind, side = c.type(), {"shl": "left", "shr": "right"}[c.name]
-    return c.put(kind, f"shift_{side}<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, 'u32')})")
+    by = c.operands[2]
+    if by.isdigit() and int(by) < 8 * BYTES[kind]:  # built-in: tcc inlines no function
+        return c.put(kind, f"{c.value(1, kind)} {'<<' if side == 'left' else '>>'} {by}")
+    return c.put(kind, f"simt_shift_{side}_{c_type(kind)}({c.value(1, kind)}, {c.value(2, 'u32')})")
 
 
 @opcodes("shf")
 def funnel_shift(c):
     c.type()
     side, how = c.choice("l", "r"), c.choice("wrap", "clamp")
-    by = f"{c.value(3, 'u32')} & 31" if how == "wrap" else f"min<u32>({c.value(3, 'u32')}, 32)"
-    function = {"l": "funnel_left", "r": "funnel_right"}[side]
+    by = f"{c.value(3, 'u32')} & 31" if how == "wrap" else f"simt_min_u32({c.value(3, 'u32')}, 32)"
+    function = {"l": "simt_funnel_left", "r": "simt_funnel_right"}[side]
     return c.put("u32", f"{function}({c.value(1, 'u32')}, {c.value(2, 'u32')}, {by})")
 
 
 @opcodes("bfi")
 def bfi(c):
     kind = c.type()
-    return c.put(kind, f"insert_bits<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)}, "
+    return c.put(kind, f"simt_insert_bits_{c_type(kind)}({c.value(1, kind)}, {c.value(2, kind)}, "
                        f"{c.value(3, 'u32')}, {c.value(4, 'u32')})")
 
 
 @opcodes("bfe")
 def bfe(c):
     kind = c.type()
-    return c.put(kind, f"extract_bits<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, 'u32')}, "
+    return c.put(kind, f"simt_extract_bits_{c_type(kind)}({c.value(1, kind)}, {c.value(2, 'u32')}, "
                        f"{c.value(3, 'u32')})")
 
 
 @opcodes("popc", "clz", "brev", "bfind")
 def count_bits(c):
     kind = c.type()
-    function = {"popc": "std::popcount", "clz": "std::countl_zero", "brev": "reverse_bits",
+    function = {"popc": "popcount", "clz": "countl_zero", "brev": "reverse_bits",
                 "bfind": "shift_to_highest" if c.flag("shiftamt") else "find_highest"}[c.name]
-    return c.put(kind if c.name == "brev" else "u32", f"{function}({c.value(1, kind)})")
+    return c.put(kind if c.name == "brev" else "u32", f"simt_{function}_{c_type(kind)}({c.value(1, kind)})")
 
 
 @opcodes("prmt")
 def prmt(c):
     c.type()
-    return c.put("u32", f"permute({c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.value(3, 'u32')})")
+    return c.put("u32", f"simt_permute({c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.value(3, 'u32')})")
 
 
 @opcodes("lop3")
 def lop3(c):
     c.type()
-    return c.put("u32", "lookup_bits(" + ", ".join(c.value(i, "u32") for i in range(1, 5)) + ")")
+    return c.put("u32", "simt_lookup_bits(" + ", ".join(c.value(i, "u32") for i in range(1, 5)) + ")")
 
 
 # ---- comparison and choice ---------------------------------------------------------------------------------------
@@ -391,9 +397,9 @@ def lop3(c):
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
                "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 # Also true for a NaN: the negated opposite comparison, which a NaN makes false.
-UNORDERED = {"equ": ("__builtin_islessgreater({a}, {b})", True), "neu": ("{a} == {b}", True), "ltu": ("{a} >= {b}", True),
+UNORDERED = {"equ": ("{a} < {b} || {a} > {b}", True), "neu": ("{a} == {b}", True), "ltu": ("{a} >= {b}", True),
              "leu": ("{a} > {b}", True), "gtu": ("{a} <= {b}", True), "geu": ("{a} < {b}", True),
-             "num": ("__builtin_isunordered({a}, {b})", True), "nan": ("__builtin_isunordered({a}, {b})", False)}
+             "num": ("{a} != {a} || {b} != {b}", True), "nan": ("{a} != {a} || {b} != {b}", False)}
 
 
 @opcodes("setp")
@@ -404,12 +410,12 @@ def setp(c):
     comparison = c.choice(*COMPARISONS, *UNORDERED)
     a, b = c.value(1, kind), c.value(2, kind)
     if flushes:
-        a, b = f"flush({a})", f"flush({b})"
+        a, b = f"simt_flush_{kind}({a})", f"simt_flush_{kind}({b})"
     if comparison in UNORDERED:
         form, negated = UNORDERED[comparison]
         result = ("!" if negated else "") + "(" + form.format(a=a, b=b) + ")"
     elif comparison == "ne" and is_float(kind):
-        result = f"__builtin_islessgreater({a}, {b})"
+        result = f"({a} < {b} || {a} > {b})"
     else:
         result = f"({a} {COMPARISONS[comparison]} {b})"
     targets = [target.strip() for target in c.operands[0].split("|")]
@@ -444,7 +450,7 @@ def mov(c):
         pieces = " ".join(c.put_to(target, piece, f"whole >> {i * part}") for i, target in enumerate(targets)
                           if target != "_")
         return f"{{ const {whole} whole = {c.value(1, whole)}; {pieces} }}"
-    joined = " | ".join(f"{whole}({c.expression(source, piece)}) << {i * part}" for i, source in enumerate(sources))
+    joined = " | ".join(f"({whole})({c.expression(source, piece)}) << {i * part}" for i, source in enumerate(sources))
     return c.put(whole, joined)
 
 
@@ -458,41 +464,41 @@ def cvt(c):
         if c.modifiers != ["rn", "f32"]:
             raise Untranslated()
         c.modifiers.clear()
-        function = {"f16x2": "half_of_float", "bf16x2": "bfloat16_of_float"}[packed]
-        return c.put("u32", f"u32({function}({c.value(1, 'f32')})) << 16 | {function}({c.value(2, 'f32')})")
+        function = {"f16x2": "simt_half_of_float", "bf16x2": "simt_bfloat16_of_float"}[packed]
+        return c.put("u32", f"(u32){function}({c.value(1, 'f32')}) << 16 | {function}({c.value(2, 'f32')})")
     if c.flag("f16"):  # a float from or to binary16, which registers hold as 16 bits
         if c.modifiers == ["f32"]:
             c.modifiers.clear()
-            return c.put("f32", f"float_of_half({c.value(1, 'u16')})")
+            return c.put("f32", f"simt_float_of_half({c.value(1, 'u16')})")
         if c.modifiers == ["rn", "f32"]:
             c.modifiers.clear()
-            return c.put("u16", f"half_of_float({c.value(1, 'f32')})")
+            return c.put("u16", f"simt_half_of_float({c.value(1, 'f32')})")
         raise Untranslated()
     if c.flag("bf16"):  # the upper half of a float, which registers hold as 16 bits
         if c.modifiers == ["rn", "f32"]:
             c.modifiers.clear()
-            return c.put("u16", f"bfloat16_of_float({c.value(1, 'f32')})")
+            return c.put("u16", f"simt_bfloat16_of_float({c.value(1, 'f32')})")
         raise Untranslated()
     source, target = c.type(), c.type()
     value = c.value(1, source)
     to_integer_by, flushes, saturates = c.choice(*ROUNDINGS), c.flag("ftz"), c.flag("sat")
     if flushes and source == "f32":
-        value = f"flush({value})"
+        value = f"simt_flush_f32({value})"
     if to_integer_by is not None:
-        value = f"{ROUNDINGS[to_integer_by]}({value})"
+        value = f"simt_{ROUNDINGS[to_integer_by]}_{source}({value})"
     if not is_float(target):
         if is_float(source):
             if to_integer_by is None:
                 raise Untranslated()
-            return c.put(target, f"to_integer<{cpp_type(target)}>({value})")
+            return c.put(target, f"simt_{c_type(target)}_from_{source}({value})")
         if saturates:
             raise Untranslated()
         return c.put(target, value)
     c.flag("rn")
-    result = f"{cpp_type(target)}({value})"
+    result = f"({target})({value})" if is_float(source) else f"simt_{target}_from_{c_type(source)}({value})"
     if flushes and target == "f32":
-        result = f"flush({result})"
-    return c.put(target, f"saturate({result})" if saturates else result)
+        result = f"simt_flush_f32({result})"
+    return c.put(target, f"simt_saturate_{target}({result})" if saturates else result)
 
 
 @opcodes("cvta")
@@ -501,7 +507,7 @@ def cvta(c):
     space = c.choice("global", "shared", "local", "const", "param")
     value = c.value(1, "u64")
     if space == "shared":
-        value = f"t.shared_of_generic({value})" if to else f"t.generic_of_shared({value})"
+        value = f"simt_shared_of_generic(t, {value})" if to else f"simt_generic_of_shared(t, {value})"
     return c.put(kind, value)
 
 
@@ -522,7 +528,7 @@ def width(c):
 
 
 def plain_parameter(c, space, symbol, offset, size):
-    """The C++ pointer to a parameter that is named directly; None otherwise."""
+    """The C pointer to a parameter that is named directly; None otherwise."""
     if space != "param" or symbol is None:
         return None
     if offset + size > symbol.bytes:
@@ -532,9 +538,8 @@ def plain_parameter(c, space, symbol, offset, size):
 
 def access(c, space, address, size, kind, sense=None):
     if space == "param":
-        return f"t.parameter({address}, {size}, {c.site})"
-    beside = f", Sense::{SENSES[sense]}" if sense in SENSES else ""
-    return f"t.{space}({address}, {size}, Kind::{kind}, {c.site}{beside})"
+        return f"simt_parameter(t, {address}, {size}, {c.site})"
+    return f"simt_{space}(t, {address}, {size}, kind_{kind}, {c.site}, sense_{SENSES.get(sense, 'relaxed')})"
 
 
 def scope(c):
@@ -546,7 +551,7 @@ SENSES = {"acquire": "acquire", "release": "release", "acq_rel": "both"}
 
 
 def accessed(c, operand, size, verb, ordered):
-    """The C++ pointer to what a load or a store accesses. `ordered` is its strength beyond relaxed."""
+    """The C pointer to what a load or a store accesses. `ordered` is its strength beyond relaxed."""
     space, strength, reach = state_space(c), c.choice("weak", "volatile", "relaxed", ordered), scope(c)
     symbol, address, offset = c.address(operand)
     place = plain_parameter(c, space, symbol, offset, size)
@@ -564,8 +569,8 @@ def load(c):
     place = accessed(c, 1, count * BYTES[kind], "read", "acquire")
     targets = c.elements(0)
     if count == 1:
-        return c.put(kind, f"read<{cpp_type(kind)}>({place})")
-    parts = " ".join(c.put_to(target, kind, f"read<{cpp_type(kind)}>(from + {i * BYTES[kind]})")
+        return c.put(kind, f"SIMT_READ({c_type(kind)}, {place})")
+    parts = " ".join(c.put_to(target, kind, f"SIMT_READ({c_type(kind)}, from + {i * BYTES[kind]})")
                      for i, target in enumerate(targets) if target != "_")
     return f"{{ const char* from = {place}; {parts} }}"
 
@@ -574,22 +579,22 @@ def load(c):
 def store(c):
     kind, count = c.type(), width(c)
     place = accessed(c, 0, count * BYTES[kind], "write", "release")
-    parts = " ".join(f"write<{cpp_type(kind)}>(to + {i * BYTES[kind]}, {c.expression(source, kind)});"
+    parts = " ".join(f"SIMT_WRITE({c_type(kind)}, to + {i * BYTES[kind]}, {c.expression(source, kind)});"
                      for i, source in enumerate(c.elements(1)))
     return f"{{ char* to = {place}; {parts} }}"
 
 
-ATOMIC_CHANGES = {"min": "min<{T}>(old, {b})", "max": "max<{T}>(old, {b})", "exch": "{b}",
+ATOMIC_CHANGES = {"min": "simt_min_{T}(old, {b})", "max": "simt_max_{T}(old, {b})", "exch": "{b}",
                   "and": "old & {b}", "or": "old | {b}", "xor": "old ^ {b}", "cas": "old == {b} ? {d} : old",
-                  "inc": "increment<{T}>(old, {b})", "dec": "decrement<{T}>(old, {b})"}
+                  "inc": "simt_increment_{T}(old, {b})", "dec": "simt_decrement_{T}(old, {b})"}
 
 
 def float_sum(space, address, kind, b):
     """atom.add.f32 flushes subnormal numbers in global memory, but not in shared memory."""
-    kept, flushed = f"old + {b}", f"flush(flush(old) + flush({b}))"
+    kept, flushed = f"old + {b}", f"simt_flush_f32(simt_flush_f32(old) + simt_flush_f32({b}))"
     if kind != "f32" or space == "shared":
         return kept
-    return flushed if space == "global" else f"(t.is_shared({address}) ? {kept} : {flushed})"
+    return flushed if space == "global" else f"(simt_is_shared(t, {address}) ? {kept} : {flushed})"
 
 
 @opcodes("atom", "red")
@@ -599,27 +604,30 @@ def atomic(c):
     operation = c.choice("add", *ATOMIC_CHANGES)
     first = 1 if c.name == "atom" else 0
     _, address, _ = c.address(first)
-    target = cpp_type(kind)
+    target = c_type(kind)
     b = c.value(first + 1, kind)
     if operation == "add":
-        change = float_sum(space, address, kind, b) if is_float(kind) else f"u64(old) + u64({b})"
+        change = float_sum(space, address, kind, b) if is_float(kind) else f"(u64)old + (u64)({b})"
     else:
         d = c.value(first + 2, kind) if operation == "cas" else ""
         change = ATOMIC_CHANGES[operation].format(T=target, b=b, d=d)
     place = access(c, space, address, BYTES[kind], f"{reach}_atomic", sense)
     if operation == "cas":  # one that fails only reads
         looked = access(c, space, address, BYTES[kind], f"{reach}_read", sense if sense != "release" else None)
-        looked = looked.replace("Sense::both", "Sense::acquire")
-        place = f"compared<{target}>({looked}, {b}, [&] {{ return {place}; }})"
-    update = f"update<{target}>({place}, [&]({target} old) {{ return {target}({change}); }})"
-    return c.put(kind, update) if c.name == "atom" else f"{update};"
+        looked = looked.replace("sense_both", "sense_acquire")
+        found = f"char* at = {looked}; if (SIMT_READ({target}, at) == {b}) at = {place};"
+    else:
+        found = f"char* at = {place};"
+    keeps = c.put(kind, "old") if c.name == "atom" else ""
+    return (f"{{ {found} const {target} old = SIMT_READ({target}, at); "
+            f"SIMT_WRITE({target}, at, ({target})({change})); {keeps} }}")
 
 
 @opcodes("membar", "fence")
 def fence(c):
     sequential = c.choice("sc", "acq_rel") != "acq_rel"  # membar and fence.sc
     reach = "device" if c.flag("gl") else scope(c)
-    return f"t.fence({str(reach == 'block').lower()}, {str(sequential).lower()});"
+    return f"simt_fence(t, {str(reach == 'block').lower()}, {str(sequential).lower()});"
 
 
 # ---- threads together --------------------------------------------------------------------------------------------
@@ -629,19 +637,19 @@ def fence(c):
 def barrier(c):
     if c.flag("warp"):
         c.flag("sync")
-        return f"t.warp_sync({c.value(0, 'u32')}, {c.site});"
+        return f"simt_warp_sync(t, {c.value(0, 'u32')}, {c.site});"
     c.flag("cta")
     c.flag("aligned")
     if c.flag("sync"):
         if c.operands != ["0"]:
             raise Untranslated()
-        return f"t.block_barrier({c.site});"
+        return f"simt_block_barrier(t, {c.site});"
     c.flag("red")
     kind, operation = c.type(), c.choice("popc", "and", "or")
     if len(c.operands) != 3 or c.operands[1] != "0":
         raise Untranslated()
     function = {"popc": "barrier_count", "and": "barrier_and", "or": "barrier_or"}[operation]
-    return c.put(kind, f"t.{function}({c.value(2, 'pred')}, {c.site})")
+    return c.put(kind, f"simt_{function}(t, {c.value(2, 'pred')}, {c.site})")
 
 
 @opcodes("shfl")
@@ -651,8 +659,8 @@ def shfl(c):
         raise Untranslated()
     mode = {"up": "up", "down": "down", "bfly": "butterfly", "idx": "index"}[c.choice("up", "down", "bfly", "idx")]
     targets = c.operands[0].split("|")
-    call = (f"t.shuffle(Shuffle::{mode}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.value(3, 'u32')}, "
-            f"{c.value(4, 'u32')}, in_range, {c.site})")
+    call = (f"simt_shuffle(t, shuffle_{mode}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.value(3, 'u32')}, "
+            f"{c.value(4, 'u32')}, &in_range, {c.site})")
     predicate = c.put_to(targets[1], "pred", "in_range") if len(targets) > 1 else ""
     return f"{{ bool in_range; {c.put_to(targets[0], 'u32', call)} {predicate} }}"
 
@@ -664,7 +672,7 @@ def vote(c):
         raise Untranslated()
     function = {"all": "vote_all", "any": "vote_any", "uni": "vote_uniform",
                 "ballot": "ballot"}[c.choice("all", "any", "uni", "ballot")]
-    return c.put(kind, f"t.{function}({c.value(1, 'pred')}, {c.value(2, 'u32')}, {c.site})")
+    return c.put(kind, f"simt_{function}(t, {c.value(1, 'pred')}, {c.value(2, 'u32')}, {c.site})")
 
 
 @opcodes("redux")
@@ -673,7 +681,7 @@ def redux(c):
     if not c.flag("sync") or is_float(kind):
         raise Untranslated()
     name = f"reduce_{operation}" + (f"_{kind}" if operation in ("min", "max") else "")
-    return c.put("u32", f"t.reduce(WarpOp::{name}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.site})")
+    return c.put("u32", f"simt_reduce(t, warp_op_{name}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.site})")
 
 
 @opcodes("mma")
@@ -687,7 +695,7 @@ def mma(c):
              for i, type in ((1, "u32"), (2, "u32"), (3, "f32"))]
     sums = " ".join(c.put_to(target, "f32", f"part.sums[{i}]") for i, target in enumerate(c.elements(0)))
     braced = ", ".join(f"{{{part}}}" for part in parts)
-    return f"{{ MatrixPart part{{{braced}}}; t.multiply(WarpOp::multiply_{kind}, part, {c.site}); {sums} }}"
+    return f"{{ MatrixPart part = {{{braced}}}; simt_multiply(t, warp_op_multiply_{kind}, &part, {c.site}); {sums} }}"
 
 
 @opcodes("match")
@@ -697,10 +705,10 @@ def match(c):
         raise Untranslated()
     value, mask = c.value(1, kind), c.value(2, "u32")
     if how == "any":
-        return c.put("u32", f"t.match_any({value}, {mask}, {c.site})")
+        return c.put("u32", f"simt_match_any(t, {value}, {mask}, {c.site})")
     targets = c.operands[0].split("|")
     predicate = c.put_to(targets[1], "pred", "all") if len(targets) > 1 else ""
-    call = f"t.match_all({value}, {mask}, all, {c.site})"
+    call = f"simt_match_all(t, {value}, {mask}, &all, {c.site})"
     return f"{{ bool all; {c.put_to(targets[0], 'u32', call)} {predicate} }}"
 
 
@@ -710,25 +718,25 @@ def match(c):
 @opcodes("bra")
 def bra(c):
     c.flag("uni")
-    tick = f"t.tick({c.site}); " if c.goes_back(c.operands[0]) else ""
+    tick = f"simt_tick(t, {c.site}); " if c.goes_back(c.operands[0]) else ""
     return f"{tick}goto {label(c.operands[0])};"
 
 
 @opcodes("ret", "exit")
 def ret(c):
     c.flag("uni")
-    return "return;"
+    return "goto simt_end;"
 
 
 @opcodes("trap")
 def trap(c):
-    return f"t.trap({c.site});"
+    return f"simt_trap(t, {c.site});"
 
 
 @opcodes("nanosleep")
 def nanosleep(c):
     c.type()
-    return "t.yield();"
+    return "simt_yield(t);"
 
 
 @opcodes("call")
@@ -740,5 +748,6 @@ def call(c):
     passed = operands.pop(0)[1:-1].split(",") if operands else []
     pointers = [c.symbols[p.strip()].pointer(0) for p in returned + passed if p.strip()]
     if name == "cudaGraphSetConditional":
-        return f"t.set_conditional(read<u64>({pointers[-2]}), read<u32>({pointers[-1]}), {c.site});"
+        return (f"simt_set_conditional(t, SIMT_READ(u64, {pointers[-2]}), SIMT_READ(u32, {pointers[-1]}), "
+                f"{c.site});")
     return f"{c.symbols[name]}({', '.join(['t'] + pointers)});"

@@ -18,7 +18,7 @@ class PtxError(Exception):
     """Something that cannot be translated, with its place."""
 
 
-# No dataclasses, and no argparse in ptx_to_cpp.py: the emulation translates each generated kernel in its own process,
+# No dataclasses, and no argparse in ptx_to_c.py: the emulation translates each generated kernel in its own process,
 # and importing them would take longer than translating.
 
 # `bytes` is 0 for an array of unknown length, which is the dynamic shared memory.

@@ -86,8 +86,8 @@ class Translator {
   }
 
   // Returns the errors, or an empty string.
-  std::string translate(const std::string& ptx, const std::string& cpp) {
-    if (to_ == nullptr || std::fprintf(to_, "%s\t%s\n", ptx.c_str(), cpp.c_str()) < 0 || std::fflush(to_) != 0) {
+  std::string translate(const std::string& ptx, const std::string& c) {
+    if (to_ == nullptr || std::fprintf(to_, "%s\t%s\n", ptx.c_str(), c.c_str()) < 0 || std::fflush(to_) != 0) {
       return "the translator did not start: " CUDA_ON_CPU_TRANSLATE;
     }
     const std::string count = line();
@@ -136,12 +136,12 @@ std::string compiled(const std::string& ptx) {
   (void)mkdir(folder.c_str(), 0777);
   const std::string own = fmt::format("{}.{}", path, getpid());
   std::ofstream(own + ".ptx") << ptx;
-  std::string why = Translator::instance().translate(own + ".ptx", own + ".cpp");
+  std::string why = Translator::instance().translate(own + ".ptx", own + ".c");
   if (why.empty()) {
-    why = run(fmt::format("{} -I'{}' -o '{}' '{}.cpp'", CUDA_ON_CPU_COMPILE, CUDA_ON_CPU_ROOT, own, own), own + ".log");
+    why = run(fmt::format("{} -I'{}' -o '{}' '{}.c'", CUDA_ON_CPU_COMPILE, CUDA_ON_CPU_ROOT, own, own), own + ".log");
   }
   const bool is_made = why.empty() && std::rename(own.c_str(), path.c_str()) == 0;
-  for (const char* suffix : {".ptx", ".cpp", ".log"}) {
+  for (const char* suffix : {".ptx", ".c", ".log"}) {
     if (is_made) (void)std::remove((own + suffix).c_str());
   }
   if (!is_made) fail(cudaErrorInvalidPtx, fmt::format("kernels of {}.ptx: {}", own, why));

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Translates the PTX of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails at an instruction that it cannot
+"""Translates the PTX of a .cu file into C for tests/cuda_on_cpu/engine. Fails at an instruction that it cannot
 translate, naming the kernel and line.
 
-usage: ptx_to_cpp.py IN OUT.cpp FOLDER
-       ptx_to_cpp.py FOLDER
+usage: ptx_to_c.py IN OUT.c FOLDER
+       ptx_to_c.py FOLDER
 
 IN: PTX, or an object that nvcc made with --no-compress, whose PTX for the oldest architecture is used. FOLDER: the
 source tree; reports name files below it by their path within it, if the PTX was made with -lineinfo. Without IN and
-OUT, it reads lines "IN<tab>OUT.cpp" and answers each with the number of errors and a line for each.
+OUT, it reads lines "IN<tab>OUT.c" and answers each with the number of errors and a line for each.
 """
 
 import os
@@ -16,14 +16,14 @@ import sys
 
 sys.dont_write_bytecode = sys.pycache_prefix is None  # leaves nothing in the source tree
 
-import cpp
+import c_file
 import module
 
 
 def translate(path, to, root):
     """Returns the errors, a list of lines."""
     try:
-        text, errors = cpp.write(module.parse(path, root), os.path.basename(path))
+        text, errors = c_file.write(module.parse(path, root), os.path.basename(path))
     except module.PtxError as error:
         errors = [str(error)]
     if not errors:

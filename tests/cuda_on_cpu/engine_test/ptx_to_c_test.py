@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that what cannot be translated fails the build, naming kernel and line. usage: ptx_to_cpp_test.py"""
+"""Tests that what cannot be translated fails the build, naming kernel and line. usage: ptx_to_c_test.py"""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-TRANSLATOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ptx", "ptx_to_cpp.py")
+TRANSLATOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ptx", "ptx_to_c.py")
 KERNEL = """.version 9.0
 .target sm_80
 .address_size 64
@@ -30,12 +30,12 @@ KERNEL = """.version 9.0
 class Translation(unittest.TestCase):
     def translate(self, instruction):
         with tempfile.TemporaryDirectory() as folder:
-            ptx, cpp = os.path.join(folder, "some.ptx"), os.path.join(folder, "some.cpp")
+            ptx, c = os.path.join(folder, "some.ptx"), os.path.join(folder, "some.c")
             with open(ptx, "w", encoding="utf-8") as file:
                 file.write(KERNEL.replace("INSTRUCTION", instruction))
-            done = subprocess.run([sys.executable, TRANSLATOR, ptx, cpp, "/somewhere"], text=True,
+            done = subprocess.run([sys.executable, TRANSLATOR, ptx, c, "/somewhere"], text=True,
                                   stderr=subprocess.PIPE, check=False)
-            self.assertEqual(done.returncode == 0, os.path.exists(cpp))
+            self.assertEqual(done.returncode == 0, os.path.exists(c))
             return done.returncode, done.stderr
 
     def test_what_is_known_passes(self):

@@ -1,8 +1,8 @@
-"""Writes a Module as a C++ file that registers its kernels with the engine."""
+"""Writes a Module as a C file that registers its kernels with the engine."""
 
 import re
 
-from instructions import Untranslated, cpp_type, label, register, translate
+from instructions import Untranslated, c_type, label, register, translate
 from module import BYTES, Instruction, Label, PtxError, Registers, Scope, Variable
 
 PER_LINE = 12
@@ -12,7 +12,7 @@ WAITS = re.compile(r"(bar|barrier|shfl|vote|redux|match|mma|nanosleep)\b|(atom|l
 
 
 class Place:
-    """A symbol in memory: its address, and a pointer to it, as C++."""
+    """A symbol in memory: its address, and a pointer to it, as C."""
 
     def __init__(self, bytes, pointer=None, number=None):
         self.bytes = bytes
@@ -21,8 +21,8 @@ class Place:
 
     def address(self, offset):
         if self._number is not None:
-            return f"u64{{{self._number + offset:#x}}}"
-        return f"address({self.pointer(offset)})"
+            return f"{self._number + offset:#x}ull"
+        return f"(u64)({self.pointer(offset)})"
 
     def pointer(self, offset):
         return f"{self._pointer} + {offset}" if offset else self._pointer
@@ -52,7 +52,7 @@ def initial_value(variable):
         raise PtxError(f"initial value of {variable.name} not understood: {variable.value[:60]}")
     mask = (1 << 8 * BYTES[variable.type]) - 1
     values = [int(re.sub(r"^0[fFdD]", "0x", n.strip().rstrip("U")), 0) & mask for n in numbers]
-    return " = {" + ", ".join(str(v) for v in values) + "}"
+    return " = {" + ", ".join(f"{v:#x}ull" for v in values) + "}"
 
 
 class FileWriter:
@@ -64,10 +64,8 @@ class FileWriter:
 
     def write(self):
         used = set().union(*(names_in(f.text) for f in self.module.functions))
-        self.globals = {}
-        self.lines += [f"// Translated from {self.source}.",
-                       '#include "tests/cuda_on_cpu/engine/ptx_ops.h"',
-                       "namespace {", "using namespace giro::simt;", "using namespace giro::simt::ptx;"]
+        self.globals, self.variables = {}, []
+        self.lines += [f"// Translated from {self.source}.", '#include "tests/cuda_on_cpu/engine/translated.h"']
         self.write_sites()
         for variable in self.module.variables:
             if variable.space in ("global", "const") and variable.name in used:
@@ -75,32 +73,37 @@ class FileWriter:
         self.devices = [f for f in self.module.functions if not f.is_kernel]
         for i, function in enumerate(self.devices):
             self.globals[function.name] = f"function_{i}"
-            self.lines.append(f"void function_{i}({self.signature(function)});")
+            self.lines.append(f"static void function_{i}({self.signature(function)});")
         for i, function in enumerate(self.devices):
             FunctionWriter(self, function, f"function_{i}").write(self.signature(function))
         kernels = [f for f in self.module.functions if f.is_kernel]
-        for i, kernel in enumerate(kernels):
-            FunctionWriter(self, kernel, f"kernel_{i}").write_kernel()
-        self.lines.append("}  // namespace")
+        registered = [FunctionWriter(self, kernel, f"kernel_{i}").write_kernel() for i, kernel in enumerate(kernels)]
+        self.write_table("KernelRegistration", "kernels", registered)
+        self.write_table("VariableRegistration", "variables", self.variables)
+        self.lines += ["__attribute__((constructor)) static void enter(void) {",
+                       f"simt_register(sites, sizeof sites / sizeof *sites, kernels, {len(kernels)}, variables, "
+                       f"{len(self.variables)});", "}"]
         return "\n".join(self.lines) + "\n"
 
+    def write_table(self, of, name, rows):
+        self.lines.append(f"static const {of} {name}[] = {{")
+        self.lines += [f"    {row}," for row in rows or ["{0}"]]
+        self.lines.append("};")
+
     def write_sites(self):
-        self.lines.append("const char* const sites[] = {")
-        self.lines += [f"    {quoted(site)}," for site in self.module.sites or [self.source]]
-        self.lines += ["};", "const u32 first_site = add_sites(sites, sizeof sites / sizeof *sites);"]
+        self.write_table("char* const", "sites", [quoted(site) for site in self.module.sites or [self.source]])
 
     def write_variable(self, variable):
         name = f"variable_{len(self.globals)}"
         element = f"u{8 * BYTES[variable.type]}"
-        self.globals[variable.name] = Place(variable.bytes, f"reinterpret_cast<char*>({name})")
-        self.lines.append(f"alignas({variable.align}) {element} {name}[{variable.bytes // BYTES[variable.type]}]"
-                          f"{initial_value(variable)};")
-        self.lines.append(f"const VariableRegistration {name}_registration{{{quoted(variable.name)}, {name}, "
-                          f"sizeof {name}}};")
+        self.globals[variable.name] = Place(variable.bytes, f"(char*){name}")
+        self.lines.append(f"static {element} {name}[{variable.bytes // BYTES[variable.type]}] "
+                          f"__attribute__((aligned({variable.align}))){initial_value(variable)};")
+        self.variables.append(f"{{{quoted(variable.name)}, {name}, sizeof {name}}}")
 
     @staticmethod
     def signature(function):
-        return ", ".join(["Thread& t"] + [f"char* {parameter_name(p)}" for p in function.returned] +
+        return ", ".join(["Thread* t"] + [f"char* {parameter_name(p)}" for p in function.returned] +
                          [f"const char* {parameter_name(p)}" for p in function.parameters])
 
 
@@ -109,18 +112,13 @@ def parameter_name(variable):
 
 
 class FunctionWriter:
-    def __init__(self, file, function, cpp_name):
+    def __init__(self, file, function, c_name):
         self.file = file
         self.lines = file.lines
         self.function = function
-        self.cpp_name = cpp_name
+        self.c_name = c_name
         self.symbols = dict(file.globals)
-        self.registers = {}
-        for statement in function.body:
-            if isinstance(statement, Registers):
-                declared = cpp_type(statement.type)
-                for name in statement.names:
-                    self.registers[name] = declared if self.registers.get(name, declared) == declared else None
+        self.registers = [{}]  # the C types by name, as each scope that is open sees them
         self.shared_bytes = 0
         self.place_shared()
 
@@ -145,12 +143,13 @@ class FunctionWriter:
         function, offset, parameters = self.function, 0, []
         for parameter in function.parameters:
             offset = align(offset, parameter.align)
-            self.symbols[parameter.name] = Place(parameter.bytes, f"parameters + {offset}")
+            self.symbols[parameter.name] = Place(parameter.bytes, f"t->parameters + {offset}")
             parameters.append(f"{{{offset}, {parameter.bytes}}}")
             offset += parameter.bytes
         self.lines.append(f"// {function.name}")
-        self.lines.append(f"void {self.cpp_name}(Thread& t) {{")
-        self.lines.append("[[maybe_unused]] const char* const parameters = t.parameters();")
+        if parameters:
+            self.lines.append(f"static const Parameter {self.c_name}_parameters[] = {{{', '.join(parameters)}}};")
+        self.lines.append(f"static void {self.c_name}(Thread* t) {{")
         self.write_body()
         threads = re.search(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", function.directives)
         most = 1024
@@ -160,22 +159,28 @@ class FunctionWriter:
                 most *= int(number or 1)
         calls = any(isinstance(s, Instruction) and s.opcode.startswith("call") for s in function.body)
         waits = waits_itself(function) or calls and any(waits_itself(f) for f in self.file.devices)
-        self.lines.append(
-            f"const KernelRegistration {self.cpp_name}_registration{{{quoted(function.name)}, {self.cpp_name}, "
-            f"{{{', '.join(parameters)}}}, {offset}, {self.shared_bytes}, {most}, {'true' if waits else 'false'}, "
-            "first_site};")
+        listed = f"{self.c_name}_parameters" if parameters else "0"
+        return (f"{{{quoted(function.name)}, {self.c_name}, {listed}, {len(parameters)}, {offset}, "
+                f"{self.shared_bytes}, {most}, {'true' if waits else 'false'}}}")
 
     def write(self, signature):
         for parameter in self.function.parameters + self.function.returned:
             self.symbols[parameter.name] = Place(parameter.bytes, parameter_name(parameter))
-        self.lines.append(f"void {self.cpp_name}({signature}) {{")
+        self.lines.append(f"static void {self.c_name}({signature}) {{")
         self.write_body()
 
     def write_body(self):
         order = {s.name: i for i, s in enumerate(self.function.body) if isinstance(s, Label)}
+        has_arrays = any(isinstance(s, Variable) and s.space == "local" for s in self.function.body)
+        if has_arrays:
+            self.lines.append("const LocalArray* const outer = t->locals;")
         for i, statement in enumerate(self.function.body):
             if isinstance(statement, Scope):
                 self.lines.append("{" if statement.opens else "}")
+                if statement.opens:
+                    self.registers.append(dict(self.registers[-1]))
+                else:
+                    self.registers.pop()
             elif isinstance(statement, Label):
                 self.lines.append(f"{label(statement.name)}:;")
             elif isinstance(statement, Registers):
@@ -184,25 +189,31 @@ class FunctionWriter:
                 self.declare_variable(statement)
             elif isinstance(statement, Instruction):
                 self.write_instruction(statement, lambda name, here=i: order[name] < here)
+        self.lines.append("simt_end:;")
+        if has_arrays:
+            self.lines.append("t->locals = outer;")
         self.lines.append("}")
 
     def declare_registers(self, registers):
-        names = [register(name) for name in registers.names]
+        declared, names = c_type(registers.type), [register(name) for name in registers.names]
+        self.registers[-1].update((name, declared) for name in registers.names)
         for i in range(0, len(names), PER_LINE):
-            self.lines.append(f"{cpp_type(registers.type)} {', '.join(names[i:i + PER_LINE])};")
+            self.lines.append(f"{declared} {', '.join(names[i:i + PER_LINE])};")
 
     def declare_variable(self, variable):
         if variable.space == "shared":
             return
         name = parameter_name(variable)
         self.symbols[variable.name] = Place(variable.bytes, name)
-        self.lines.append(f"alignas(16) char {name}[{variable.bytes}];")
+        self.lines.append(f"char {name}[{variable.bytes}] __attribute__((aligned(16)));")
         if variable.space == "local":
-            self.lines.append(f"const Thread::LocalArray l{name}(t, {name}, {variable.bytes});")
+            if len(self.registers) > 1:  # its end would have to be told to the engine
+                raise PtxError(f"{self.file.source}: a local array in a scope within {self.function.name}")
+            self.lines.append(f"LocalArray l{name}; simt_begin_array(t, &l{name}, {name}, {variable.bytes});")
 
     def write_instruction(self, instruction, goes_back):
         try:
-            self.lines.append(translate(instruction, self.symbols, self.registers, goes_back))
+            self.lines.append(translate(instruction, self.symbols, self.registers[-1], goes_back))
         except Untranslated:
             self.file.errors.append(
                 f"{self.file.source}:{instruction.line}: no translation of '{instruction.opcode} "
@@ -211,7 +222,7 @@ class FunctionWriter:
 
 
 def write(module, source):
-    """Returns the C++ text, and a list of what could not be translated."""
+    """Returns the C text, and a list of what could not be translated."""
     writer = FileWriter(module, source)
     text = writer.write()
     return text, writer.errors

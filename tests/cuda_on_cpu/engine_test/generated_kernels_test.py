@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests that spills, stacks and 128-bit accesses of kernels are found. usage: generated_kernels_test.py NVRTC"""
+"""Tests that spills, stacks and 128-bit accesses of kernels are found. usage: generated_kernels_test.py NVRTC
+PTXAS"""
 
 import os
 import subprocess
@@ -35,16 +36,16 @@ class GeneratedKernels(unittest.TestCase):
         self.sources, self.table = os.path.join(folder.name, "sources"), os.path.join(folder.name, "table")
         os.mkdir(self.sources)
 
-    def measure(self, *kernels):
+    def measure(self, *kernels, share=None):
         """Returns the complaints, and the kernels' rows of the table."""
         for i, kernel in enumerate(kernels):
-            log, ptx = generated_kernels.Nvrtc(NVRTC).compile(PRELUDE + kernel, [*OPTIONS, "--ptxas-options=-v"])
+            _, ptx = generated_kernels.Nvrtc(NVRTC).compile(PRELUDE + kernel, OPTIONS)
             source = "//" + " ".join(OPTIONS) + "\n" + PRELUDE + kernel
-            for ending, text in (("cu", source), ("log", log), ("ptx", ptx)):
+            for ending, text in (("cu", source), ("ptx", ptx)):
                 with open(os.path.join(self.sources, f"{i}.{ending}"), "w", encoding="utf-8") as file:
                     file.write(text)
-        done = subprocess.run([sys.executable, SCRIPT, self.sources, self.table], text=True, capture_output=True,
-                              check=False)
+        done = subprocess.run([sys.executable, SCRIPT, self.sources, self.table, PTXAS] +
+                              ([] if share is None else [str(share)]), text=True, capture_output=True, check=False)
         self.assertEqual(done.returncode != 0, done.stderr != "")
         rows = []
         if os.path.exists(self.table):
@@ -66,10 +67,20 @@ class GeneratedKernels(unittest.TestCase):
         self.assertNotIn("of_sin", complaints)
         self.assertGreater(int(rows["of_sin"]["stack"]), 0)
 
+    def test_complains_whatever_the_share(self):
+        for share in (0, 3, 4):
+            with self.subTest(share):
+                complaints, rows = self.measure(SIN, STACK, SPILLS, COPY, share=share)
+                self.assertIn("on_stack has 32 bytes of stack", complaints)
+                self.assertRegex(complaints, "spills spills [1-9]")
+                self.assertEqual(rows["copy"]["registers"] == "-", share != 3)
+                self.assertEqual((rows["copy"]["packs"], rows["copy"]["accesses"]), ("2", "3"))
+
     def test_wants_kernels(self):
         self.assertIn("contains no kernels", self.measure()[0])
 
 
 if __name__ == "__main__":
-    NVRTC = sys.argv.pop(1)
+    NVRTC, PTXAS = sys.argv[1:3]
+    del sys.argv[1:3]
     unittest.main()

@@ -13,7 +13,7 @@ namespace giro::data {
 namespace {
 
 constexpr std::size_t kSide = 32, kPixels = kSide * kSide, kChannels = 3, kRecord = 1 + kPixels * kChannels;
-constexpr int kClasses = 10;
+constexpr int kLabels = 10;
 
 }  // namespace
 
@@ -40,9 +40,9 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
     std::uint8_t* next = images.data() + before;
     for (std::size_t i = 0; i < count; ++i) {
       const auto* const record = reinterpret_cast<const std::uint8_t*>(content.data()) + i * kRecord;
-      if (record[0] >= kClasses) {
+      if (record[0] >= kLabels) {
         throw_error(ErrorCode::corrupt_data, "{}: label {} of image {} is out of range, expected below {}", path,
-                    record[0], i, kClasses);
+                    record[0], i, kLabels);
       }
       labels.push_back(record[0]);
       for (std::size_t pixel = 0; pixel < kPixels; ++pixel) {  // the file stores one channel after the other

@@ -9,5 +9,5 @@ for arg in "$@"; do
 done
 
 "$root/cmake/install_dependencies.sh" "${data[@]}"
-"$root/cmake/build.sh" build mnist --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
+"$root/cmake/build_sample.sh" mnist
 exec "$root/build/samples/mnist" "$@"

@@ -5,5 +5,5 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/cmake/install_dependencies.sh"
-"$root/cmake/build.sh" build regression --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
+"$root/cmake/build_sample.sh" regression
 exec "$root/build/samples/regression" "$@"

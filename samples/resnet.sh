@@ -5,5 +5,5 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/cmake/install_dependencies.sh"
-"$root/cmake/build.sh" build resnet --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
+"$root/cmake/build_sample.sh" resnet
 exec "$root/build/samples/resnet" "$@"

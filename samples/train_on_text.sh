@@ -13,7 +13,7 @@ done
 case " $* " in *" --steps 0 "* | *" --steps=0 "*) packages=() ;; esac
 
 "$root/cmake/install_dependencies.sh" "${packages[@]}"
-"$root/cmake/build.sh" build "$sample" --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
+"$root/cmake/build_sample.sh" "$sample"
 data=()
 [ ${#packages[@]} -eq 0 ] || data=(--data /usr/share/perl/5.*.*/pod/*.pod)
 exec "$root/build/samples/$sample" "$@" "${data[@]}"

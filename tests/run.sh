@@ -58,8 +58,8 @@ one_dnn=$root/.cache/one_dnn
 python3 "$root/tests/support/python_environment.py" "$one_dnn" onednn{,-devel}-cpu-gomp==2023.2.0 ||
   { one_dnn=; echo "giro: skipped: the tests of ops with oneDNN 3, which PyPI did not give"; }
 
-# Unity builds compile eight sources at a time and read what they include once, in half the time.
-tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
+# Unity builds compile many sources at a time and read what they include once.
+tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=40)
 release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON -DBUILD_SHARED_LIBS=ON
   -DGIRO_OTHER_ONE_DNN="$one_dnn")
 gpu=no

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
-# and UndefinedBehaviorSanitizer, then in the release build. If the CUDA backend can be built, its tests run there on an
+# Installs what is missing, builds everything, and runs what this machine can run: first under AddressSanitizer and
+# UndefinedBehaviorSanitizer, then in the release build; tests/README.md says which tests where. If the CUDA backend can be built, its tests run there on an
 # emulated GPU (tests/cuda_on_cpu). In between, every file parser is fuzzed for GIRO_FUZZ_SECONDS (default 5). Reports
 # how long each part took, and ends with ctest's summary.
 set -euo pipefail
@@ -59,8 +59,8 @@ python3 "$root/tests/support/python_environment.py" "$one_dnn" onednn{,-devel}-c
   { one_dnn=; echo "giro: skipped: the tests of ops with oneDNN 3, which PyPI did not give"; }
 
 # Unity builds compile many sources at a time and read what they include once.
-tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=40)
-release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON -DBUILD_SHARED_LIBS=ON
+tests=(-DGIRO_TESTS=ON -DGIRO_TEST_SHARES=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=40)
+release=(--preset release "${tests[@]}" -DBUILD_SHARED_LIBS=ON
   -DGIRO_OTHER_ONE_DNN="$one_dnn")
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything, and runs what this machine can run: first under AddressSanitizer and
-# UndefinedBehaviorSanitizer, then in the release build; tests/README.md says which tests where. If the CUDA backend can be built, its tests run there on an
-# emulated GPU (tests/cuda_on_cpu). In between, every file parser is fuzzed for GIRO_FUZZ_SECONDS (default 5). Reports
-# how long each part took, and ends with ctest's summary.
+# UndefinedBehaviorSanitizer, then in the release build; tests/README.md says which tests where. If the CUDA backend can
+# be built, its tests run there on an emulated GPU (tests/cuda_on_cpu). In between, every file parser is fuzzed for
+# GIRO_FUZZ_SECONDS (default 5). Reports how long each part took, and ends with ctest's summary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

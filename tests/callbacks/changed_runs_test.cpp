@@ -75,7 +75,7 @@ TrainState state_of(const RunSetup& setup, const Dataset& data) {
   return state;
 }
 
-LoopResult<TrainState> run(const RunSetup& setup, const std::string& dir, std::int64_t end) {
+LoopResult<TrainState> run_changed(const RunSetup& setup, const std::string& dir, std::int64_t end) {
   const Dataset data = setup.data();
   TrainState state = state_of(setup, data);
   const nn::Layer model = state.model();
@@ -119,9 +119,9 @@ class ChangedRuns : public testing::Test {
                const std::string& now, const Change& resumed) {
     SCOPED_TRACE(thing + ": " + before + " to " + now);
     const test::TemporaryDirectory dir;
-    (void)run(changed(saved), dir.path(), kSaved);
+    (void)run_changed(changed(saved), dir.path(), kSaved);
     try {
-      (void)run(changed(resumed), dir.path(), kEnd);
+      (void)run_changed(changed(resumed), dir.path(), kEnd);
       ADD_FAILURE() << "goes on";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
@@ -135,7 +135,7 @@ class ChangedRuns : public testing::Test {
       EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     }
     // Nothing has happened to the saved run.
-    EXPECT_EQ(run(changed(saved), dir.path(), kEnd).elapsed.steps, kEnd);
+    EXPECT_EQ(run_changed(changed(saved), dir.path(), kEnd).elapsed.steps, kEnd);
   }
   void state_refused(const std::string& thing, const std::string& before, const Change& saved, const std::string& now,
                      const Change& resumed) {
@@ -149,12 +149,12 @@ class ChangedRuns : public testing::Test {
   void harmless(const std::string& thing, bool same_bits, const Change& saved, const Change& resumed) {
     SCOPED_TRACE(thing);
     const test::TemporaryDirectory dir, whole;
-    (void)run(changed(saved), dir.path(), kSaved);
+    (void)run_changed(changed(saved), dir.path(), kSaved);
     const RunSetup setup = changed(resumed);
-    const auto result = run(setup, dir.path(), setup.end);
+    const auto result = run_changed(setup, dir.path(), setup.end);
     EXPECT_EQ(result.elapsed.steps, setup.end);
     if (!same_bits) return;
-    const auto uninterrupted = run(changed(saved), whole.path(), setup.end);
+    const auto uninterrupted = run_changed(changed(saved), whole.path(), setup.end);
     EXPECT_EQ(test::saved_bytes(result.state), test::saved_bytes(uninterrupted.state));
   }
 };
@@ -172,7 +172,7 @@ TEST_F(ChangedRuns, WindowsAndUnitsOfUpdatesAreRefused) {
   state_refused("accumulate", "4", windows(4), "1", kAdam);
   const test::TemporaryDirectory dir;
   const auto tokens = [&](std::int64_t each, std::int64_t end) {
-    (void)run(changed([each](RunSetup& setup) { setup.tokens_per_sample = each; }), dir.path(), end);
+    (void)run_changed(changed([each](RunSetup& setup) { setup.tokens_per_sample = each; }), dir.path(), end);
   };
   tokens(8, kSaved);
   expect_invalid({"tokens_per_sample is 16, expected 8"}, [&] { tokens(16, kEnd); });
@@ -270,9 +270,9 @@ TEST_F(ChangedRuns, AnotherMonitorIsRefused) {
 
 TEST_F(ChangedRuns, AnotherModelIsRefused) {
   const test::TemporaryDirectory dir;
-  (void)run(RunSetup(), dir.path(), kSaved);
+  (void)run_changed(RunSetup(), dir.path(), kSaved);
   expect_error(ErrorCode::shape_mismatch, {dir.path(), "params/dense0/kernel", "(3, 2)", "(3, 4)"},
-               [&] { (void)run(changed([](RunSetup& setup) { setup.units = 4; }), dir.path(), kEnd); });
+               [&] { (void)run_changed(changed([](RunSetup& setup) { setup.units = 4; }), dir.path(), kEnd); });
 }
 
 TEST_F(ChangedRuns, WhatIsHarmlessGoesOn) {
@@ -326,25 +326,25 @@ TEST_F(ChangedRuns, WhatIsHarmlessGoesOn) {
 TEST_F(ChangedRuns, WhatMayDifferGoesOn) {
   const test::TemporaryDirectory dir;
   const RunSetup saved = changed(optimizer(accumulate(2, adam(1e-2))));
-  (void)run(saved, dir.path(), kSaved);
+  (void)run_changed(saved, dir.path(), kSaved);
   RunSetup setup = changed(optimizer(accumulate(4, clip_by_global_norm(1, adam(1e-2)))));
   setup.may_differ = {"optimizer"};
   expect_invalid({"accumulate: found 4, expected 2", "may_differ(\"accumulate\")", "load_into"},
-                 [&] { (void)run(setup, dir.path(), kEnd); });
+                 [&] { (void)run_changed(setup, dir.path(), kEnd); });
   setup.may_differ = {"optimizer", "accumulate"};
-  EXPECT_EQ(run(setup, dir.path(), kEnd).elapsed.steps, kEnd);
+  EXPECT_EQ(run_changed(setup, dir.path(), kEnd).elapsed.steps, kEnd);
   // From here on, it is a run with these.
   setup.may_differ = {};
-  EXPECT_EQ(run(setup, dir.path(), kEnd + 3).elapsed.steps, kEnd + 3);
+  EXPECT_EQ(run_changed(setup, dir.path(), kEnd + 3).elapsed.steps, kEnd + 3);
   setup.may_differ = {"acumulate"};
   expect_error(ErrorCode::not_found, {"'acumulate'", "did you mean 'accumulate'?"},
-               [&] { (void)run(setup, dir.path(), kEnd); });
+               [&] { (void)run_changed(setup, dir.path(), kEnd); });
 }
 
 // Before states declared anything.
 TEST_F(ChangedRuns, OlderCheckpointsGoOn) {
   const test::TemporaryDirectory dir;
-  (void)run(RunSetup(), dir.path(), kSaved);
+  (void)run_changed(RunSetup(), dir.path(), kSaved);
   const std::string unit = CheckpointStore(dir.path()).latest()->path;
   detail::Manifest manifest = detail::read_manifest(*posix_file_system(), unit);
   auto memory = nlohmann::ordered_json::parse(manifest.memory);
@@ -352,7 +352,7 @@ TEST_F(ChangedRuns, OlderCheckpointsGoOn) {
   manifest.memory = memory.dump();
   test::write_text(unit + "/checkpoint.json", detail::manifest_text(manifest));
   const RunSetup setup = changed(optimizer(clip_by_global_norm(1, adam(1e-2))));
-  EXPECT_EQ(run(setup, dir.path(), kEnd).elapsed.steps, kEnd);
+  EXPECT_EQ(run_changed(setup, dir.path(), kEnd).elapsed.steps, kEnd);
 }
 
 TEST_F(ChangedRuns, LoopByHandIsRefused) {

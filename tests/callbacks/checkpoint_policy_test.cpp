@@ -35,9 +35,9 @@ namespace {
 
 using test::expect_error;
 using test::expect_invalid;
-using Tasks = std::vector<Task<State, int>>;
+using PolicyTasks = std::vector<Task<State, int>>;
 
-State make_state() {
+State make_policy_state() {
   State state(Device::cpu());
   state.add("params", {{"x", DType::f32, {3}}});
   return state;
@@ -62,13 +62,14 @@ TEST(CheckpointPolicy, SignalSavesTheRunBeforeEndingIt) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const test::TemporaryDirectory dir;
     const auto result = loop(
-        make_state(), std::vector<int>(20),
+        make_policy_state(), std::vector<int>(20),
         {{every(1), count}, {every(10), checkpoint(dir.path())}, {every(1), in_step(6, [&] { std::raise(signal); })}});
     EXPECT_EQ(result.interrupted, signal);
     EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
     // The run can be resumed.
-    const auto rest = loop(make_state(), std::vector<int>(20), {{every(1), count}, {every(10), checkpoint(dir.path())}},
-                           {.on_start = {resume(dir.path())}});
+    const auto rest =
+        loop(make_policy_state(), std::vector<int>(20), {{every(1), count}, {every(10), checkpoint(dir.path())}},
+             {.on_start = {resume(dir.path())}});
     EXPECT_EQ(value_of(rest.state), 20);
     EXPECT_EQ(rest.elapsed.steps, 20);
   }
@@ -91,7 +92,7 @@ TEST(CheckpointPolicy, RepeatedSignalsDoNotPreventTheSave) {
     files->asks_again = true;
   };
   const auto result =
-      loop(make_state(), std::vector<int>(20),
+      loop(make_policy_state(), std::vector<int>(20),
            {{every(1), count}, {every(10), checkpoint(dir.path(), {.files = files})}, {every(1), in_step(6, end)}});
   EXPECT_EQ(result.interrupted, SIGTERM);
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
@@ -103,14 +104,14 @@ TEST(CheckpointPolicy, OnEndAfterSignalSeesTheBatch) {
     const test::TemporaryDirectory dir;
     std::vector<int> batches(20), seen;
     for (std::size_t i = 0; i < batches.size(); ++i) batches[i] = static_cast<int>(i);
-    Tasks tasks{{every(1), in_step(6, [] { std::raise(SIGTERM); })},
-                {last(), [&](const State&, const int& batch, const Elapsed& elapsed) {
-                   seen.push_back(batch);
-                   EXPECT_EQ(elapsed.steps, 6);
-                   return logs().add_metric("final", batch);
-                 }}};
+    PolicyTasks tasks{{every(1), in_step(6, [] { std::raise(SIGTERM); })},
+                      {last(), [&](const State&, const int& batch, const Elapsed& elapsed) {
+                         seen.push_back(batch);
+                         EXPECT_EQ(elapsed.steps, 6);
+                         return logs().add_metric("final", batch);
+                       }}};
     if (saves) tasks.emplace_back(never(), checkpoint(dir.path()));
-    const auto result = loop(make_state(), batches, tasks);
+    const auto result = loop(make_policy_state(), batches, tasks);
     EXPECT_EQ(seen, std::vector<int>{6});
     EXPECT_EQ(result.history.column("final"), std::vector<double>{6});
     EXPECT_EQ(result.elapsed.steps, 7);
@@ -120,21 +121,21 @@ TEST(CheckpointPolicy, OnEndAfterSignalSeesTheBatch) {
 TEST(CheckpointPolicy, SigusrSavesAndTheRunContinues) {
   const test::TemporaryDirectory dir;
   const auto before = std::signal(SIGUSR1, SIG_DFL);
-  const auto result = loop(make_state(), std::vector<int>(20),
+  const auto result = loop(make_policy_state(), std::vector<int>(20),
                            {{every(1), in_step(4, [] { std::raise(SIGUSR1); })},
                             {every(1), count},
                             {every(100), checkpoint(dir.path(), {.keep = 9})}});
   EXPECT_EQ(result.interrupted, 0);
   EXPECT_EQ(result.elapsed.steps, 20);
   EXPECT_EQ(steps_in(dir.path()), (std::vector<std::int64_t>{1, 5}));
-  State state = make_state();
+  State state = make_policy_state();
   restore(state, dir.path());
   EXPECT_EQ(value_of(state), 5);
   // Afterwards the signal goes to the program's handler again, as it does in a loop that saves nothing.
   EXPECT_EQ(std::signal(SIGUSR1, before), SIG_DFL);
   static int heard = 0;
   std::signal(SIGUSR1, [](int) { ++heard; });
-  (void)loop(make_state(), std::vector<int>(5), {{every(1), in_step(2, [] { std::raise(SIGUSR1); })}});
+  (void)loop(make_policy_state(), std::vector<int>(5), {{every(1), in_step(2, [] { std::raise(SIGUSR1); })}});
   EXPECT_EQ(heard, 1);
   std::signal(SIGUSR1, before);
 }
@@ -163,31 +164,33 @@ struct Failing {
 
 TEST(CheckpointPolicy, ErrorBetweenStepsSavesTheRun) {
   const test::TemporaryDirectory dir;
-  const Tasks tasks{{every(1), count}, {every(15), checkpoint(dir.path())}};
-  expect_error(ErrorCode::callback, {"no batch 8", "step 8"}, [&] { (void)loop(make_state(), Failing{8}, tasks); });
+  const PolicyTasks tasks{{every(1), count}, {every(15), checkpoint(dir.path())}};
+  expect_error(ErrorCode::callback, {"no batch 8", "step 8"},
+               [&] { (void)loop(make_policy_state(), Failing{8}, tasks); });
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{8});
-  const auto rest = loop(make_state(), Failing{-1}, tasks, {.on_start = {resume(dir.path())}});
+  const auto rest = loop(make_policy_state(), Failing{-1}, tasks, {.on_start = {resume(dir.path())}});
   EXPECT_EQ(value_of(rest.state), 20);
 }
 
 // Within a step the state may be half updated, so the last complete checkpoint stays.
 TEST(CheckpointPolicy, ErrorWithinAStepSavesNothing) {
   const test::TemporaryDirectory dir;
-  const Tasks tasks{{every(1), count},
-                    {every(5), checkpoint(dir.path())},
-                    {every(1), in_step(7, [] { throw std::runtime_error("a callback's"); })}};
+  const PolicyTasks tasks{{every(1), count},
+                          {every(5), checkpoint(dir.path())},
+                          {every(1), in_step(7, [] { throw std::runtime_error("a callback's"); })}};
   expect_error(ErrorCode::callback, {"a callback's", "step 7"},
-               [&] { (void)loop(make_state(), std::vector<int>(20), tasks); });
+               [&] { (void)loop(make_policy_state(), std::vector<int>(20), tasks); });
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{6});
 }
 
 TEST(CheckpointPolicy, AsynchronousSavesHoldTheirOwnSteps) {
   const test::TemporaryDirectory dir;
   const CheckpointOptions options{.keep = 100, .asynchronous = true};
-  (void)loop(make_state(), std::vector<int>(10), {{every(1), count}, {every(1), checkpoint(dir.path(), options)}});
+  (void)loop(make_policy_state(), std::vector<int>(10),
+             {{every(1), count}, {every(1), checkpoint(dir.path(), options)}});
   ASSERT_EQ(steps_in(dir.path()).size(), 10u);
   for (const StoredCheckpoint& stored : CheckpointStore(dir.path()).all()) {
-    State state = make_state();
+    State state = make_policy_state();
     restore(state, stored.path);
     EXPECT_EQ(value_of(state), static_cast<float>(stored.record.steps));
   }
@@ -197,7 +200,7 @@ TEST(CheckpointPolicy, ErrorOfAsynchronousSaveIsRethrown) {
   const auto counting = std::make_shared<test::FaultyFileSystem>();
   const auto run = [](const std::shared_ptr<FileSystem>& files) {
     const test::TemporaryDirectory dir;
-    (void)loop(make_state(), std::vector<int>(3),
+    (void)loop(make_policy_state(), std::vector<int>(3),
                {{every(1), count}, {last(), checkpoint(dir.path(), {.asynchronous = true, .files = files})}});
   };
   run(counting);
@@ -219,7 +222,7 @@ TEST(CheckpointPolicy, SaveMakesAsManyCallsBesideManyCheckpoints) {
       calls.push_back(files->calls.size());
       return logs().add_loss("loss", -static_cast<double>(elapsed.steps));
     };
-    (void)loop(make_state(), std::vector<int>(34),
+    (void)loop(make_policy_state(), std::vector<int>(34),
                {{every(1), count},
                 {every(1), log},
                 {every(1), checkpoint(dir / "best", {.keep = keep, .monitor = "loss", .files = files})},
@@ -234,7 +237,7 @@ TEST(CheckpointPolicy, RetriesAsConfigured) {
   const auto run = [](const std::shared_ptr<FileSystem>& files, const std::string& on_failure) {
     const test::TemporaryDirectory dir;
     const Checkpoint save = checkpoint(dir.path(), {.on_failure = on_failure, .files = files});
-    (void)loop(make_state(), std::vector<int>(3), {{every(1), count}, {last(), save}});
+    (void)loop(make_policy_state(), std::vector<int>(3), {{every(1), count}, {last(), save}});
     EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{3});
     return save.report();
   };
@@ -258,7 +261,7 @@ TEST(CheckpointPolicy, ReportsLackOfSpaceBeforeTheFirstStep) {
   const test::TemporaryDirectory dir;
   int steps = 0;
   expect_error(ErrorCode::io, {"100 are free", "giro::Checkpoint"}, [&] {
-    (void)loop(make_state(), std::vector<int>(3),
+    (void)loop(make_policy_state(), std::vector<int>(3),
                {{every(1), [&](State&) { ++steps; }},
                 {every(1), checkpoint(dir.path(), {.keep = 9, .files = std::make_shared<Full>()})}});
   });
@@ -278,7 +281,7 @@ TEST(CheckpointPolicy, SkipsDamagedNewestCheckpointAndReplacesIt) {
   const auto run = [&](std::int64_t stop) {
     const BackupAndRestore save = backup_and_restore(dir.path(), {.keep = 2});
     const auto result =
-        loop(make_state(), std::vector<int>(20), {{every(1), count}, {every(5), save}}, {.stop = at(stop)});
+        loop(make_policy_state(), std::vector<int>(20), {{every(1), count}, {every(5), save}}, {.stop = at(stop)});
     EXPECT_EQ(value_of(result.state), static_cast<float>(stop));
     return save.restored();
   };
@@ -299,7 +302,7 @@ TEST(CheckpointPolicy, BestCheckpointSurvivesOtherSaves) {
   };
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const std::string best = dir / std::to_string(signal), latest = best + "-latest";
-    (void)loop(make_state(), std::vector<int>(10),
+    (void)loop(make_policy_state(), std::vector<int>(10),
                {{every(1), {count, log}},
                 {every(1), checkpoint(best, {.monitor = "loss"})},
                 {every(4), checkpoint(latest)},
@@ -309,7 +312,7 @@ TEST(CheckpointPolicy, BestCheckpointSurvivesOtherSaves) {
     EXPECT_EQ(steps_in(latest), std::vector<std::int64_t>{signal == SIGTERM ? 7 : 9});
   }
   // The best is also kept if both callbacks save the same step in one directory.
-  (void)loop(make_state(), std::vector<int>(4),
+  (void)loop(make_policy_state(), std::vector<int>(4),
              {{every(1), {count, log}},
               {every(1), checkpoint(dir / "both", {.monitor = "loss"})},
               {every(1), checkpoint(dir / "both")}});
@@ -318,9 +321,9 @@ TEST(CheckpointPolicy, BestCheckpointSurvivesOtherSaves) {
 
 TEST(CheckpointPolicy, DatasetThatFailsAtOnceKeepsExistingCheckpoints) {
   const test::TemporaryDirectory dir;
-  const Tasks tasks{{every(1), count}, {last(), checkpoint(dir.path(), {.overwrite = true})}};
-  (void)loop(make_state(), Failing{-1}, tasks, {.stop = at(11)});
-  expect_error(ErrorCode::callback, {"no batch 0"}, [&] { (void)loop(make_state(), Failing{0}, tasks); });
+  const PolicyTasks tasks{{every(1), count}, {last(), checkpoint(dir.path(), {.overwrite = true})}};
+  (void)loop(make_policy_state(), Failing{-1}, tasks, {.stop = at(11)});
+  expect_error(ErrorCode::callback, {"no batch 0"}, [&] { (void)loop(make_policy_state(), Failing{0}, tasks); });
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{11});
 }
 
@@ -329,7 +332,7 @@ TEST(CheckpointPolicy, SigusrIsHandledDuringEvaluation) {
   const auto evaluate = inner_loop([](State& state) {
     return loop(std::move(state), std::vector<int>(3), {{every(1), [](const State&) { std::raise(SIGUSR1); }}});
   });
-  (void)loop(make_state(), std::vector<int>(8),
+  (void)loop(make_policy_state(), std::vector<int>(8),
              {{every(1), count}, {every(6), evaluate}, {never(), checkpoint(dir.path())}});
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
 }
@@ -337,8 +340,8 @@ TEST(CheckpointPolicy, SigusrIsHandledDuringEvaluation) {
 TEST(CheckpointPolicy, ConcurrentRunsCannotSaveToOneDirectory) {
   const test::TemporaryDirectory dir;
   std::vector<int> data(10);
-  const Tasks tasks{{every(1), count}, {every(1), checkpoint(dir.path())}};
-  giro::Run first(make_state(), data, tasks), second(make_state(), data, tasks);
+  const PolicyTasks tasks{{every(1), count}, {every(1), checkpoint(dir.path())}};
+  giro::Run first(make_policy_state(), data, tasks), second(make_policy_state(), data, tasks);
   first.advance(at(0));  // it has begun, but saved nothing
   expect_invalid({"is being written by process"}, [&] { second.advance(at(1)); });
   (void)first.finish();
@@ -346,7 +349,7 @@ TEST(CheckpointPolicy, ConcurrentRunsCannotSaveToOneDirectory) {
 
 TEST(CheckpointPolicy, CheckpointCopiedByItselfIsRestored) {
   const test::TemporaryDirectory dir;
-  (void)loop(make_state(), std::vector<int>(4),
+  (void)loop(make_policy_state(), std::vector<int>(4),
              {{every(1),
                [](State& state) {
                  count(state);
@@ -354,14 +357,14 @@ TEST(CheckpointPolicy, CheckpointCopiedByItselfIsRestored) {
                }},
               {last(), checkpoint(dir / "model")}});
   std::filesystem::copy(dir / "model/checkpoint_0000000004", dir / "mine", std::filesystem::copy_options::recursive);
-  State state = make_state();
+  State state = make_policy_state();
   EXPECT_EQ(restore(state, dir / "mine").steps, 4);
   EXPECT_EQ(value_of(state), 4);
 }
 
 // A run of `stop` steps that logs the state's value in each.
 LoopResult<State> run_and_log(const BackupAndRestore& saves, std::int64_t stop) {
-  return loop(make_state(), std::vector<int>(200),
+  return loop(make_policy_state(), std::vector<int>(200),
               {{every(1),
                 [](State& state) {
                   count(state);
@@ -379,7 +382,7 @@ TEST(CheckpointPolicy, DamagedHistoryDoesNotInvalidateTheCheckpoint) {
   lines[lines.size() / 2] ^= 1;
   test::write_text(dir / "model/lines_0.jsonl", lines);
 
-  State state = make_state();
+  State state = make_policy_state();
   const Restored alone = restore(state, dir / "model");
   EXPECT_EQ(value_of(state), 100);
   ASSERT_EQ(alone.skipped.size(), 1u);
@@ -409,7 +412,7 @@ TEST(CheckpointPolicy, RunSeesItsLogsAfterDamagedHistory) {
   const test::TemporaryDirectory dir;
   const auto run = [&](History before, std::int64_t stop) {
     bool seen = false;
-    (void)loop(make_state(), std::vector<int>(20),
+    (void)loop(make_policy_state(), std::vector<int>(20),
                {{every(1),
                  [&](LoopState<State, int>& loop) {
                    if (loop.elapsed.steps == 11) seen = !loop.accumulated_logs().empty();
@@ -438,7 +441,7 @@ TEST(CheckpointPolicy, DamagedCallbackMemoryDoesNotInvalidateTheState) {
     }
   };
   const auto run = [&] {
-    return loop(make_state(), std::vector<int>(9),
+    return loop(make_policy_state(), std::vector<int>(9),
                 {{every(1), count}, {every(1), Remembers()}, {last(), backup_and_restore(dir.path())}});
   };
   (void)run();
@@ -446,7 +449,7 @@ TEST(CheckpointPolicy, DamagedCallbackMemoryDoesNotInvalidateTheState) {
   std::string content = test::read_text(path);
   content.back() ^= 1;
   test::write_text(path, content);
-  State state = make_state();
+  State state = make_policy_state();
   const Restored restored = restore(state, dir.path());
   EXPECT_EQ(value_of(state), 9);
   ASSERT_EQ(restored.skipped.size(), 1u);
@@ -463,7 +466,7 @@ TEST(CheckpointPolicy, ResumesFromANamedCheckpoint) {
   std::filesystem::copy(dir / "model/checkpoint_0000000010", copy, std::filesystem::copy_options::recursive);
   const auto extend = [&] {
     const Resume back = resume(copy);
-    const auto result = loop(make_state(), std::vector<int>(20), {{every(1), count}}, {.on_start = {back}});
+    const auto result = loop(make_policy_state(), std::vector<int>(20), {{every(1), count}}, {.on_start = {back}});
     EXPECT_EQ(value_of(result.state), 20);
     return std::pair{result.history.size(), back.restored().skipped.size()};
   };
@@ -475,7 +478,7 @@ TEST(CheckpointPolicy, ResumesFromANamedCheckpoint) {
 TEST(CheckpointPolicy, LogsContinueAfterBeingMoved) {
   const test::TemporaryDirectory dir;
   const auto run = [&](const std::string& name, std::int64_t stop) {
-    (void)loop(make_state(), std::vector<int>(20),
+    (void)loop(make_policy_state(), std::vector<int>(20),
                {{every(1),
                  [](State& state) {
                    count(state);
@@ -516,7 +519,7 @@ TEST(CheckpointPolicy, ResumeStartsFreshWithoutCheckpointAndRejectsAnotherDatase
     std::vector<float> rows(12);
     rows[0] = first_row;
     const Dataset data = Dataset({{"x", rows}}).repeat().batch(batch);
-    return loop(make_state(), data,
+    return loop(make_policy_state(), data,
                 std::vector<Task<State, Batch>>{{every(1), count}, {last(), backup_and_restore(dir / "model")}},
                 {.stop = at(4)});
   };
@@ -536,10 +539,10 @@ struct Counts {
 
 TEST(CheckpointPolicy, ResumeReportsMismatches) {
   const test::TemporaryDirectory dir;
-  (void)loop(make_state(), std::vector<int>(4),
+  (void)loop(make_policy_state(), std::vector<int>(4),
              {{every(1), count}, {every({.samples = 3}), Counts()}, {last(), checkpoint(dir.path())}});
   const Resume back = resume(dir.path());
-  (void)loop(make_state(), std::vector<int>(8), {{every(1), count}, {every({.samples = 2}), noop()}},
+  (void)loop(make_policy_state(), std::vector<int>(8), {{every(1), count}, {every({.samples = 2}), noop()}},
              {.on_start = {back}});
   const std::vector<std::string>& report = back.restored().report;
   ASSERT_EQ(report.size(), 3u);

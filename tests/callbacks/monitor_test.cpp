@@ -65,7 +65,7 @@ struct Found {
   std::int64_t reduced;  // on a plateau, with a patience of 2
   friend bool operator==(const Found&, const Found&) = default;
 };
-Found run(nn::Direction direction, const std::string& mode) {
+Found run_monitored(nn::Direction direction, const std::string& mode) {
   const test::TemporaryDirectory dir;
   const EarlyStopping stop = early_stopping("score", {.patience = 2, .mode = mode});
   const ReduceOnPlateau reduce = reduce_on_plateau("score", {.patience = 2, .mode = mode});
@@ -77,14 +77,14 @@ Found run(nn::Direction direction, const std::string& mode) {
 const Found kMaximized{6, 6, 6, 0}, kMinimized{3, 1, 1, 1};
 
 TEST(Monitor, TheEntryTellsWhichWayIsBetter) {
-  EXPECT_EQ(run(nn::Direction::higher, "auto"), kMaximized);
-  EXPECT_EQ(run(nn::Direction::lower, "auto"), kMinimized);
+  EXPECT_EQ(run_monitored(nn::Direction::higher, "auto"), kMaximized);
+  EXPECT_EQ(run_monitored(nn::Direction::lower, "auto"), kMinimized);
 }
 
 TEST(Monitor, AModeDecides) {
   for (const nn::Direction direction : {nn::Direction::unknown, nn::Direction::lower, nn::Direction::higher}) {
-    EXPECT_EQ(run(direction, "max"), kMaximized);
-    EXPECT_EQ(run(direction, "min"), kMinimized);
+    EXPECT_EQ(run_monitored(direction, "max"), kMaximized);
+    EXPECT_EQ(run_monitored(direction, "min"), kMinimized);
   }
 }
 

@@ -39,7 +39,7 @@ namespace {
 using test::expect_error;
 using test::expect_invalid;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 // A state with a scale, and a sum of the batches that it was trained with.
 State counted_state() {
@@ -52,13 +52,13 @@ double sum(const State& state) { return *state.at("sum").data<double>(); }
 float scale(const State& state) { return *state.at("learning_rate_scale").data<float>(); }
 
 // Adds batch k's number k, and logs the k-th loss.
-auto train_on(const std::vector<double>& losses) {
+auto train_diverging_on(const std::vector<double>& losses) {
   return [losses](State& state, const int& batch) {
     *state.at("sum").data<double>() += batch;
     return logs().add_metric("loss", losses.at(static_cast<std::size_t>(batch)));
   };
 }
-std::vector<int> batches(std::size_t count) {
+std::vector<int> diverging_batches(std::size_t count) {
   std::vector<int> numbers;
   for (std::size_t i = 0; i < count; ++i) numbers.push_back(static_cast<int>(i));
   return numbers;
@@ -67,10 +67,11 @@ std::vector<int> batches(std::size_t count) {
 // The restore happens in step 4 and takes the checkpoint of step 3, after batches 0, 1 and 2.
 TEST(RestoreOnDivergence, RestoresAndContinuesWithTheNextBatch) {
   const test::TemporaryDirectory dir;
-  const std::vector<double> losses{5, 4, 3, 2, kNan, 2, 1};
+  const std::vector<double> losses{5, 4, 3, 2, kNotANumber, 2, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
   auto [state, history, elapsed] =
-      loop(counted_state(), batches(7), {{every(1), {train_on(losses), back}}, {every_end(3), checkpoint(dir.path())}});
+      loop(counted_state(), diverging_batches(7),
+           {{every(1), {train_diverging_on(losses), back}}, {every_end(3), checkpoint(dir.path())}});
   EXPECT_EQ(elapsed.steps, 7);
   EXPECT_EQ(sum(state), 0 + 1 + 2 + 5 + 6);
   EXPECT_EQ(scale(state), 0.5f);
@@ -87,8 +88,8 @@ TEST(RestoreOnDivergence, SpikeIsRelativeToTheRecentMean) {
   const auto restores = [](const std::vector<double>& losses, double spike) {
     const test::TemporaryDirectory dir;
     const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.spike = spike});
-    (void)loop(counted_state(), batches(losses.size()),
-               {{every(1), {train_on(losses), back}}, {every(1), checkpoint(dir.path())}});
+    (void)loop(counted_state(), diverging_batches(losses.size()),
+               {{every(1), {train_diverging_on(losses), back}}, {every(1), checkpoint(dir.path())}});
     return back.restores();
   };
   EXPECT_EQ(restores({1, 1.9, 2.1}, 2), 0);  // the mean is then 1.09
@@ -100,11 +101,11 @@ TEST(RestoreOnDivergence, SpikeIsRelativeToTheRecentMean) {
 
 TEST(RestoreOnDivergence, IgnoresCheckpointsOfAnotherRun) {
   const test::TemporaryDirectory dir;
-  (void)loop(counted_state(), batches(5), {{every_end(5), checkpoint(dir.path())}});
+  (void)loop(counted_state(), diverging_batches(5), {{every_end(5), checkpoint(dir.path())}});
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
-  const std::vector<double> losses{1, kNan};
+  const std::vector<double> losses{1, kNotANumber};
   expect_error(ErrorCode::not_found, {"loss is nan at step 1", "no intact checkpoint"}, [&] {
-    (void)loop(counted_state(), batches(2), {{every(1), {train_on(losses), back}}});
+    (void)loop(counted_state(), diverging_batches(2), {{every(1), {train_diverging_on(losses), back}}});
   });
 }
 
@@ -113,9 +114,9 @@ TEST(RestoreOnDivergence, NewRunResetsItsCounts) {
   const test::TemporaryDirectory dir;
   const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.max_restores = 1});
   for (int run = 0; run < 2; ++run) {
-    const std::vector<double> losses{1, kNan, 1};
-    const auto result = loop(counted_state(), batches(3),
-                             {{every(1), {train_on(losses), back}}, {every_end(1), checkpoint(dir.path())}});
+    const std::vector<double> losses{1, kNotANumber, 1};
+    const auto result = loop(counted_state(), diverging_batches(3),
+                             {{every(1), {train_diverging_on(losses), back}}, {every_end(1), checkpoint(dir.path())}});
     EXPECT_EQ(result.elapsed.steps, 3);
     EXPECT_EQ(back.restores(), 1);
     std::filesystem::remove_all(dir.path());
@@ -125,15 +126,15 @@ TEST(RestoreOnDivergence, NewRunResetsItsCounts) {
 // A loss that is logged seldom and was bad before the restore is not judged again.
 TEST(RestoreOnDivergence, ReadsOnlyLogsSinceTheRestore) {
   const test::TemporaryDirectory dir;
-  const std::vector<double> losses{1, 1, 1, kNan, 1, 1, 1, 1, kNan, 1};
+  const std::vector<double> losses{1, 1, 1, kNotANumber, 1, 1, 1, 1, kNotANumber, 1};
   const auto logs_loss = [](const Elapsed& elapsed) {
     return std::set{0, 3, 8}.contains(static_cast<int>(elapsed.steps));
   };
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
   std::vector<std::int64_t> restores;
-  (void)loop(counted_state(), batches(10),
+  (void)loop(counted_state(), diverging_batches(10),
              {{every(1), checkpoint(dir.path(), {.keep = 3})},
-              {logs_loss, train_on(losses)},
+              {logs_loss, train_diverging_on(losses)},
               {every(2), back},
               {every(1), [&](State&) { restores.push_back(back.restores()); }}});
   // The NaN of step 3 is seen in step 4; the next loss is logged in step 8.
@@ -142,13 +143,13 @@ TEST(RestoreOnDivergence, ReadsOnlyLogsSinceTheRestore) {
 
 // From the checkpoint of step 4 the loss becomes NaN at once, so the one before is better.
 TEST(RestoreOnDivergence, TriesAnOlderCheckpointIfTheNewestDivergesAgain) {
-  for (const auto& [keep, bad] : {std::pair{1, kNan}, {2, kNan}, {2, 100.0}}) {
+  for (const auto& [keep, bad] : {std::pair{1, kNotANumber}, {2, kNotANumber}, {2, 100.0}}) {
     const test::TemporaryDirectory dir;
     const std::vector<double> losses{1, 1, 1, 1, bad, bad, 1, 1};
     const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.spike = 2, .factor = 0.25});
     const auto [state, history, elapsed] =
-        loop(counted_state(), batches(8),
-             {{every(1), {train_on(losses), back}},
+        loop(counted_state(), diverging_batches(8),
+             {{every(1), {train_diverging_on(losses), back}},
               {[](const Elapsed& elapsed) { return elapsed.steps == 1 || elapsed.steps == 3; },
                checkpoint(dir.path(), {.keep = keep})}});
     EXPECT_EQ(back.restores(), 2);
@@ -159,14 +160,14 @@ TEST(RestoreOnDivergence, TriesAnOlderCheckpointIfTheNewestDivergesAgain) {
 
 TEST(RestoreOnDivergence, SkipsNonFiniteAndDamagedCheckpoints) {
   const test::TemporaryDirectory dir;
-  const std::vector<double> losses{1, 1, 1, 1, kNan, 1};
+  const std::vector<double> losses{1, 1, 1, 1, kNotANumber, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path());
   const auto harm = [&](State& state, const Elapsed& elapsed) {
-    if (elapsed.steps == 3) *state.at("sum").data<double>() = kNan;
+    if (elapsed.steps == 3) *state.at("sum").data<double>() = kNotANumber;
     if (elapsed.steps == 4) std::filesystem::resize_file(dir / "checkpoint_0000000003/state.safetensors", 10);
   };
-  const auto [state, history, elapsed] = loop(counted_state(), batches(6),
-                                              {{every(1), {train_on(losses), harm, back}},
+  const auto [state, history, elapsed] = loop(counted_state(), diverging_batches(6),
+                                              {{every(1), {train_diverging_on(losses), harm, back}},
                                                {!every(5), checkpoint(dir.path(), {.keep = 9, .not_finite = "save"})}});
   EXPECT_EQ(sum(state), 0 + 1 + 5);
   EXPECT_TRUE(back.report().find("checkpoint_0000000002'") != std::string::npos) << back.report();
@@ -182,18 +183,19 @@ TEST(RestoreOnDivergence, WaitsForASaveInProgress) {
   };
   const test::TemporaryDirectory dir;
   const auto [state, history, elapsed] = loop(
-      counted_state(), batches(4),
-      {{every(1), {train_on({1, 1, kNan, 1}), restore_on_divergence(dir.path())}},
+      counted_state(), diverging_batches(4),
+      {{every(1), {train_diverging_on({1, 1, kNotANumber, 1}), restore_on_divergence(dir.path())}},
        {every(1), checkpoint(dir.path(), {.keep = 2, .asynchronous = true, .files = std::make_shared<SlowFiles>()})}});
   EXPECT_EQ(sum(state), 0 + 1 + 3);
 }
 
 TEST(RestoreOnDivergence, StopsAfterMaxRestores) {
   const test::TemporaryDirectory dir;
-  const std::vector<double> losses{1, 1, kNan, 1, kNan, 1, kNan, 1};
+  const std::vector<double> losses{1, 1, kNotANumber, 1, kNotANumber, 1, kNotANumber, 1};
   const RestoreOnDivergence back = restore_on_divergence(dir.path(), {.max_restores = 2});
-  const auto result = loop(counted_state(), batches(8),
-                           {{every(1), {train_on(losses), back}}, {every_end(2) | last(), checkpoint(dir.path())}});
+  const auto result =
+      loop(counted_state(), diverging_batches(8),
+           {{every(1), {train_diverging_on(losses), back}}, {every_end(2) | last(), checkpoint(dir.path())}});
   EXPECT_EQ(result.ended, StopReason::stopped);
   EXPECT_EQ(result.elapsed.steps, 7);
   EXPECT_EQ(scale(result.state), 0.25f);
@@ -205,7 +207,8 @@ TEST(RestoreOnDivergence, StopsAfterMaxRestores) {
 TEST(RestoreOnDivergence, NothingToRestoreIsAnError) {
   const test::TemporaryDirectory dir;
   const auto run = [&] {
-    (void)loop(counted_state(), batches(2), {{every(1), {train_on({1, kNan}), restore_on_divergence(dir / "model")}}});
+    (void)loop(counted_state(), diverging_batches(2),
+               {{every(1), {train_diverging_on({1, kNotANumber}), restore_on_divergence(dir / "model")}}});
   };
   expect_error(ErrorCode::not_found,
                {"restore_on_divergence: loss is nan at step 1", "/model' has no intact checkpoint"}, run);
@@ -222,23 +225,23 @@ TEST(RestoreOnDivergence, Errors) {
     expect_invalid({what}, [&] { restore_on_divergence("dir", options); });
   };
   refuses("spike", {.spike = 1});
-  refuses("spike", {.spike = kNan});
+  refuses("spike", {.spike = kNotANumber});
   refuses("factor", {.factor = 1});
   refuses("factor", {.factor = 0});
   refuses("max_restores", {.max_restores = 0});
   refuses("entry", {.monitor = ""});
   expect_invalid({"directory"}, [] { restore_on_divergence(""); });
   expect_error(ErrorCode::not_found, {"'los'", "did you mean 'loss'"}, [] {
-    (void)loop(counted_state(), batches(1),
-               {{every(1), {train_on({1}), restore_on_divergence("dir", {.monitor = "los"})}}});
+    (void)loop(counted_state(), diverging_batches(1),
+               {{every(1), {train_diverging_on({1}), restore_on_divergence("dir", {.monitor = "los"})}}});
   });
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::not_found, {"learning_rate_scale"}, [&] {
     State state(Device::cpu());
     state.add("sum", {{"", DType::f64, {}}});
-    (void)loop(
-        std::move(state), batches(2),
-        {{every(1), {train_on({1, kNan}), restore_on_divergence(dir.path())}}, {every(1), checkpoint(dir.path())}});
+    (void)loop(std::move(state), diverging_batches(2),
+               {{every(1), {train_diverging_on({1, kNotANumber}), restore_on_divergence(dir.path())}},
+                {every(1), checkpoint(dir.path())}});
   });
 }
 
@@ -276,7 +279,7 @@ TEST(RestoreOnDivergence, RanksDecideTogether) {
     Shared state(counted_state());
     state.ranks = ranks;
     RestoreOnDivergence back = restore_on_divergence(dir.path());
-    const auto result = loop(std::move(state), batches(1),
+    const auto result = loop(std::move(state), diverging_batches(1),
                              {{every(1),
                                {[](Shared&) { return logs().add_metric("loss", 1); }, back,
                                 [](Shared& s) { *s.at("sum").data<double>() += 1; }}}},

@@ -22,19 +22,19 @@ namespace {
 
 using test::expect_error;
 using Values = std::vector<double>;
-using Tasks = std::vector<Task<int, int>>;
+using RunTasks = std::vector<Task<int, int>>;
 
-auto count() {
+auto count_in_run() {
   return [](int& s) { return logs().add_metric("n", ++s); };
 }
 
 TEST(Run, AdvancesInspectsAndAdvancesAgain) {
   std::string order;
   auto data = std::views::iota(0, 10);
-  const Tasks tasks{{every(1), [&](int& s, const int& batch) {
-                       order += std::to_string(batch);
-                       return logs().add_metric("n", ++s);
-                     }}};
+  const RunTasks tasks{{every(1), [&](int& s, const int& batch) {
+                          order += std::to_string(batch);
+                          return logs().add_metric("n", ++s);
+                        }}};
   giro::Run run(0, data, tasks, {.on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
   EXPECT_EQ(run.elapsed().steps, 0);
   EXPECT_EQ(run.advance(at(3)), StopReason::reached);
@@ -57,7 +57,7 @@ TEST(Run, AdvancesInspectsAndAdvancesAgain) {
 
 TEST(Run, ReportsWhyItReturned) {
   auto data = std::views::iota(0, 10);
-  const auto why = [&](const Tasks& tasks, LoopOptions<int, int> options, const Period& until = {}) {
+  const auto why = [&](const RunTasks& tasks, LoopOptions<int, int> options, const Period& until = {}) {
     giro::Run run(0, data, tasks, std::move(options));
     const StopReason result = run.advance(until);
     EXPECT_EQ(run.finish().ended, result);
@@ -71,19 +71,19 @@ TEST(Run, ReportsWhyItReturned) {
             StopReason::stopped);
   EXPECT_EQ(why({{every(3), [](int&) { std::raise(SIGINT); }}}, {}), StopReason::interrupted);
   auto none = std::views::iota(0, 0);
-  giro::Run empty(0, none, Tasks{});
+  giro::Run empty(0, none, RunTasks{});
   EXPECT_EQ(empty.advance(at(1)), StopReason::dataset_ended);
 }
 
 TEST(Run, CannotAdvanceAfterItsEnd) {
   auto data = std::views::iota(0, 4);
-  giro::Run run(0, data, Tasks{{every(1), count()}});
+  giro::Run run(0, data, RunTasks{{every(1), count_in_run()}});
   EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   expect_error(ErrorCode::invalid_argument, {"advance", "ended", "step 4"}, [&] { (void)run.advance(); });
   EXPECT_EQ(run.finish().state, 4);
   expect_error(ErrorCode::invalid_argument, {"finish"}, [&] { (void)run.finish(); });
 
-  giro::Run failing(0, data, Tasks{{every(1), [](int&) { throw std::runtime_error("mine"); }}});
+  giro::Run failing(0, data, RunTasks{{every(1), [](int&) { throw std::runtime_error("mine"); }}});
   EXPECT_THROW((void)failing.advance(), LoopError);
   expect_error(ErrorCode::invalid_argument, {"advance", "step 0"}, [&] { (void)failing.advance(); });
 }
@@ -92,10 +92,10 @@ TEST(Run, CannotAdvanceAfterItsEnd) {
 TEST(Run, LastRunsWhenFinished) {
   auto data = std::views::iota(0, 10);
   std::vector<std::int64_t> steps;
-  const Tasks tasks{{every(1), count()}, {every(4) | last(), [&](const Elapsed& e, int& s) {
-                                            steps.push_back(e.steps);
-                                            EXPECT_EQ(s, e.steps + 1);
-                                          }}};
+  const RunTasks tasks{{every(1), count_in_run()}, {every(4) | last(), [&](const Elapsed& e, int& s) {
+                                                      steps.push_back(e.steps);
+                                                      EXPECT_EQ(s, e.steps + 1);
+                                                    }}};
   for (const std::int64_t until : {5, 6}) {
     steps.clear();
     giro::Run run(0, data, tasks);
@@ -108,9 +108,9 @@ TEST(Run, LastRunsWhenFinished) {
 
 TEST(Run, ErrorCarriesStateAndHistory) {
   auto data = std::views::iota(0, 10);
-  giro::Run run(0, data, Tasks{{every(1), count()}, {every(1), [](const Elapsed& e, int&) {
-                                                       if (e.steps == 6) throw std::runtime_error("mine");
-                                                     }}});
+  giro::Run run(0, data, RunTasks{{every(1), count_in_run()}, {every(1), [](const Elapsed& e, int&) {
+                                                                 if (e.steps == 6) throw std::runtime_error("mine");
+                                                               }}});
   EXPECT_EQ(run.advance(at(5)), StopReason::reached);
   try {
     (void)run.advance();
@@ -128,10 +128,10 @@ TEST(Run, ContinuesFromItsStop) {
   for (const bool quiet : {false, true}) {
     for (int cut = 1; cut <= 10; ++cut) {
       std::string order;
-      const Tasks tasks{{quiet ? every(4) : every(1), [&](int& s, const int& batch) {
-                           order += std::to_string(batch);
-                           return logs().add_metric("n", ++s);
-                         }}};
+      const RunTasks tasks{{quiet ? every(4) : every(1), [&](int& s, const int& batch) {
+                              order += std::to_string(batch);
+                              return logs().add_metric("n", ++s);
+                            }}};
       giro::Run run(
           0, data, tasks,
           {.stop = at(cut), .on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
@@ -161,7 +161,7 @@ TEST(Run, ContinuesFromItsStop) {
 TEST(Run, LastRunsAtEachStop) {
   auto data = std::views::iota(0, 10);
   std::vector<int> batches;
-  giro::Run run(0, data, Tasks{{last(), [&](const int& batch) { batches.push_back(batch); }}}, {.stop = at(3)});
+  giro::Run run(0, data, RunTasks{{last(), [&](const int& batch) { batches.push_back(batch); }}}, {.stop = at(3)});
   EXPECT_EQ(run.advance(), StopReason::stopped);
   run.extend(at({.samples = 7}));
   EXPECT_FALSE(run.elapsed().last);
@@ -176,7 +176,7 @@ TEST(Run, ContinuesOnlyFromAStop) {
   const auto expect = [](auto& run, const std::string& found) {
     expect_error(ErrorCode::invalid_argument, {"extend", found}, [&] { run.extend(at(20)); });
   };
-  giro::Run run(0, data, Tasks{}, {.stop = at(10)});
+  giro::Run run(0, data, RunTasks{}, {.stop = at(10)});
   expect(run, "has not, at step 0");
   EXPECT_EQ(run.advance(at(4)), StopReason::reached);
   expect(run, "has not, at step 4");
@@ -188,7 +188,7 @@ TEST(Run, ContinuesOnlyFromAStop) {
   (void)run.finish();
   expect(run, "is finished");
 
-  giro::Run by_callback(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}});
+  giro::Run by_callback(0, data, RunTasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}});
   EXPECT_EQ(by_callback.advance(), StopReason::stopped);
   expect(by_callback, "has not, at step 1");
 }
@@ -215,7 +215,7 @@ class FailsAfterThree {
 // A dataset that fails after the stop does not affect the steps before it.
 TEST(Run, FetchesNextBatchOnlyWhenContinued) {
   FailsAfterThree data;
-  giro::Run run(0, data, Tasks{{every(1), count()}}, {.stop = at(3)});
+  giro::Run run(0, data, RunTasks{{every(1), count_in_run()}}, {.stop = at(3)});
   EXPECT_EQ(run.advance(), StopReason::stopped);
   run.extend(at(4));
   EXPECT_EQ(run.state(), 3);
@@ -234,11 +234,11 @@ TEST(Run, FetchesNextBatchOnlyWhenContinued) {
 TEST(Run, SignalWhileItSettles) {
   auto data = std::views::iota(0, 10);
   bool raised = false;
-  giro::Run run(0, data, Tasks{{every(1), count()}, {every(1), [&](const Elapsed& e, const Logs&) {
-                                                       if (e.steps == 2 && !std::exchange(raised, true)) {
-                                                         std::raise(SIGINT);
-                                                       }
-                                                     }}});
+  giro::Run run(0, data, RunTasks{{every(1), count_in_run()}, {every(1), [&](const Elapsed& e, const Logs&) {
+                                                                 if (e.steps == 2 && !std::exchange(raised, true)) {
+                                                                   std::raise(SIGINT);
+                                                                 }
+                                                               }}});
   EXPECT_EQ(run.advance(at(3)), StopReason::interrupted);
   EXPECT_EQ(run.finish().interrupted, SIGINT);
 }
@@ -257,13 +257,13 @@ TEST(Run, SignalWhileItSettlesSaves) {
   auto data = std::views::iota(0, 10);
   std::vector<std::int64_t> saved, last_steps;
   giro::Run run(0, data,
-                Tasks{{every(1), count()},
-                      {every(1),
-                       [](const Elapsed& e, const Logs&) {
-                         if (e.steps == 2) std::raise(SIGTERM);
-                       }},
-                      {every(100), Saver{&saved}},
-                      {last(), [&](const Elapsed& e, int&) { last_steps.push_back(e.steps); }}});
+                RunTasks{{every(1), count_in_run()},
+                         {every(1),
+                          [](const Elapsed& e, const Logs&) {
+                            if (e.steps == 2) std::raise(SIGTERM);
+                          }},
+                         {every(100), Saver{&saved}},
+                         {last(), [&](const Elapsed& e, int&) { last_steps.push_back(e.steps); }}});
   EXPECT_EQ(run.advance(at(3)), StopReason::interrupted);
   const auto result = run.finish();
   EXPECT_EQ(result.interrupted, SIGTERM);
@@ -275,9 +275,9 @@ TEST(Run, SignalWhileItSettlesSaves) {
 // A signal that comes while a run waits after its last step interrupts the steps that it is extended by.
 TEST(Run, SignalAtItsStopIsKept) {
   auto data = std::views::iota(0, 10);
-  const Tasks tasks{{every(1), count()}, {every(1), [](const Elapsed& e, const Logs&) {
-                                            if (e.steps == 2) std::raise(SIGTERM);
-                                          }}};
+  const RunTasks tasks{{every(1), count_in_run()}, {every(1), [](const Elapsed& e, const Logs&) {
+                                                      if (e.steps == 2) std::raise(SIGTERM);
+                                                    }}};
   giro::Run run(0, data, tasks, {.stop = at(3)});
   EXPECT_EQ(run.advance(), StopReason::stopped);
   EXPECT_EQ(run.interrupted(), SIGTERM);
@@ -288,7 +288,8 @@ TEST(Run, SignalAtItsStopIsKept) {
 
 TEST(Run, ErrorOfLastAfterAPauseCountsAllSteps) {
   auto data = std::views::iota(0, 10);
-  giro::Run run(0, data, Tasks{{every(1), count()}, {last(), [](int&) { throw std::runtime_error("mine"); }}});
+  giro::Run run(0, data,
+                RunTasks{{every(1), count_in_run()}, {last(), [](int&) { throw std::runtime_error("mine"); }}});
   EXPECT_EQ(run.advance(at(5)), StopReason::reached);
   try {
     (void)run.finish();
@@ -334,9 +335,9 @@ namespace {
 TEST(Run, DeferredFunctionsSeeNoLaterBatch) {
   OneBatch data;
   std::vector<int> batches;
-  giro::Run run(0, data, Tasks{{every(1), [&](LoopState<int, int>& loop) {
-                                  loop.at_step_end([&] { batches.push_back(loop.has_batch() ? loop.batch() : -1); });
-                                }}});
+  giro::Run run(0, data, RunTasks{{every(1), [&](LoopState<int, int>& loop) {
+                                     loop.at_step_end([&] { batches.push_back(loop.has_batch() ? loop.batch() : -1); });
+                                   }}});
   EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   EXPECT_EQ(batches, (std::vector<int>{-1, -1, -1, 3}));
 }
@@ -366,7 +367,7 @@ TEST(Run, HoldsOneBatchAtATime) {
 
 TEST(Run, ResultReportsTheSignal) {
   auto data = std::views::iota(0, 10);
-  giro::Run run(0, data, Tasks{{every(3), [](int&) { std::raise(SIGTERM); }}});
+  giro::Run run(0, data, RunTasks{{every(3), [](int&) { std::raise(SIGTERM); }}});
   EXPECT_EQ(run.advance(), StopReason::interrupted);
   EXPECT_EQ(run.finish().interrupted, SIGTERM);
 }
@@ -384,21 +385,21 @@ struct Scripted final : Arbiter {
 TEST(Run, DecisionsGoThroughItsArbiter) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();
-  giro::Run timed(0, data, Tasks{{every(1), [&](int&) { arbiter->time += 0.25; }}},
+  giro::Run timed(0, data, RunTasks{{every(1), [&](int&) { arbiter->time += 0.25; }}},
                   {.stop = at({.time = 10.0}), .arbiter = arbiter});
   EXPECT_EQ(timed.advance(), StopReason::stopped);
   EXPECT_GE(timed.elapsed().time(), 10);
   EXPECT_LE(timed.elapsed().steps, 41);
 
   arbiter->signal = SIGTERM;
-  giro::Run interrupted(0, data, Tasks{}, {.arbiter = arbiter});
+  giro::Run interrupted(0, data, RunTasks{}, {.arbiter = arbiter});
   EXPECT_EQ(interrupted.advance(), StopReason::interrupted);
   EXPECT_EQ(interrupted.elapsed().steps, 1);
   EXPECT_EQ(interrupted.finish().interrupted, SIGTERM);
 
   arbiter->signal = 0;
   arbiter->refuses_before = 7;
-  giro::Run stopped(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}},
+  giro::Run stopped(0, data, RunTasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}},
                     {.arbiter = arbiter});
   EXPECT_EQ(stopped.advance(), StopReason::stopped);
   EXPECT_EQ(stopped.elapsed().steps, 8);
@@ -418,7 +419,7 @@ TEST(Run, CallbacksSkippedByARejectedStopRun) {
   };
   giro::Run run(
       0, data,
-      Tasks{{every(5), {stop('a'), stop('b')}}, {every(1), [&](int&) { order += 'c'; }}, {every(5), stop('d')}},
+      RunTasks{{every(5), {stop('a'), stop('b')}}, {every(1), [&](int&) { order += 'c'; }}, {every(5), stop('d')}},
       {.arbiter = arbiter});
   EXPECT_EQ(run.advance(), StopReason::dataset_ended);
   EXPECT_EQ(order, "abcdccccabcdcccc");
@@ -428,7 +429,7 @@ TEST(Run, CallbacksSkippedByARejectedStopRun) {
 TEST(Run, EachTimeTargetIsReached) {
   auto data = std::views::iota(0, 100'000);
   const auto arbiter = std::make_shared<Scripted>();
-  giro::Run run(0, data, Tasks{{every(1), [&](int&) { arbiter->time += 0.1; }}},
+  giro::Run run(0, data, RunTasks{{every(1), [&](int&) { arbiter->time += 0.1; }}},
                 {.stop = at({.time = 3'600.0}), .arbiter = arbiter});
   EXPECT_EQ(run.advance(at(50)), StopReason::reached);
   const double aim = run.elapsed().time() + 1;
@@ -442,13 +443,13 @@ TEST(Run, ContinuesAsConfigured) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();
   std::vector<double> latest;
-  const Tasks tasks{{every(1),
-                     [&](LoopState<int, int>& l) {
-                       arbiter->time += 1;
-                       const Logs before = l.accumulated_logs();
-                       latest.push_back(before.empty() ? 0 : before.entry_value("n"));
-                     }},
-                    {every(1), count()}};
+  const RunTasks tasks{{every(1),
+                        [&](LoopState<int, int>& l) {
+                          arbiter->time += 1;
+                          const Logs before = l.accumulated_logs();
+                          latest.push_back(before.empty() ? 0 : before.entry_value("n"));
+                        }},
+                       {every(1), count_in_run()}};
   giro::Run first(0, data, tasks, {.stop = at(4)});
   (void)first.advance();
   giro::Run run(0, data, tasks, {.stop = at(2), .history = first.history(), .arbiter = arbiter});

@@ -32,26 +32,26 @@ struct Moments {
   }
 };
 
-struct Case {
+struct InitializerCase {
   std::string name;
   Initializer initializer;
   double variance;
   bool uniform;
 };
 
-class InitializerTest : public ::testing::TestWithParam<Case> {};
+class InitializerTest : public ::testing::TestWithParam<InitializerCase> {};
 
 // The bounds are five standard deviations of the estimates. The relative sampling error of a variance is at most sqrt(2
 // / n), as for a normal distribution.
 TEST_P(InitializerTest, HasTheDocumentedVariance) {
-  const Case& c = GetParam();
+  const InitializerCase& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
   EXPECT_NEAR(moments.mean, 0, 5 * std::sqrt(c.variance / kCount));
   EXPECT_NEAR(moments.variance, c.variance, 5 * c.variance * std::sqrt(2.0 / kCount));
 }
 
 TEST_P(InitializerTest, IsTruncated) {
-  const Case& c = GetParam();
+  const InitializerCase& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
   // A normal distribution cut off at two standard deviations keeps 0.7737 of its variance.
   const double limit = c.uniform ? std::sqrt(3 * c.variance) : 2 * std::sqrt(c.variance / 0.77374);
@@ -60,7 +60,7 @@ TEST_P(InitializerTest, IsTruncated) {
 }
 
 TEST_P(InitializerTest, IsAFunctionOfSeedAndStream) {
-  const Case& c = GetParam();
+  const InitializerCase& c = GetParam();
   const std::vector<float> values = c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 3});
   EXPECT_EQ(values, c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 3}));
   EXPECT_NE(values, c.initializer(1'000, kFans, Rng{8, RngPurpose::initial_value, 3}));
@@ -77,12 +77,12 @@ TEST_P(InitializerTest, HasNoRepetitions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, InitializerTest,
-                         ::testing::Values(Case{"lecun_normal", lecun_normal(), 1.0 / 50, false},
-                                           Case{"lecun_uniform", lecun_uniform(), 1.0 / 50, true},
-                                           Case{"he_normal", he_normal(), 2.0 / 50, false},
-                                           Case{"he_uniform", he_uniform(), 2.0 / 50, true},
-                                           Case{"glorot_normal", glorot_normal(), 2.0 / 250, false},
-                                           Case{"glorot_uniform", glorot_uniform(), 2.0 / 250, true}),
+                         ::testing::Values(InitializerCase{"lecun_normal", lecun_normal(), 1.0 / 50, false},
+                                           InitializerCase{"lecun_uniform", lecun_uniform(), 1.0 / 50, true},
+                                           InitializerCase{"he_normal", he_normal(), 2.0 / 50, false},
+                                           InitializerCase{"he_uniform", he_uniform(), 2.0 / 50, true},
+                                           InitializerCase{"glorot_normal", glorot_normal(), 2.0 / 250, false},
+                                           InitializerCase{"glorot_uniform", glorot_uniform(), 2.0 / 250, true}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Initializers, Constants) {

@@ -24,14 +24,14 @@ Shape output_shape(const Layer& layer, const Shape& input) {
   return output;
 }
 
-Names names_of(const Layer& layer, const Shape& input) {
+Names layer_names_of(const Layer& layer, const Shape& input) {
   Names names;
   for (const auto& spec : test::leaves_of(layer, input)) names.push_back(spec.name);
   return names;
 }
 
 TEST(Layers, ParametersOfTheModels) {
-  EXPECT_EQ(names_of(test::linear_model(), {32, 28, 28, 1}), (Names{"dense0/kernel", "dense0/bias"}));
+  EXPECT_EQ(layer_names_of(test::linear_model(), {32, 28, 28, 1}), (Names{"dense0/kernel", "dense0/bias"}));
 
   const auto specs = test::leaves_of(test::cnn_model(), {32, 28, 28, 1});
   const std::vector<std::pair<std::string, Shape>> expected{
@@ -56,7 +56,7 @@ TEST(Layers, Fans) {
 
 TEST(Layers, KindsAreCountedSeparately) {
   const Layer inner = sequential(dense(4), dense(3));
-  EXPECT_EQ(names_of(sequential(dense(6), relu(), inner, dense(2), inner), {1, 5}),
+  EXPECT_EQ(layer_names_of(sequential(dense(6), relu(), inner, dense(2), inner), {1, 5}),
             (Names{"dense0/kernel", "dense0/bias", "sequential0/dense0/kernel", "sequential0/dense0/bias",
                    "sequential0/dense1/kernel", "sequential0/dense1/bias", "dense1/kernel", "dense1/bias",
                    "sequential1/dense0/kernel", "sequential1/dense0/bias", "sequential1/dense1/kernel",
@@ -64,8 +64,8 @@ TEST(Layers, KindsAreCountedSeparately) {
 }
 
 TEST(Layers, BiasCanBeOmitted) {
-  EXPECT_EQ(names_of(sequential(dense(6, {.use_bias = false})), {1, 5}), Names{"dense0/kernel"});
-  EXPECT_EQ(names_of(sequential(conv(6, {2, 2}, {.use_bias = false})), {1, 5, 5, 2}), Names{"conv0/kernel"});
+  EXPECT_EQ(layer_names_of(sequential(dense(6, {.use_bias = false})), {1, 5}), Names{"dense0/kernel"});
+  EXPECT_EQ(layer_names_of(sequential(conv(6, {2, 2}, {.use_bias = false})), {1, 5, 5, 2}), Names{"conv0/kernel"});
 }
 
 TEST(Layers, OutputShapes) {
@@ -175,7 +175,7 @@ TEST(Layers, MissingParameterNamesTheNearest) {
 TEST(Layers, LayersAreValues) {
   const Layer model = test::cnn_model();
   const Layer copy = model;
-  EXPECT_EQ(names_of(copy, {1, 8, 8, 1}), names_of(model, {1, 8, 8, 1}));
+  EXPECT_EQ(layer_names_of(copy, {1, 8, 8, 1}), layer_names_of(model, {1, 8, 8, 1}));
 }
 
 }  // namespace

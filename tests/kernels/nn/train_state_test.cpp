@@ -53,7 +53,7 @@ class DeviceImages {
   Tensor image, label;
 };
 
-nn::Var loss_of(const nn::Layer& model, const nn::Params& params, const DeviceImages& batch) {
+nn::Var loss_of_state(const nn::Layer& model, const nn::Params& params, const DeviceImages& batch) {
   return mean(softmax_cross_entropy(model(params, batch.image), batch.label));
 }
 
@@ -96,7 +96,7 @@ class TrainStateTest : public test::OpTest {
     double first = 0, last = 0;
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const DeviceImages batch(images, step * kBatch, kBatch, state.stream());
-      const nn::Var loss = state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
+      const nn::Var loss = state.value_and_grad([&](auto& params) { return loss_of_state(model, params, batch); });
       state.apply_gradients();
       const double expected = reference.adamw_step(reference_batch(images, step * kBatch, kBatch),
                                                    reference_labels(images, step * kBatch, kBatch), kLearningRate);
@@ -115,7 +115,7 @@ class TrainStateTest : public test::OpTest {
     TrainState state = create(model, {kBatch, size, size, 1}, optim::adamw(kLearningRate), 1);
     reference.params = doubles(state, "params");
     const DeviceImages batch(images, 0, kBatch, state.stream());
-    state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
+    state.value_and_grad([&](auto& params) { return loss_of_state(model, params, batch); });
     test::ReferenceParams expected;
     reference.loss_and_grads(reference_batch(images, 0, kBatch), reference_labels(images, 0, kBatch), expected);
     const test::ReferenceParams actual = doubles(state, "grads");
@@ -295,7 +295,7 @@ TEST_P(TrainStateTest, ParamsRecordNoGradient) {
   const TrainState state = create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1));
   const test::Images images(kBatch, 4);
   const DeviceImages batch(images, 0, kBatch, state.stream());
-  EXPECT_FALSE(loss_of(state.model(), state.params(), batch).requires_grad());
+  EXPECT_FALSE(loss_of_state(state.model(), state.params(), batch).requires_grad());
 }
 
 TEST_P(TrainStateTest, ValueAndGradReturnsTheFunctionsResult) {
@@ -381,7 +381,7 @@ TEST_P(TrainStateTest, MemoryDoesNotGrowOverEagerSteps) {
   const DeviceImages batch(images, 0, kBatch, state.stream());
   const auto run_steps = [&](int steps) {
     for (int i = 0; i < steps; ++i) {
-      state.value_and_grad([&](auto& params) { return loss_of(model, params, batch); });
+      state.value_and_grad([&](auto& params) { return loss_of_state(model, params, batch); });
       state.apply_gradients();
     }
     return state.stream().impl().arena->reserved_bytes();

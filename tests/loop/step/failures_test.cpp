@@ -35,7 +35,7 @@ namespace {
 
 using test::EnvironmentSetting;
 
-constexpr std::int64_t kRows = 6, kInputs = 4, kClasses = 3;
+constexpr std::int64_t kFailingRows = 6, kFailingInputs = 4, kFailingClasses = 3;
 
 std::string message_of(const std::function<void()>& f) {
   try {
@@ -50,10 +50,14 @@ class FailuresTest : public test::OpTest {
  protected:
   static Dataset rows() {
     std::vector<float> x;
-    for (std::int64_t i = 0; i < 5 * kRows * kInputs; ++i) x.push_back(static_cast<float>(i % 7) - 3);
+    for (std::int64_t i = 0; i < 5 * kFailingRows * kFailingInputs; ++i) x.push_back(static_cast<float>(i % 7) - 3);
     std::vector<std::int32_t> labels;
-    for (std::int64_t i = 0; i < 5 * kRows; ++i) labels.push_back(static_cast<std::int32_t>(i % kClasses));
-    return Dataset({{"x", HostArray(x, {5 * kRows, kInputs})}, {"label", labels}}).shuffle(1).repeat().batch(kRows);
+    for (std::int64_t i = 0; i < 5 * kFailingRows; ++i)
+      labels.push_back(static_cast<std::int32_t>(i % kFailingClasses));
+    return Dataset({{"x", HostArray(x, {5 * kFailingRows, kFailingInputs})}, {"label", labels}})
+        .shuffle(1)
+        .repeat()
+        .batch(kFailingRows);
   }
   TrainState make_state() const {
     return TrainState::create(model_, optim::adamw(1e-2), {.inputs = rows().spec(), .context = device()});
@@ -95,7 +99,7 @@ class FailuresTest : public test::OpTest {
       losses.push_back(double{value});
     return losses;
   }
-  const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kClasses));
+  const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kFailingClasses));
   mutable int bodies_ = 0;
   bool is_alone_ = false;  // the user-defined work touches only its arguments
 };
@@ -204,7 +208,7 @@ class DeviceErrorsTest : public FailuresTest {
     return jit([](TrainState& s, const Batch& batch) {
       const nn::Var y = batch["x"] * 2.0;
       const Tensor beyond(static_cast<char*>(s.at("step").raw()) + (std::size_t{1} << 40), DType::f32, {4}, s.device());
-      scale(beyond, y.value().reshape({kRows * kInputs}).rows(0, 4), 1.0, s.stream());
+      scale(beyond, y.value().reshape({kFailingRows * kFailingInputs}).rows(0, 4), 1.0, s.stream());
       const nn::Var z = y * 3.0;
       return logs().add_metric("sum", sum(z));
     });

@@ -26,24 +26,24 @@
 namespace giro {
 namespace {
 
-using In = std::vector<Tensor>;
+using Inputs = std::vector<Tensor>;
 
-void twice_abs_cuda([[maybe_unused]] const Tensor& y, [[maybe_unused]] const In& in,
+void twice_abs_cuda([[maybe_unused]] const Tensor& y, [[maybe_unused]] const Inputs& in,
                     [[maybe_unused]] CUstream_st* stream) {
 #if GIRO_WITH_CUDA
   test::twice_abs(y.data<float>(), in[0].data<float>(), y.count(), stream);
 #endif
 }
-void twice_abs_dx_cuda([[maybe_unused]] const Tensor& dx, [[maybe_unused]] const In& in,
+void twice_abs_dx_cuda([[maybe_unused]] const Tensor& dx, [[maybe_unused]] const Inputs& in,
                        [[maybe_unused]] CUstream_st* stream) {
 #if GIRO_WITH_CUDA
   test::twice_abs_dx(dx.data<float>(), in[0].data<float>(), in[1].data<float>(), dx.count(), stream);
 #endif
 }
-void twice_abs_cpu(const Tensor& y, const In& in) {
+void twice_abs_cpu(const Tensor& y, const Inputs& in) {
   for (std::int64_t i = 0; i < y.count(); ++i) y.data<float>()[i] = 2 * std::abs(in[0].data<float>()[i]);
 }
-void twice_abs_dx_cpu(const Tensor& dx, const In& in) {
+void twice_abs_dx_cpu(const Tensor& dx, const Inputs& in) {
   const float *dy = in[0].data<float>(), *x = in[1].data<float>();
   for (std::int64_t i = 0; i < dx.count(); ++i) dx.data<float>()[i] = x[i] < 0 ? -2 * dy[i] : 2 * dy[i];
 }

@@ -25,8 +25,8 @@ struct ProfileOptions {
   std::optional<std::int64_t> every_steps = {};
   std::optional<double> every_secs = 3600;
   std::vector<std::int64_t> on_steps = {};
-  // The directory for traces (trace.h), one per profile, trace_<the step at which it began>.json. Empty: no traces.
-  // Created if needed.
+  // The directory for traces (files/trace.h), one per profile, trace_<the step at which it began>.json. Empty: no
+  // traces. Created if needed.
   std::string logdir = {};
   // Called to begin and end a profile.
   std::function<void()> start = start_profiler;

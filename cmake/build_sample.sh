@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cmake/build_sample.sh SAMPLE: builds a sample in build/ for this machine alone, quickly. The preset that it starts from
-# resets every option below but GIRO_TESTS, so whatever is built in the same folder later does not inherit them.
+# resets every option below, so whatever is built in the same folder later does not inherit them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

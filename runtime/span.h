@@ -27,9 +27,9 @@ inline bool is_watched() noexcept { return span_sink.load(std::memory_order_rela
 
 }  // namespace detail
 
-// Names what this thread does while an instance lives, for a trace (trace.h) and a listening profiler (profiler.h).
-// Without either it costs one load. Spans of a thread nest. A number, e.g. the step, may be attached under `key`, a
-// string literal.
+// Names what this thread does while an instance lives, for a trace (files/trace.h) and a listening profiler
+// (profiler.h). Without either it costs one load. Spans of a thread nest. A number, e.g. the step, may be attached
+// under `key`, a string literal.
 //
 //   const giro::Span span("my program", "augment", "step", elapsed.steps);
 class Span {

@@ -1,6 +1,7 @@
 #include <giro/runtime/stream.h>
 
 #include <string>
+#include <utility>
 
 #include <giro/runtime/error.h>
 

@@ -35,7 +35,7 @@ class StreamRecording {
   // call.
   static void expect_none(const char* call);
 
-  // Call these if holds(). The tensors are bytes.
+  // Call the three that hold only if holds(). The tensors are bytes.
   virtual void hold_copy(const Tensor& to, const Tensor& from, const Stream& stream) = 0;
   virtual void hold_fill(const Tensor& to, unsigned char value, const Stream& stream) = 0;
   // Holds an operation on an event in order with the ops.
@@ -52,8 +52,8 @@ class StreamRecording {
 
  protected:
   explicit StreamRecording(StreamImpl& stream);
-  ~StreamRecording() { end(); }
-  void end() noexcept;  // it is the current one no longer
+  ~StreamRecording() { end(); }  // if no derived destructor has called it before its own members go
+  void end() noexcept;           // it is the current one no longer
 
   bool is_dry_ = false;
 

@@ -18,6 +18,8 @@ STANDARD = re.compile(r"[a-z_0-9]+|std[a-z]+\.h")
 UMBRELLAS = {"giro.h": "callbacks/giro.h", "jaxloop.h": "callbacks/jaxloop/jaxloop.h", "flip.h": "callbacks/flip/flip.h"}
 BACKENDS = {"cpu", "cuda", "mpi", "nccl", "no_cuda", "no_mpi", "no_nccl"}  # they carry out what others declare
 LIST = "docs/developers.md"
+SUFFIXES = (".h", ".hpp", ".cuh", ".c", ".cpp", ".cu")
+NOT_CODE = {"cmake", "docs", "findings", "logdir"}
 
 
 def folders_in_order(root):
@@ -33,8 +35,8 @@ def folder_of(path):
 
 class Edges:
     def __init__(self, root):
-        self.root, self.errors, self.count = root, [], 0
-        self.order, self.walled = folders_in_order(root)
+        self.root, self.errors, self.count = root.resolve(), [], 0
+        self.order, self.walled = folders_in_order(self.root)
         listed = (root / "cmake" / "public_headers.txt").read_text().split()
         self.public = {UMBRELLAS.get(name, name) for name in listed}
         self.headers, self.folders = {}, {}  # what each includes
@@ -44,11 +46,15 @@ class Edges:
         return len(self.order) if top in ("samples", "tests") else self.order.index(folder_of(path))
 
     def check(self):
-        tops = list(dict.fromkeys(name.split("/")[0] for name in self.order))
-        sources = [path for top in [*tops, "samples", "tests"] for path in sorted((self.root / top).rglob("*"))
-                   if path.suffix in (".h", ".cpp", ".cu", ".cuh")]
+        if not self.order:
+            return [f"{LIST}: expected a block of code that begins with ```text and lists the folders, found none"]
+        tops = [path.name for path in sorted(self.root.iterdir()) if path.is_dir() and path.name not in NOT_CODE and
+                not path.name.startswith((".", "build"))]
+        self.tops = [top for top in tops if top not in ("samples", "tests")]
+        sources = [path for top in tops for path in sorted((self.root / top).rglob("*")) if path.suffix in SUFFIXES]
         self.names = {path.relative_to(self.root).as_posix() for path in sources}
-        found = dict.fromkeys(folder_of(name) for name in self.names if name.split("/")[0] in tops)
+        found = {folder_of(name) for name in self.names if name.split("/")[0] in self.tops}
+        self.errors += [f"{LIST}: {name} stands twice in the list" for name in set(self.order) if self.order.count(name) > 1]
         for folder in sorted(found):
             if folder not in self.order:
                 self.errors.append(f"{folder}: a folder of the library has its place in the list of {LIST}")
@@ -60,7 +66,7 @@ class Edges:
             return self.errors
         for path in sources:
             self.check_file(path, path.relative_to(self.root).as_posix())
-        self.check_headers_stand_by_sources(tops)
+        self.check_headers_stand_by_sources(self.tops)
         for what, edges in (("headers", self.headers), ("folders", self.folders)):
             try:
                 graphlib.TopologicalSorter(edges).prepare()
@@ -83,7 +89,8 @@ class Edges:
                 continue
             quote, target = match.groups()
             # A sample is written like a user's program, with its headers alongside.
-            if quote == '"' and name.startswith("samples/") and (path.parent / target).is_file():
+            beside = (path.parent / target).resolve()
+            if quote == '"' and name.startswith("samples/") and beside.is_file() and (self.root / "samples") in beside.parents:
                 continue
             problem = self.problem(name, quote, target)
             if problem:
@@ -91,12 +98,16 @@ class Edges:
 
     def problem(self, name, quote, target):
         is_public = name in self.public
+        if quote == "<" and target.split("/")[0] in [*self.tops, "samples", "tests"]:
+            return "a header of giro's is included as <giro/...> if it is public, else as \"...\""
         if quote == "<" and not target.startswith("giro/"):
             if is_public and not STANDARD.fullmatch(target):
                 return "a public header includes the standard library and giro's public headers only"
             return None
         self.count += 1
         header = UMBRELLAS.get(target[5:], target[5:]) if quote == "<" else target
+        if quote == '"' and name.startswith("samples/"):
+            return "a sample includes public headers only, and those beside it"
         if header not in self.names:
             return "there is no such header" if quote == "<" else "not the path of a header from the repository's root"
         if quote == "<" and header not in self.public:
@@ -105,8 +116,6 @@ class Edges:
             return f"a public header is included as <giro/{header}>"
         if quote == '"' and is_public:
             return "a public header includes a private one"
-        if quote == '"' and name.startswith("samples/"):
-            return "a sample includes public headers only, and those beside it"
         if self.place(header) > self.place(name):
             return f"in the list of {LIST}, {folder_of(header)} comes after {folder_of(name)}"
         if folder_of(header) in self.walled - {folder_of(name)} and self.place(name) < len(self.order):
@@ -126,7 +135,9 @@ class Edges:
             if name.split("/")[0] not in tops or not name.endswith((".h", ".cuh")):
                 continue
             folders = sources.get(pathlib.Path(name).stem, set())
-            apart = sorted(folder for folder in folders if folder.split("/")[-1] not in BACKENDS)
+            # A backend carries out what its own part of the library declares.
+            apart = sorted(folder for folder in folders if folder.split("/")[-1] not in BACKENDS or
+                           folder.split("/")[0] != name.split("/")[0])
             if apart and folder_of(name) not in folders:
                 self.errors.append(f"{name}: a source of its name is in {apart[0]}, expected it beside the header")
 

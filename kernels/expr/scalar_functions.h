@@ -87,7 +87,7 @@ GIRO_SCALAR_FUNCTION(is_nan, 1, a != a, {.gives = Gives::boolean, .is_exact = tr
 GIRO_SCALAR_FUNCTION(logical_and, 2, a&& b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_or, 2, a || b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_not, 1, !a, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
-// Random numbers from a key and an element's index (random.h).
+// Random numbers from a key and an element's index (random_by_key.h).
 GIRO_SCALAR_FUNCTION(key_by_key, 2, key_by_key(a, b), {.takes = Takes::i64, .is_exact = true})
 GIRO_SCALAR_FUNCTION(uniform_by_key, 2, uniform_by_key(a, b),
                      {.takes = Takes::i64, .gives = Gives::f32, .is_exact = true})

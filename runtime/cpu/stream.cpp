@@ -86,7 +86,7 @@ void CpuStream::abandon_recording() noexcept { calls_.clear(); }
 
 std::shared_ptr<detail::StreamImpl> create_stream() { return std::make_shared<CpuStream>(); }
 
-void submit_function(const Stream& stream, std::function<void()> function) { submit(stream, std::move(function)); }
+void submit_function(const Stream& stream, std::function<void()> function) { cpu::submit(stream, std::move(function)); }
 
 std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts) {
   return std::make_shared<Sequence>(parts);

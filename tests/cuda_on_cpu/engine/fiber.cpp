@@ -45,12 +45,9 @@ giro_simt_switch:
 namespace giro::simt {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kStackBytes = 256 << 10;
-#else
-constexpr std::size_t kStackBytes = 64 << 10;
-#endif
-constexpr std::size_t kGuardBytes = 4096;  // below the stack: overflowing it faults
+// A frame of tcc's has a place for each register of the PTX, 78 kB in the largest kernel of giro; the translator
+// refuses more than MAX_FRAME (ptx/c_file.py). Below the stack lies as much that faults.
+constexpr std::size_t kStackBytes = 256 << 10, kGuardBytes = kStackBytes;
 constexpr int kSavedRegisters = 6;
 
 Fiber* running = nullptr;

@@ -6,6 +6,7 @@ from instructions import Untranslated, c_type, label, register, translate
 from module import BYTES, Instruction, Label, PtxError, Registers, Scope, Variable
 
 PER_LINE = 12
+MAX_FRAME = 192 << 10  # bytes of a kernel's variables: a fiber's stack has 256 KiB (engine/fiber.cpp)
 
 # In a kernel with one of these, the threads cannot run to their ends one after another.
 WAITS = re.compile(r"(bar|barrier|shfl|vote|redux|match|mma|nanosleep)\b|(atom|ld\.(volatile|relaxed|acquire))\b")
@@ -120,6 +121,7 @@ class FunctionWriter:
         self.symbols = dict(file.globals)
         self.registers = [{}]  # the C types by name, as each scope that is open sees them
         self.shared_bytes = 0
+        self.frame_bytes = 0
         self.place_shared()
 
     def place_shared(self):
@@ -194,9 +196,15 @@ class FunctionWriter:
             self.lines.append("t->locals = outer;")
         self.lines.append("}")
 
+    def use_frame(self, bytes):
+        self.frame_bytes += bytes
+        if self.frame_bytes > MAX_FRAME:
+            raise PtxError(f"{self.file.source}: {self.function.name} has variables of more than {MAX_FRAME} bytes")
+
     def declare_registers(self, registers):
         declared, names = c_type(registers.type), [register(name) for name in registers.names]
         self.registers[-1].update((name, declared) for name in registers.names)
+        self.use_frame(8 * len(names))
         for i in range(0, len(names), PER_LINE):
             self.lines.append(f"{declared} {', '.join(names[i:i + PER_LINE])};")
 
@@ -205,6 +213,7 @@ class FunctionWriter:
             return
         name = parameter_name(variable)
         self.symbols[variable.name] = Place(variable.bytes, name)
+        self.use_frame(variable.bytes)
         self.lines.append(f"char {name}[{variable.bytes}] __attribute__((aligned(16)));")
         if variable.space == "local":
             if len(self.registers) > 1:  # its end would have to be told to the engine

@@ -3,7 +3,7 @@
 set(giro_abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 configure_file(cmake/exports.map.in ${PROJECT_BINARY_DIR}/exports.map @ONLY)
 
-set(backend "giro[.]dir/([.]/)?((runtime|kernels)/(no_)?cuda/|(Unity/unity_|distributed/(no_)?)nccl)")
+set(backend "giro[.]dir/([.]/)?((runtime|kernels)/(no_)?cuda/|Unity/unity_(cuda|nccl)_|distributed/(no_)?nccl/)")
 file(GLOB stand_ins CONFIGURE_DEPENDS runtime/no_cuda/*.cpp distributed/no_nccl/*.cpp)
 if(GIRO_WITH_CUDA)
   file(GLOB stand_ins_of_kernels CONFIGURE_DEPENDS kernels/no_cuda/*.cpp)

@@ -11,6 +11,10 @@ while [ $# -gt 0 ]; do
   case $1 in
     "$gxx") command+=("$clang") ;;
     --param) shift ;;  # of g++'s garbage collector
+    *.gch)  # CMake has g++ include the header that it precompiles: clang would take the older one
+      rm -f "$1"
+      command+=("$1")
+      ;;
     *) command+=("$1") ;;
   esac
   shift

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks sources for warnings without generating code.
 
-usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    each public header alone, and each SOURCE
-       warnings.py sources COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    all public headers at once, and each SOURCE
+usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS [SHARE OF]    each public header alone
+       warnings.py sources COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...     all public headers at once, and each SOURCE
 
-PUBLIC_HEADERS is a file that lists them. For a SOURCE in Markdown, its first C++ listing is checked.
+PUBLIC_HEADERS is a file that lists them. SHARE is one of OF shares, from 1; without it, all are compiled. For a SOURCE in Markdown, its first C++ listing is checked.
 
 Most of a header's compile time goes to the standard library, so that is precompiled. Whether a header includes what it
 uses of it, directly or through giro's headers, is seen from the names in its text.
@@ -88,7 +88,7 @@ def first_listing(page):
     return re.search(r"^```cpp\n(.*?)^```", text, re.S | re.M)[1]
 
 
-def main(what, compiler, includes, listed, *sources):
+def main(what, compiler, includes, listed, *rest):
     headers = [f"giro/{name}" for name in pathlib.Path(listed).read_text(encoding="utf-8").split()]
     own = "".join(f"#include <{name}>\n" for name in headers)
     std = "".join(sorted({line for name in headers for line in re.findall(
@@ -103,9 +103,10 @@ def main(what, compiler, includes, listed, *sources):
         failures += [precompiled.stderr] if precompiled.returncode != 0 else []
 
         check = [*base, "-fsyntax-only", "-include", str(first)]
-        texts = [f"#include <{name}>\n" for name in headers] if what == "headers" else []
-        runs = [([*check, *HEADER_WARNINGS, "-x", "c++", "-"], text) for text in texts]
-        for source in sources:
+        share, of = map(int, rest) if what == "headers" and rest else (1, 1)
+        alone = headers[share - 1::of] if what == "headers" else []
+        runs = [([*check, *HEADER_WARNINGS, "-x", "c++", "-"], f"#include <{name}>\n") for name in alone]
+        for source in rest if what == "sources" else []:
             if source.endswith(".md"):
                 runs.append(([*check, "-Wall", "-Wextra", "-x", "c++", "-"], first_listing(source)))
             else:

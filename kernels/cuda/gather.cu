@@ -64,7 +64,7 @@ void run(const ops::BatchIndices& op, const Stream& stream) {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kGatherThreads = 256;
 
 // GatheredArrays in a form that kernels take by value.
 struct GatheredRows {
@@ -86,23 +86,23 @@ __device__ void scale_row(std::int64_t r, const unsigned char* row, const Gather
   T* const out = static_cast<T*>(array.out) + r * array.bytes;
   const auto scaled = [&](unsigned char byte) { return T(array.factor * static_cast<float>(byte)); };
   if (array.is_aligned) {
-    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
+    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kGatherThreads) {
       const uchar4 bytes = reinterpret_cast<const uchar4*>(row)[i];
       reinterpret_cast<host_device::Pack<T, 4>*>(out)[i] = {scaled(bytes.x), scaled(bytes.y), scaled(bytes.z),
                                                             scaled(bytes.w)};
     }
   } else {
-    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) out[i] = scaled(row[i]);
+    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kGatherThreads) out[i] = scaled(row[i]);
   }
 }
 
 __device__ void copy_row(unsigned char* out, const unsigned char* row, const GatheredRows::Array& array) {
   if (array.is_aligned) {
-    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
+    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kGatherThreads) {
       reinterpret_cast<std::uint32_t*>(out)[i] = reinterpret_cast<const std::uint32_t*>(row)[i];
     }
   } else {
-    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) out[i] = row[i];
+    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kGatherThreads) out[i] = row[i];
   }
 }
 
@@ -147,7 +147,7 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
                                  converts ? out.dtype() : DType::u8,
                                  together % 4 == 0 && out_is_aligned};
   }
-  gather_batch_kernel<<<blocks_for(count, 1), kThreads, 0, handle(stream)>>>(
+  gather_batch_kernel<<<blocks_for(count, 1), kGatherThreads, 0, handle(stream)>>>(
       rows, host_device::CurrentSlot(op.positions()), op.order);
   check_launch("gather_batch_kernel");
 }

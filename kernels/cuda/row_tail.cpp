@@ -25,7 +25,7 @@ static_assert(ops::Publish::kMaxColumns <= 32, "each column needs a lane of one 
 constexpr const char* kRelease = R"cuda(  asm volatile("fence.acq_rel.sys;" ::: "memory");
 )cuda";
 
-constexpr const char* kColumns = R"cuda(  if (lane < {count}) {{
+constexpr const char* kStoreColumns = R"cuda(  if (lane < {count}) {{
     double number_of_lane = 0;
 {scalars}    const giro::u64 bits = __double_as_longlong(number_of_lane);
     to[0] = tag | giro::u32(bits);
@@ -66,9 +66,10 @@ std::string tail_source(const ops::Publish& row) {
   for (std::size_t c = 0; c < row.scalars.size(); ++c) {
     scalars += fmt::format("    if (lane == {0}) number_of_lane = giro::as_double(giro::value(*s{0}));\n", c);
   }
-  const std::string columns = row.ring.columns == 0 ? "  if (lane == 0) to[0] = tag;\n"
-                                                    : fmt::format(fmt::runtime(kColumns), fmt::arg("scalars", scalars),
-                                                                  fmt::arg("count", row.scalars.size()));
+  const std::string columns = row.ring.columns == 0
+                                  ? "  if (lane == 0) to[0] = tag;\n"
+                                  : fmt::format(fmt::runtime(kStoreColumns), fmt::arg("scalars", scalars),
+                                                fmt::arg("count", row.scalars.size()));
   return fmt::format(fmt::runtime(kTail), fmt::arg("counters", counters), fmt::arg("columns", columns),
                      fmt::arg("release", row.ring.is_release && row.ends_row() ? kRelease : ""),
                      fmt::arg("end", row.ends_row() ? kEnd : ""));

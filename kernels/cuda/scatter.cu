@@ -80,11 +80,11 @@ struct AddRuns {
   }
 };
 
-constexpr int kThreads = 256;
+constexpr int kScatterThreads = 256;
 
 // Each block covers some columns and, if these are few, several tiles.
 template <class T, class Sum>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScatterThreads)
     add_runs_kernel(AddRuns<T, Sum> add, std::int64_t tiles, unsigned int blocks_of_columns) {
   const unsigned int of_tiles = blockIdx.x / blocks_of_columns, of_columns = blockIdx.x - of_tiles * blocks_of_columns;
   const std::int64_t tile = static_cast<std::int64_t>(of_tiles) * blockDim.y + threadIdx.y;
@@ -104,8 +104,8 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
     return stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   };
   if (count == 0) return;
-  const unsigned int columns = std::bit_ceil(static_cast<unsigned int>(std::min<std::int64_t>(width, kThreads)));
-  const dim3 threads(columns, kThreads / columns);
+  const unsigned int columns = std::bit_ceil(static_cast<unsigned int>(std::min<std::int64_t>(width, kScatterThreads)));
+  const dim3 threads(columns, kScatterThreads / columns);
   const unsigned int blocks_of_columns = blocks_for(width, columns);
   Buffer keys = keys_for(count);
   host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {

@@ -50,7 +50,7 @@ __device__ bool is_correct(const T* x, std::int64_t columns, std::int64_t label,
 
 using host_device::Output;
 
-constexpr int kThreads = 128;
+constexpr int kRowThreads = 128;
 
 // Called by a whole warp: returns a row's loss and writes `factor` times its gradient, unless dlogits has no memory.
 // dlogits may be the logits, so neither is __restrict__: each lane reads an element before it writes it.
@@ -86,7 +86,7 @@ __global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, cons
                                              std::int64_t rows, std::int64_t columns, host_device::Fault fault) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
+      static_cast<std::int64_t>(blockIdx.x) * (kRowThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
   if (row >= rows) return;  // the same for a whole warp
   const float loss = row_loss(dlogits, logits, row, columns, static_cast<std::int64_t>(labels[row]), 1.0f, fault, lane);
   if (lane == 0) losses[row] = loss;
@@ -220,7 +220,7 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
     return cuda::run(cross_entropy_rows(op.losses, op.dlogits, op.logits, op.labels, 1), stream);
   }
   with_types(op.logits, op.labels, [&]<class T, class Label>(host_device::Type<T>, host_device::Type<Label>) {
-    softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
+    softmax_cross_entropy_kernel<<<blocks_for(rows, kRowThreads / kWarp), kRowThreads, 0, handle(stream)>>>(
         op.losses.data<float>(), Output(op.dlogits), op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
         host_device::Fault(op.fault));
     check_launch("softmax_cross_entropy_kernel");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include <giro/kernels/nn/operand.h>
@@ -10,6 +11,9 @@
 #include "runtime/call_site.h"
 
 namespace giro::nn {
+
+// Throws Error(invalid_argument).
+[[noreturn]] void reject(const char* op, const std::string& found, const char* expected);
 
 // Throws Error(invalid_argument) for a number, where an op needs a value.
 void expect_value(const char* op, const Operand& x);

@@ -10,6 +10,7 @@
 #include <giro/kernels/nn/partitioner.h>
 
 #include "kernels/checks.h"
+#include "kernels/nn/arguments.h"
 #include "kernels/nn/axes.h"
 #include "kernels/nn/mean_of_ranks.h"
 #include "kernels/nn/norm.h"
@@ -18,10 +19,6 @@
 
 namespace giro::nn {
 namespace {
-
-[[noreturn]] void reject(const char* op, const std::string& found, const char* expected) {
-  throw_error(ErrorCode::invalid_argument, "{}: {}, expected {}", op, found, expected);
-}
 
 const Axes kLast = Axes({-1}).dropped();
 

@@ -52,10 +52,6 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
   return y;
 }
 
-[[noreturn]] void reject(const char* op, const std::string& found, const std::string& expected) {
-  throw_error(ErrorCode::invalid_argument, "{}: {}, expected {}", op, found, expected);
-}
-
 // Expects one of the arguments on a stream.
 void expect_stream(const char* op, const std::vector<Var>& arguments) {
   if (std::ranges::any_of(arguments, &Var::has_stream)) return;

@@ -71,8 +71,8 @@ auto make_step(F f, const Strategy& strategy, std::source_location where, std::t
       "giro: a managed step can take only params, state, const Batch&, const Broadcasts& and one type of statics");
   constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Args>, Broadcasts>);
   return Step<S, Statics>(
-      [f = std::move(f), strategy, where](S& state, const Batch& batch, const Broadcasts& broadcasts,
-                                          const Statics& statics) mutable {
+      [=, f = std::move(f)](S& state, const Batch& batch, const Broadcasts& broadcasts,
+                            const Statics& statics) mutable {
         const auto call = [&] {
           nn::Params params = state.params();
           return Logs(f(giro::detail::pick<std::remove_cvref_t<Args>>(params, state, batch, broadcasts, statics)...));

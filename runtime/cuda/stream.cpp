@@ -20,7 +20,7 @@
 #include "runtime/throw_error.h"
 
 namespace giro::cuda {
-static cublasStatus_t close_cublaslt(cublasLtHandle_t handle) { return CublasLt::instance().destroy(handle); }
+cublasStatus_t close_cublaslt(cublasLtHandle_t handle) { return CublasLt::instance().destroy(handle); }
 
 // The CUDA objects of a stream.
 struct StreamHandles {

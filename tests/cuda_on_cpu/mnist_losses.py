@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 
-STEPS = {"linear": 50, "cnn": 5}
-TRAIN_ROWS, TEST_ROWS = 2000, 500
-TOLERANCE = 1e-6  # relative: some units in the last place of f32, after up to 50 steps
+STEPS = {"linear": 30, "cnn": 3}
+TRAIN_ROWS, TEST_ROWS = 1000, 200
+TOLERANCE = 1e-6  # relative: some units in the last place of f32, after up to 30 steps
 
 
 def cut(source, target, rows):

@@ -20,11 +20,13 @@ from sample_runs import command_of, history
 DTYPES = ("f32", "bf16")
 # With a higher learning rate, Adam would amplify the rounding errors of small gradients.
 DEFAULTS = {
-    "gpt2": {"layers": 2, "heads": 2, "width": 32, "context": 16, "batch": 4, "steps": 10, "learning_rate": 1e-3,
-             "warmup": 5, "log_every": 1, "validate_every": 5, "sample_every": 8, "checkpoint_every": 0},
+    "gpt2": {"layers": 2, "heads": 2, "width": 32, "context": 8, "batch": 4, "steps": 6, "learning_rate": 1e-3,
+             "warmup": 3, "log_every": 1, "validate_every": 3, "sample_every": 0, "checkpoint_every": 0},
     "resnet": {"features": 2, "batch": 4, "steps": 2, "learning_rate": 1e-3, "evaluate_every": 0, "checkpoint_every": 0},
     "rnnlm": {"batch": 4, "length": 6, "width": 8, "steps": 4, "checkpoint_every": 1},
 }
+# What only one rank in f32 does: the emulated GPU takes longer to write a text than to train.
+ALONE = {"gpt2": {"sample_every": 5}}
 # What two ranks run.
 MODES = (("data", "f32"), ("zero", "f32"), ("data", "bf16"))
 PARTITIONS = {"gpt2": MODES, "resnet": (("zero", "f32"),), "rnnlm": MODES}
@@ -75,7 +77,8 @@ def main(preload, sample, *mpirun):
             if expected[dtype] is None:
                 print(f"this CPU does not support {dtype}: compared with f32")
                 expected[dtype] = expected["f32"]
-            compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload), expected[dtype], tolerance)
+            alone = ALONE.get(pathlib.Path(sample).name, {}) if dtype == "f32" else {}
+            compare(dtype, train(dtype, device="cuda", dtype=dtype, preload=preload, **alone), expected[dtype], tolerance)
         for partition, dtype in PARTITIONS[pathlib.Path(sample).name] if mpirun else ():
             found = train(f"{partition}_{dtype}", device="cuda", partition=partition, dtype=dtype, preload=preload,
                           launcher=(*mpirun, "-n", "2"))

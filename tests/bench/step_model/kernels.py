@@ -39,7 +39,7 @@ class Kernels:
     @functools.cache
     def files(self):
         folder = self.build / "CMakeFiles/giro.dir/kernels/cuda"
-        return [module.read(folder / f"{source.name}.o") for source in sorted((ROOT / "kernels/cuda").glob("*.cu"))]
+        return [module.read(path) for path in sorted(folder.glob("*.cu.o"))]
 
     @functools.cache
     def of_file(self, name):

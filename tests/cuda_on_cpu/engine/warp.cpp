@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kAllLanes = 0xffffffffu;
 
 // A shuffle that reads a lane outside its mask is undefined. Here it gives a NaN.
-constexpr std::uint64_t kPoison = ~std::uint64_t{0};
+constexpr std::uint64_t kPoisonedWord = ~std::uint64_t{0};
 
 bool is_product(WarpOp op) { return op == WarpOp::multiply_bf16 || op == WarpOp::multiply_f16; }
 
@@ -67,7 +67,7 @@ void compute(std::span<const std::unique_ptr<Thread>> lanes, WarpOp op, std::uin
     case WarpOp::shuffle:
       for_lanes(mask, [&](unsigned int lane) {
         const unsigned int source = call(lane).source;
-        call(lane).output = mask >> source & 1 ? call(source).input : kPoison;
+        call(lane).output = mask >> source & 1 ? call(source).input : kPoisonedWord;
       });
       break;
     case WarpOp::match_any:

@@ -17,7 +17,7 @@ namespace giro::simt {
 namespace {
 
 template <class... Arguments>
-void expect_sound(const std::string& name, unsigned int blocks, Arguments... arguments) {
+void expect_runs_to_end(const std::string& name, unsigned int blocks, Arguments... arguments) {
   const Outcome outcome = run(kernel_named(name), {blocks}, {1}, 0, arguments...);
   EXPECT_TRUE(outcome) << outcome.message;
 }
@@ -25,7 +25,7 @@ void expect_sound(const std::string& name, unsigned int blocks, Arguments... arg
 TEST(Instructions, integers) {
   const std::vector<std::uint32_t> x{0x9abcdef0, 0x76543212, 0x0f1e2d3c};
   DeviceArray<std::uint32_t> y(14), in(x);
-  expect_sound("integer_instructions", 1, y.data(), in.data());
+  expect_runs_to_end("integer_instructions", 1, y.data(), in.data());
   const std::uint32_t a = x[0], b = x[1], c = x[2];
   // Goes once through all cases of the switch, starting at b % 8 == 2.
   std::uint32_t turned = 0 ^ c;
@@ -46,7 +46,7 @@ TEST(Instructions, carries) {
     const auto low = [](Wide x) { return static_cast<std::uint32_t>(x); };
     const Wide sum = Wide{a} + b, difference = Wide{a} - b, product = Wide{a} * b;
     DeviceArray<std::uint32_t> y(10), x({low(a), low(a >> 32), low(b), low(b >> 32)});
-    expect_sound("carrying_instructions", 1, y.data(), x.data());
+    expect_runs_to_end("carrying_instructions", 1, y.data(), x.data());
     EXPECT_EQ(y.values(), (std::vector<std::uint32_t>{low(sum), low(sum >> 32), low(sum >> 64), low(difference),
                                                       low(difference >> 32), low(difference >> 64), low(product),
                                                       low(product >> 32), low(product >> 64), low(product >> 96)}));
@@ -59,7 +59,7 @@ TEST(Instructions, halves) {
                              65520, 0x1p-25f, 0x3p-25f, -0.0f,        kInfinity};
   DeviceArray<std::uint32_t> bits(x.size());
   DeviceArray<float> y(x.size()), from(x);
-  expect_sound("half_instructions", 1, bits.data(), y.data(), from.data(), static_cast<int>(x.size()));
+  expect_runs_to_end("half_instructions", 1, bits.data(), y.data(), from.data(), static_cast<int>(x.size()));
   EXPECT_EQ(bits.values(), (std::vector<std::uint32_t>{0x3c00, 0xc000, 0x2e66, 0x3c00, 0x3c02, 0x7bff, 0x7c00, 0,
                                                        0x0002, 0x8000, 0x7c00}));
   EXPECT_EQ(y.values(),
@@ -73,7 +73,7 @@ TEST(Instructions, bfloat16s) {
       0x1p-134f, 0x3p-134f, -0.0f, Limits::denorm_min(), Limits::infinity(), -Limits::quiet_NaN()};
   DeviceArray<std::uint32_t> bits(x.size());
   DeviceArray<float> from(x);
-  expect_sound("bfloat16_instructions", 1, bits.data(), from.data(), static_cast<int>(x.size()));
+  expect_runs_to_end("bfloat16_instructions", 1, bits.data(), from.data(), static_cast<int>(x.size()));
   EXPECT_EQ(bits.values(), (std::vector<std::uint32_t>{0x3f80, 0xc000, 0x3dcd, 0x3f80, 0x3f82, 0x7f80, 0, 0x0002,
                                                        0x8000, 0, 0x7f80, 0x7fff}));
 }
@@ -81,7 +81,7 @@ TEST(Instructions, bfloat16s) {
 TEST(Instructions, sines_of_large_numbers) {
   const std::vector<double> x{1, 1e5, 1e22, 0x1.fffffffffffffp1023};
   DeviceArray<double> y(4), from(x);
-  expect_sound("sines", 1, y.data(), from.data());
+  expect_runs_to_end("sines", 1, y.data(), from.data());
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y.values()[i], std::sin(x[i]), 0x1p-52) << x[i];
 }
 
@@ -90,7 +90,7 @@ TEST(Instructions, floats) {
   constexpr float kTiny = 1e-40f, kThird = 1.0f / 3.0f;
   DeviceArray<float> y(23);
   DeviceArray<float> x(std::vector<float>{2.0f, kMax, kTiny, kThird, std::nanf(""), 0.0f});
-  expect_sound("float_instructions", 1, y.data(), x.data());
+  expect_runs_to_end("float_instructions", 1, y.data(), x.data());
   const float ninth = static_cast<float>(double{kThird} * kThird);  // rounding to nearest goes above the exact product
   ASSERT_GT(double{ninth}, double{kThird} * kThird);
   const float expected[23] = {kMax,
@@ -159,14 +159,14 @@ TEST(Instructions, matrix_products) {
 TEST(Instructions, packs) {
   DeviceArray<std::uint32_t> y(2);
   DeviceArray<float> x(std::vector<float>{1.0f, -2.0f});
-  expect_sound("packing_instructions", 1, y.data(), x.data());
+  expect_runs_to_end("packing_instructions", 1, y.data(), x.data());
   EXPECT_EQ(y.values(), (std::vector<std::uint32_t>{0x3f80c000, 0x3c00c000}));
 }
 
 TEST(Instructions, atomic_sums_of_subnormal_numbers) {
   constexpr float kTiny = 1e-40f;
   DeviceArray<float> y(std::vector<float>(4, 0.0f)), x(std::vector<float>{0, 0, kTiny});
-  expect_sound("atomic_sums", 1, y.data(), x.data());
+  expect_runs_to_end("atomic_sums", 1, y.data(), x.data());
   EXPECT_EQ(y.values(), (std::vector<float>{0.0f, 0.0f, kTiny, kTiny}));
 }
 
@@ -175,7 +175,7 @@ TEST(Instructions, release_and_acquire) {
   Seeds::each([] {
     DeviceArray<std::uint32_t> y(kBlocks + 1), tickets(std::vector<std::uint32_t>(2, 0)),
         flags(std::vector<std::uint32_t>(kBlocks, 0));
-    expect_sound("release_and_acquire", kBlocks, y.data(), tickets.data(), flags.data());
+    expect_runs_to_end("release_and_acquire", kBlocks, y.data(), tickets.data(), flags.data());
     EXPECT_EQ(y.values()[kBlocks], kBlocks * (kBlocks + 1) / 2);
     EXPECT_EQ(tickets.values()[1], 2 * kBlocks);
   });

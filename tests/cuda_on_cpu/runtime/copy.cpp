@@ -83,7 +83,7 @@ void submit_staged(const Copy& copy) {
     will_read(copy.from, copy.bytes, copy.call);
     std::memcpy(staged->data(), copy.from, copy.bytes);
   });
-  run_until(resolve(nullptr, copy.call).queue->end());
+  run_until(resolve(cudaStream_t{}, copy.call).queue->end());
   submit(nullptr, copy.call, [=] {
     will_write(copy.to, copy.bytes, copy.call);
     std::memcpy(copy.to, staged->data(), copy.bytes);
@@ -131,7 +131,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     check(copy, kind);
     if (is_device(to) && find_block(from) == nullptr) return submit_staged(copy);
     submit_copy(copy, nullptr);
-    if (!is_device(to) || !is_device(from)) run_until(resolve(nullptr, copy.call).queue->end());
+    if (!is_device(to) || !is_device(from)) run_until(resolve(cudaStream_t{}, copy.call).queue->end());
   });
 }
 
@@ -144,7 +144,7 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return api([&] {
     forbid_during_capture("cudaMemset");
     submit_fill(to, value, bytes, nullptr, "cudaMemset");
-    if (!is_device(to)) run_until(resolve(nullptr, "cudaMemset").queue->end());
+    if (!is_device(to)) run_until(resolve(cudaStream_t{}, "cudaMemset").queue->end());
   });
 }
 }

@@ -34,7 +34,7 @@ std::vector<Place>& places() {  // of operation i + 1
   return *places;
 }
 
-thread_local giro::simt::Operation running = 0;
+thread_local giro::simt::Operation running_operation = 0;
 
 }  // namespace
 
@@ -56,17 +56,17 @@ Clock& host_clock() {
 
 void run_operation(const Place& place, const std::function<void()>& work) {
   places().push_back(place);
-  const giro::simt::Operation outer = running;
-  running = places().size();
+  const giro::simt::Operation outer = running_operation;
+  running_operation = places().size();
   try {
     work();
   } catch (...) {
-    running = outer;
+    running_operation = outer;
     throw;
   }
-  running = outer;
+  running_operation = outer;
 }
 
-giro::simt::Operation current_operation() { return running; }
+giro::simt::Operation current_operation() { return running_operation; }
 
 }  // namespace cuda_on_cpu

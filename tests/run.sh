@@ -29,6 +29,7 @@ optional=("tests that train on Fashion-MNIST: dataset-fashion-mnist"
   "the test that kills a process at every call: strace"
   "the check that clang 16 compiles the headers and samples without a warning: clang-16"
   "the check of the layout by clang-format 16: clang-format-16"
+  "the check that the benchmarks compile: libbenchmark-dev"
   "linking for the sanitizers in a quarter of the time: lld-16"
   "compiling kernels for the emulated GPU in a twentieth of the time: tcc"
   "the fuzzing of the parsers: clang-16 libclang-rt-16-dev")

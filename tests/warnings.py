@@ -94,6 +94,7 @@ def main(what, compiler, includes, listed, *rest):
     std = "".join(sorted({line for name in headers for line in re.findall(
         r"^#include <\w+>\n", pathlib.Path(includes, name).read_text(encoding="utf-8"), re.M)}))
     base = [compiler, "-std=c++20", "-Werror", "-I", includes]
+    as_own = ["-I", str(pathlib.Path(__file__).parents[1]), "-Wno-unknown-pragmas"]  # what tests/ has beyond a user
     with tempfile.TemporaryDirectory() as folder:
         first = pathlib.Path(folder, "first.h")
         first.write_text(std if what == "headers" else own, encoding="utf-8")
@@ -110,7 +111,7 @@ def main(what, compiler, includes, listed, *rest):
             if source.endswith(".md"):
                 runs.append(([*check, "-Wall", "-Wextra", "-x", "c++", "-"], first_listing(source)))
             else:
-                runs.append(([*check, *WARNINGS, source], None))
+                runs.append(([*check, *(as_own if "/tests/" in source else []), *WARNINGS, source], None))
 
         def compile_one(run):
             command, text = run

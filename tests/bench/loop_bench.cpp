@@ -124,7 +124,7 @@ void four_scalars_through_the_journal(benchmark::State& benchmark) {
   for (auto _ : benchmark) {
     giro::History history;
     giro::Outputs outputs;
-    giro::detail::Running running;
+    giro::detail::Current running;
     giro::detail::Journal journal(history, outputs, running);
     giro::Logs none;
     double seconds = 0;

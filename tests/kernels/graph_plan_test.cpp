@@ -35,7 +35,7 @@ TEST_P(CandidatesTest, ThatFailAreSkipped) {
     const test::Declined failing(way);
     if (!failing) GTEST_SKIP() << "plans fail on request in the emulation alone";
     GraphPlan plan = GraphPlan::find(spec, gpu, no_cache);
-    while (plan && !plan.run(cuda_stream(stream()).cudnn(), arrays, workspace.raw())) plan.skip_plan();
+    while (plan && !plan.run(cuda::cuda_stream(stream()).cudnn(), arrays, workspace.raw())) plan.skip_plan();
     ASSERT_TRUE(plan) << plan.failure_reason();
     EXPECT_EQ(plan.workspace_bytes(), 0u) << "that of the last plan";
     EXPECT_NE(plan.failure_reason().find(words), std::string::npos) << plan.failure_reason();

@@ -85,8 +85,8 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     list(REMOVE_DUPLICATES places)
     list(JOIN places ":" places)
     set_source_files_properties(runtime/cuda/library.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_CUDA_PLACES="${places}")
-    # It includes cuDNN's frontend, which takes half a minute to compile with -O3. CUDNN_FRONTEND_SKIP_JSON_LIB would halve
-    # that, but its graphs then refuse to be serialized, so no plan would be on disk for the next run.
+    # It includes cuDNN's frontend, which takes half a minute to compile with -O3. CUDNN_FRONTEND_SKIP_JSON_LIB would
+    # halve that, but its graphs then refuse to be serialized, so no plan would be on disk for the next run.
     set_source_files_properties(kernels/cuda/graph_plan.cpp PROPERTIES
       COMPILE_OPTIONS "$<$<CONFIG:Release>:$<IF:$<BOOL:${GIRO_TEST_SHARES}>,-O0,-O1>>")
     # Device discovery skips GPUs older than the oldest architecture in the build.

@@ -4,7 +4,8 @@
 usage: planted_bugs.py check           each bug's text stands once in its file
        planted_bugs.py run TREE BUILD [NUMBER...]
                                        in TREE, a copy of the sources that was built in BUILD: plants each bug, builds,
-                                       and runs the tests that are to notice it until one fails
+                                       and runs the tests that are to notice it until one fails. A build
+                                       with GIRO_TEST_SHARES leaves out half of the GPU's kernels: try both
 
 A bug is (file, what stands there, what is planted, the ctests that are to notice it).
 """

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks sources for warnings without generating code.
 
-usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS [SHARE OF]    each public header alone
-       warnings.py sources COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...     all public headers at once, and each SOURCE
+usage: warnings.py WHAT COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...
 
-PUBLIC_HEADERS is a file that lists them. SHARE is one of OF shares, from 1; without it, all are compiled. For a SOURCE in Markdown, its first C++ listing is checked.
+WHAT: `headers`, each public header alone, and each SOURCE with only what it includes itself, or `headers:1/2`, the
+first of two shares of them; or `sources`, all public headers at once, and each SOURCE after them. PUBLIC_HEADERS is a
+file that lists them. For a SOURCE in Markdown, its first C++ listing is checked.
 
 Most of a header's compile time goes to the standard library, so that is precompiled. Whether a header includes what it
 uses of it, directly or through giro's headers, is seen from the names in its text.
@@ -88,13 +89,15 @@ def first_listing(page):
     return re.search(r"^```cpp\n(.*?)^```", text, re.S | re.M)[1]
 
 
-def main(what, compiler, includes, listed, *rest):
+def main(what, compiler, includes, listed, *sources):
+    what, _, share = what.partition(":")
     headers = [f"giro/{name}" for name in pathlib.Path(listed).read_text(encoding="utf-8").split()]
     own = "".join(f"#include <{name}>\n" for name in headers)
     std = "".join(sorted({line for name in headers for line in re.findall(
         r"^#include <\w+>\n", pathlib.Path(includes, name).read_text(encoding="utf-8"), re.M)}))
     base = [compiler, "-std=c++20", "-Werror", "-I", includes]
-    as_own = ["-I", str(pathlib.Path(__file__).parents[1]), "-Wno-unknown-pragmas"]  # what tests/ has beyond a user
+    tests = str(pathlib.Path(__file__).resolve().parent)
+    for_tests = ["-I", str(pathlib.Path(tests).parent), "-Wno-unknown-pragmas"]
     with tempfile.TemporaryDirectory() as folder:
         first = pathlib.Path(folder, "first.h")
         first.write_text(std if what == "headers" else own, encoding="utf-8")
@@ -104,14 +107,15 @@ def main(what, compiler, includes, listed, *rest):
         failures += [precompiled.stderr] if precompiled.returncode != 0 else []
 
         check = [*base, "-fsyntax-only", "-include", str(first)]
-        share, of = map(int, rest) if what == "headers" and rest else (1, 1)
-        alone = headers[share - 1::of] if what == "headers" else []
-        runs = [([*check, *HEADER_WARNINGS, "-x", "c++", "-"], f"#include <{name}>\n") for name in alone]
-        for source in rest if what == "sources" else []:
+        texts = [f"#include <{name}>\n" for name in headers] if what == "headers" else []
+        runs = [([*check, *HEADER_WARNINGS, "-x", "c++", "-"], text) for text in texts]
+        for source in sources:
             if source.endswith(".md"):
                 runs.append(([*check, "-Wall", "-Wextra", "-x", "c++", "-"], first_listing(source)))
             else:
-                runs.append(([*check, *(as_own if "/tests/" in source else []), *WARNINGS, source], None))
+                runs.append(([*check, *(for_tests if source.startswith(tests) else []), *WARNINGS, source], None))
+        number, of = map(int, share.split("/")) if share else (1, 1)
+        runs = runs[number - 1::of]
 
         def compile_one(run):
             command, text = run

@@ -70,6 +70,7 @@ auto make_step(F f, const Strategy& strategy, std::source_location where, std::t
       (0 + ... + static_cast<int>(giro::detail::is_statics<AsInput<std::remove_cvref_t<Args>>>)) <= 1,
       "giro: a managed step can take only params, state, const Batch&, const Broadcasts& and one type of statics");
   constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Args>, Broadcasts>);
+  // Captured by default, since a step that does not train needs no `where`, and clang says so.
   return Step<S, Statics>(
       [=, f = std::move(f)](S& state, const Batch& batch, const Broadcasts& broadcasts,
                             const Statics& statics) mutable {

@@ -20,6 +20,8 @@
 #include "runtime/throw_error.h"
 
 namespace giro::cuda {
+
+// Not static: a class with a member of such a type must not be local to a file.
 cublasStatus_t close_cublaslt(cublasLtHandle_t handle) { return CublasLt::instance().destroy(handle); }
 
 // The CUDA objects of a stream.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that libraries run on every x86-64 CPU: only functions that are called after a CPU check may use AVX.
+"""Checks that a library runs on every x86-64 CPU: only functions that are called after a CPU check may use AVX.
 
-usage: portable.py OBJDUMP LIBRARY...
+usage: portable.py OBJDUMP OBJECT...
 """
 
 import re
@@ -17,8 +17,8 @@ GUARDED = re.compile(r"<_ZN4giro(3cpu6narrow12_GLOBAL__N_1|3cpu(8winograd)?12_GL
                      r"4expr8CompiledI.*(4avx2|6avx512)E)")
 
 
-def main(objdump, *libraries):
-    text = subprocess.run([objdump, "--disassemble", "--no-show-raw-insn", *libraries], capture_output=True, text=True,
+def main(objdump, *objects):
+    text = subprocess.run([objdump, "--disassemble", "--no-show-raw-insn", *objects], capture_output=True, text=True,
                           check=True).stdout
     found, function, instructions = [], "", 0
     for line in text.splitlines():

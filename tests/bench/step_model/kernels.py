@@ -39,7 +39,8 @@ class Kernels:
     @functools.cache
     def files(self):
         folder = self.build / "CMakeFiles/giro.dir/kernels/cuda"
-        return [module.read(path) for path in sorted(folder.glob("*.cu.o"))]
+        newest_first = sorted(folder.glob("*.cu.o"), key=lambda path: path.stat().st_mtime, reverse=True)
+        return [module.read(path) for path in newest_first]
 
     @functools.cache
     def of_file(self, name):

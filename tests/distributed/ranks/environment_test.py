@@ -17,8 +17,7 @@ from job import Job, copy_with_other_build_id
 
 NUMBERS = itertools.count()  # of jobs, so that ranks of different jobs never meet
 # Tests that take long and do not depend on how the ranks have met.
-LONG = ("*MatchesOneProcess:*TrainAsOneProcess:*MatchesAPlainLoop:*MatchesUnsharded:*GivesTheSameBits*:*MicroBatches*:"
-        "LayersOfRanks.*")
+LONG = "*MatchesOneProcess:*TrainAsOneProcess:*MatchesUnsharded:*GivesTheSameBits*:*MicroBatches*:LayersOfRanks.*"
 
 
 def torchrun(rank, size, number):

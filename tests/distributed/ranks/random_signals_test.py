@@ -1,7 +1,7 @@
 """Signals at random moments of training runs that compute all the time: random_signals_test.py DISTRIBUTED_RANKS MPIRUN...
 
 Several SIGUSR1, or none, and then SIGTERM, in runs of three models on one and two threads, with and without mpirun. Each
-run saves and ends as docs/checkpoints.md says. GIRO_SIGNAL_RUNS is their number, 4 by default; 12 are one of each kind.
+run saves and ends as docs/checkpoints.md says. GIRO_SIGNAL_RUNS is their number, by default 12, one of each kind.
 When a signal could reach a thread whose stack pointer oneDNN used as a register, a quarter of the runs of `mlp` aborted,
 with a heap that the handler's frame had overwritten.
 """
@@ -67,7 +67,7 @@ def check(model, threads, ranks, program, mpirun, generator):
 
 def main(program, *mpirun):
     seed = int(os.environ.get("GIRO_SEED", random.randrange(1 << 30)))
-    runs = int(os.environ.get("GIRO_SIGNAL_RUNS", 4))
+    runs = int(os.environ.get("GIRO_SIGNAL_RUNS", 12))
     print(f"GIRO_SEED={seed}", flush=True)
     kinds = list(itertools.product((0, 2), (1, 2), MODELS))
     random.Random(seed).shuffle(kinds)

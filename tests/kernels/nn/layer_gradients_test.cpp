@@ -55,9 +55,9 @@ TEST_P(LayerGradientTest, Normalization) {
 }
 
 TEST_P(LayerGradientTest, Recurrent) {
-  check_layer("lstm", lstm(2), {2, 3, 4});
+  check_layer("lstm", lstm(3), {2, 4, 5});
   check_layer("lstm in reverse", lstm(2, {.reverse = true, .use_bias = false}), {3, 3, 2});
-  check_layer("gru", gru(2), {2, 3, 4});
+  check_layer("gru", gru(3), {2, 4, 5});
 }
 
 TEST_P(LayerGradientTest, Composed) {

@@ -312,10 +312,11 @@ TEST_P(VarTest, TemporariesAreReused) {
 }
 
 TEST_P(VarTest, MemoryDoesNotGrow) {
-  const Var warm_up = parameter({1'000});
+  constexpr std::int64_t kElements = 20'000;  // blocks of which 30 are more than the arena takes at once
+  const Var warm_up = parameter({kElements});
   run_chain(warm_up, 20, true);
   const std::size_t reserved = reserved_bytes();
-  for (int i = 0; i < 30; ++i) run_chain(parameter({1'000}), 20, true);
+  for (int i = 0; i < 30; ++i) run_chain(parameter({kElements}), 20, true);
   EXPECT_EQ(reserved_bytes(), reserved);
 }
 

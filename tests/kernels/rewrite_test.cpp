@@ -740,6 +740,32 @@ TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
   EXPECT_EQ(record(twice), (Names{"scale", "copy", "copy"})) << "no copy of the target to itself";
 }
 
+// Nor is it where the op that copies it also reads what the target held.
+TEST_P(RewriteTest, ValueIsNotWrittenOverWhatTheOpThatCopiesItReads) {
+  const test::RewriteSetting alone("-fuse_expressions");
+  const auto leaf = [&](double value) {
+    kept_.push_back(Buffer::allocate(device(), 16));
+    const Tensor tensor(kept_.back().data(), DType::f32, {4}, device());
+    fill(tensor, value, stream());
+    return tensor;
+  };
+  const Tensor from = leaf(3), to = leaf(1), sum = leaf(0);
+  const Graph graph = rules::record(stream(), [&] {
+    const Buffer memory = stream().allocate(16);
+    const Tensor value(memory.data(), DType::f32, {4}, device());
+    scale(value, from, 2, stream());
+    const expr::Layout layout = expr::broadcast_layout(value.shape(), value.shape());
+    expr::Builder builder(value.shape());
+    const std::array terms{builder.read(value, layout), builder.read(to, layout)};
+    builder.write(terms[0], to, layout);
+    builder.write(builder.apply(expr::functions::add, DType::f32, terms), sum, layout);
+    queue("add", std::move(builder).take(), stream());
+  });
+  graph.replay(stream());
+  EXPECT_EQ(to_host<float>(to, stream()), std::vector<float>(4, 6));
+  EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(4, 7));
+}
+
 // One of two values that are added is computed in the leaf that gets their sum, unless something else needs the value,
 // or what is in the leaf until then.
 TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {

@@ -38,15 +38,16 @@ class Kernels:
 
     @functools.cache
     def files(self):
+        """The PTX of each object: all that is no kernel, and its kernels by mangled name."""
         folder = self.build / "CMakeFiles/giro.dir/kernels/cuda"
         newest_first = sorted(folder.glob("*.cu.o"), key=lambda path: path.stat().st_mtime, reverse=True)
-        return [module.read(path) for path in newest_first]
+        texts = [module.read(path) for path in newest_first]
+        return [(ANY_ENTRY.sub("", text), {entry[1]: entry[0] for entry in ANY_ENTRY.finditer(text)}) for text in texts]
 
     @functools.cache
     def of_file(self, name):
         """The kernel of this mangled name, without the others of its file."""
-        ptx = next(ptx for ptx in self.files() if f".entry {name}(" in ptx)
-        ptx = ANY_ENTRY.sub(lambda entry: entry[0] if entry[1] == name else "", ptx)
+        ptx = next(shared + kernels[name] for shared, kernels in self.files() if name in kernels)
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             file.write(ptx)
             file.flush()

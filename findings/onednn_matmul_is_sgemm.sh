@@ -6,16 +6,16 @@
 #   is then written to wherever the matrices lie. So giro lets no signal reach a thread while it computes a product of
 #   an implementation with that name.
 #
-# oneDNN 3.2 (PyPI: onednn-cpu-gomp 2023.2.0), f32, one thread, AVX2; rows: (32, 768) by (768, 256); stack pointer:
-# (256, 768) by (768, 768), looked at 500 times from a handler that has a stack of its own.
+# oneDNN 3.2 (PyPI: onednn-cpu-gomp 2023.2.0), f32, one thread, AVX2 (on a CPU with AVX-512 by ONEDNN_MAX_CPU_ISA); rows:
+# (32, 768) by (768, 256); stack pointer: (256, 768) by (768, 768), looked at 500 times from a handler that has a stack
+# of its own.
 # A good guess: with the primitive no element differs, and no look finds the stack pointer outside the thread's stack.
 # Seen, with either: 7,688 of 8,192 elements differ in their last bits, and nearly all looks find it elsewhere.
 set -euo pipefail
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-grep -qw avx2 /proc/cpuinfo && ! grep -qw avx512f /proc/cpuinfo ||
-  { echo "needs a CPU with AVX2 and without AVX-512"; exit 77; }
+grep -qw avx2 /proc/cpuinfo || { echo "needs a CPU with AVX2"; exit 77; }
 python3 -m venv "$folder/python" &&
   "$folder/python/bin/pip" install --quiet onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0 ||
   { echo "no packages from PyPI"; exit 77; }
@@ -135,4 +135,4 @@ int main() {
 END
 cd "$folder"
 g++ -std=c++17 -O1 products.cpp -I python/include -L python/lib -ldnnl -Wl,-rpath,"$folder/python/lib" -o products
-OMP_NUM_THREADS=1 ./products
+ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 ./products

@@ -5,7 +5,6 @@
 #include <bit>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include <giro/runtime/error.h>
 

@@ -12,7 +12,6 @@
 
 #include "kernels/checks.h"
 #include "kernels/expr/build.h"
-#include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/gradients.h"
 #include "kernels/ops.h"

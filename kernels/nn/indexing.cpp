@@ -17,7 +17,6 @@
 #include "kernels/checks.h"
 #include "kernels/expr/build.h"
 #include "kernels/expr/term.h"
-#include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/axes.h"
 #include "kernels/ops.h"

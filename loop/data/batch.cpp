@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <giro/kernels/elementwise.h>
 
 #include "loop/data/resident_rows.h"
 #include "runtime/text.h"

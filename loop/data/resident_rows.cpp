@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include <giro/kernels/elementwise.h>
 
 #include "runtime/throw_error.h"
 

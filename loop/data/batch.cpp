@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 #include "loop/data/resident_rows.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"

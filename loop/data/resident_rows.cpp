@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-
 #include "runtime/throw_error.h"
 
 namespace giro {

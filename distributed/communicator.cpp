@@ -1,6 +1,5 @@
 #include <giro/distributed/communicator.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -9,7 +8,7 @@
 
 #include "distributed/communicator_impl.h"
 #include "runtime/op_scope.h"
-#include "runtime/program/recording.h"
+#include "runtime/program/op.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -75,31 +74,38 @@ void check_parts(const char* call, const char* whole_name, const Tensor& whole, 
   }
 }
 
-// Queues f(tensors..., stream). In a recording it is held like any op and keeps its place among them.
-template <class F, std::size_t kTensors>
-void queue(const char* name, std::vector<Tensor> writes, std::vector<Tensor> reads, const Stream& stream, F f,
-           const std::array<Tensor, kTensors>& tensors) {
+// A collective as an op of a program: of one array that it changes, or of two.
+struct CollectiveOp {
+  std::shared_ptr<detail::CommunicatorImpl> impl;
+  Collective call;  // everything but the arrays
+  InOut both{};
+  Out out{};
+  In in{};
+};
+
+void run(const CollectiveOp& op, const Stream& stream) {
+  Collective call = op.call;
+  call.out = op.both ? op.both.raw() : op.out.raw();
+  call.in = op.both ? op.both.raw() : op.in.raw();
+  op.impl->run(call, stream);
+}
+
+// In a recording it is held like any op and keeps its place among them.
+void queue(CollectiveOp op, const Stream& stream) {
+  const char* const name = op.call.name();
   if (detail::Recording::holds()) {
-    Program::Node node(name, std::move(writes), std::move(reads));
-    detail::Recording::current()->hold(detail::HeldOp::Kind::collective, std::move(node), stream, std::move(f),
-                                       tensors);
+    detail::Recording::current()->hold({Program::Node(name, {}, {}), stream,
+                                        std::make_shared<detail::CallOf<CollectiveOp>>(std::move(op)),
+                                        detail::HeldOp::Kind::collective});
   } else {
-    const detail::OpScope op(name);
-    std::apply([&](const auto&... each) { f(each..., stream); }, tensors);
+    const detail::OpScope scope(name);
+    run(op, stream);
   }
 }
 
-// The same for a call that has everything but the arrays; nothing if it has no elements.
-void queue(const std::shared_ptr<detail::CommunicatorImpl>& impl, const Collective& call, const Tensor& out,
-           const Tensor& in, const Stream& stream) {
-  if (call.count == 0) return;
-  const auto run = [impl, call](const Tensor& to, const Tensor& from, const Stream& on) {
-    Collective with_arrays = call;
-    with_arrays.out = to.raw();
-    with_arrays.in = from.raw();
-    impl->run(with_arrays, on);
-  };
-  queue(call.name(), {out}, {in}, stream, run, std::array{out, in});
+// Nothing if there are no elements.
+void queue_elements(CollectiveOp op, const Stream& stream) {
+  if (op.call.count > 0) queue(std::move(op), stream);
 }
 
 }  // namespace
@@ -114,7 +120,7 @@ Device Communicator::device() const noexcept { return impl_->device; }
 void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const Stream& stream) const {
   check("all_reduce", {tensor}, stream, device());
   check_reduction("all_reduce", tensor.dtype(), reduction);
-  queue(impl_, {Collective::Kind::all_reduce, tensor.count(), tensor.dtype(), reduction}, tensor, tensor, stream);
+  queue_elements({impl_, {Collective::Kind::all_reduce, tensor.count(), tensor.dtype(), reduction}, tensor}, stream);
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, const Stream& stream) const {
@@ -122,13 +128,13 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
   if (root < 0 || root >= size()) throw_invalid("broadcast: there is no rank {} among {} ranks", root, size());
   const Collective call{
       .kind = Collective::Kind::broadcast, .count = tensor.count(), .dtype = tensor.dtype(), .root = root};
-  queue(impl_, call, tensor, tensor, stream);
+  queue_elements({impl_, call, tensor}, stream);
 }
 
 void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream& stream) const {
   check("all_gather", {out, in}, stream, device());
   check_parts("all_gather", "out", out, "in", in, rank(), size());
-  queue(impl_, {Collective::Kind::all_gather, in.count(), in.dtype()}, out, in, stream);
+  queue_elements({impl_, {Collective::Kind::all_gather, in.count(), in.dtype()}, {}, out, in}, stream);
 }
 
 void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction,
@@ -136,14 +142,12 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction
   check("reduce_scatter", {out, in}, stream, device());
   check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
   check_reduction("reduce_scatter", in.dtype(), reduction);
-  queue(impl_, {Collective::Kind::reduce_scatter, out.count(), out.dtype(), reduction}, out, in, stream);
+  queue_elements({impl_, {Collective::Kind::reduce_scatter, out.count(), out.dtype(), reduction}, {}, out, in}, stream);
 }
 
 void Communicator::barrier(const Stream& stream) const {
   check("barrier", {}, stream, device());
-  const Collective call{Collective::Kind::barrier};
-  const auto run = [impl = impl_, call](const Stream& on) { impl->run(call, on); };
-  queue(call.name(), {}, {}, stream, run, std::array<Tensor, 0>());
+  queue({impl_, {Collective::Kind::barrier}}, stream);
 }
 
 Communicator Communicator::split(int color, int key) const {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
@@ -32,6 +33,7 @@ inline std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int
 // `factor`.
 struct Dense {
   static constexpr const char* kName = "dense";
+  static constexpr const char* kDims = "bi, io, o -> bo";
   Out y{};
   In x{}, w{}, b{};
   MathMode math = MathMode::f32;
@@ -45,6 +47,7 @@ struct Dense {
 // x is only given if dw is wanted, w only if dx is. x may be bytes, as above.
 struct DenseBackward {
   static constexpr const char* kName = "dense_backward";
+  static constexpr const char* kDims = "bo, bi, io -> bi, io, o";
   Out dx{}, dw{}, db{};
   In dz{}, x{}, w{};
   MathMode math = MathMode::f32;
@@ -59,6 +62,7 @@ struct DenseBackward {
 // Adds to dw, which is f32.
 struct DenseBackwardAdd {
   static constexpr const char* kName = "dense_backward_add";
+  static constexpr const char* kDims = "bo, bi -> io, o";
   InOut dw{};
   Out db{};
   In dz{}, x{};
@@ -77,6 +81,11 @@ struct Matmul {
   MatmulOptions options{};
   MathMode math = MathMode::f32;
 
+  std::string dims() const {
+    const char* const of_a = options.transpose_a ? "...km, " : "...mk, ";
+    const char* const of_b = options.transpose_b ? "...nk" : "...kn";
+    return std::string(of_a) + of_b + " -> ...mn";
+  }
   double flops() const { return 2 * elements(out) * static_cast<double>(a.shape()[options.transpose_a ? -2 : -1]); }
 };
 
@@ -90,6 +99,7 @@ std::vector<StridedBatch> strided_batches(const Matmul& op);
 
 struct Conv2d {
   static constexpr const char* kName = "conv2d";
+  static constexpr const char* kDims = "n[h][w](gc), (go)[k][l]c, (go) -> n[p][q](go)";
   Out y{};
   In x{}, w{}, b{};
   Conv2dOptions options{};
@@ -108,6 +118,7 @@ struct Conv2d {
 // Then w and b are given, to compute the relu's input again, and dx is empty.
 struct Conv2dBackward {
   static constexpr const char* kName = "conv2d_backward";
+  static constexpr const char* kDims = "n[p][q](go), n[h][w](gc), (go)[k][l]c, (go) -> n[h][w](gc), (go)[k][l]c, (go)";
   Out dx{}, dw{}, db{};
   In dz{}, x{}, w{}, b{};
   Conv2dOptions options{};
@@ -126,6 +137,7 @@ struct Conv2dBackward {
 // A rule may apply the relu before it, if the windows tile x.
 struct AvgPool {
   static constexpr const char* kName = "avg_pool";
+  static constexpr const char* kDims = "n[h][w]c -> n[p][q]c";
   Out y{};
   In x{};
   PoolOptions options{};
@@ -138,6 +150,7 @@ struct AvgPool {
 // or output, and with the sum of dx over all pixels, db (C). dx may then be x.
 struct AvgPoolBackward {
   static constexpr const char* kName = "avg_pool_backward";
+  static constexpr const char* kDims = "n[p][q]c, n[h][w]c -> n[h][w]c, c";
   Out dx{}, db{};
   In dy{}, x{};
   PoolOptions options{};
@@ -148,6 +161,7 @@ struct AvgPoolBackward {
 
 struct MaxPool {
   static constexpr const char* kName = "max_pool";
+  static constexpr const char* kDims = "n[h][w]c -> n[p][q]c";
   Out y{};
   In x{};
   PoolOptions options{};
@@ -157,6 +171,7 @@ struct MaxPool {
 
 struct MaxPoolBackward {
   static constexpr const char* kName = "max_pool_backward";
+  static constexpr const char* kDims = "n[p][q]c, n[h][w]c, n[p][q]c -> n[h][w]c";
   Out dx{};
   In dy{}, x{}, y{};
   PoolOptions options{};
@@ -166,6 +181,7 @@ struct MaxPoolBackward {
 
 struct Cumulative {
   static constexpr const char* kName = "cumulative";
+  static constexpr const char* kDims = "r[l] -> r[l]";
   Out y{};
   In x{};
   giro::Cumulative of = giro::Cumulative::sum;
@@ -221,6 +237,11 @@ struct AttentionHeads {
   }
 };
 
+// The dimensions of queries, keys and values; of packed heads h, only that they lie side by side.
+inline std::string heads_dims(std::int64_t packed_queries) {
+  return packed_queries == 0 ? "bt(kg)[d], b[s]k[d], b[s]k[d]" : "b[t][h][d], _, _";
+}
+
 // logsumexp (B, H, T) f32, may be empty: the logarithm of the sum of a query's exponentials; infinity for a query that
 // may attend to no key.
 struct Attention {
@@ -229,6 +250,7 @@ struct Attention {
   In query{}, key{}, value{};
   AttentionOptions options{};
 
+  std::string dims() const { return heads_dims(options.packed_queries) + ", _, b,  -> bt(kg)[d], b(kg)t"; }
   AttentionHeads heads() const { return {query, key, value, options}; }
   double flops() const { return 4 * elements(out) * static_cast<double>(heads().key.shape()[1]); }
 };
@@ -240,6 +262,10 @@ struct AttentionBackward {
   In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
   AttentionOptions options{};
 
+  std::string dims() const {
+    const std::string of_heads = heads_dims(options.packed_queries);
+    return "bt(kg)[d], bt(kg)[d], b(kg)t, " + of_heads + ", _, b,  -> " + of_heads;
+  }
   AttentionHeads heads() const { return {query, key, value, options}; }
   AttentionHeads gradients() const { return {dquery, dkey, dvalue, options}; }
   double flops() const {
@@ -253,12 +279,14 @@ struct AttentionBackward {
 
 struct Digest {
   static constexpr const char* kName = "digest";
+  static constexpr const char* kDims = "_ -> _";
   Out digest{};
   In bytes{};
 };
 
 struct SumRows {
   static constexpr const char* kName = "sum_rows";
+  static constexpr const char* kDims = "rc -> c";
   Out out{};
   In x{};
 
@@ -267,6 +295,7 @@ struct SumRows {
 
 struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
+  static constexpr const char* kDims = "r[c], r,  -> r, r[c]";
   Out losses{}, dlogits{};
   In logits{}, labels{};
   Fault fault{};  // of labels
@@ -278,6 +307,7 @@ struct SoftmaxCrossEntropy {
 // rows. dlogits and accuracy may be empty. For 1 to kMaxRows rows.
 struct MeanCrossEntropy {
   static constexpr const char* kName = "mean_cross_entropy";
+  static constexpr const char* kDims = "r[c], r,  -> , r[c], ";
   static constexpr std::int64_t kMaxRows = 4096;
   Out loss{}, dlogits{}, accuracy{};
   In logits{}, labels{};
@@ -301,6 +331,10 @@ struct GatherRows {
   std::size_t axis = 0;
   Fault fault{};
 
+  std::string dims() const {
+    const std::string before = std::string("abcdef").substr(0, axis);
+    return before + "[n]..., r,  -> " + before + "r...";
+  }
   // The product of the axes before it.
   std::int64_t outer() const { return Shape(std::span(src.shape().begin(), axis)).count(); }
   std::int64_t bytes() const { return 2 * bytes_of(out) + bytes_of(indices); }
@@ -308,6 +342,7 @@ struct GatherRows {
 
 struct ArgSort {
   static constexpr const char* kName = "argsort";
+  static constexpr const char* kDims = "r[l] -> r[k]";
   Out indices{};
   In x{};
   bool descending = false;
@@ -318,6 +353,7 @@ struct ArgSort {
 // order is the argsort of indices, or empty if no index occurs twice.
 struct ScatterAdd {
   static constexpr const char* kName = "scatter_add";
+  static constexpr const char* kDims = "r..., r, r -> [n]...";
   Out sums{};
   In updates{}, indices{}, order{};
 
@@ -327,6 +363,7 @@ struct ScatterAdd {
 
 struct BatchIndices {
   static constexpr const char* kName = "batch_indices";
+  static constexpr const char* kDims = "_, -> r";
   Out indices{};
   In slots{}, call{};
   RowOrder order{};
@@ -368,6 +405,7 @@ struct GatherBatch {
 
 struct ReadSlot {
   static constexpr const char* kName = "read_slot";
+  static constexpr const char* kDims = "_, -> _";
   Out out{};
   In slots{}, call{};
   std::int64_t offset = 0;
@@ -378,6 +416,7 @@ struct ReadSlot {
 
 struct WriteSlot {
   static constexpr const char* kName = "write_slot";
+  static constexpr const char* kDims = ", _ -> _";
   InOut slots{};  // only part of one slot changes
   In call{}, in{};
   std::int64_t offset = 0;

@@ -38,13 +38,23 @@ void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Te
     const bool ends_row = first + columns == scalars.size();
     queue(ops::Publish{ring,
                        ends_row ? Tensor() : row,
-                       ends_row ? row : Tensor(),
-                       {begin, begin + static_cast<std::ptrdiff_t>(columns)},
                        {},
+                       {begin, begin + static_cast<std::ptrdiff_t>(columns)},
+                       ends_row ? row : Tensor(),
                        static_cast<std::int64_t>(first)},
           stream);
     first += columns;
   } while (first < scalars.size());
+}
+
+Program::Node ops::node_of(std::string name, const RunAndPublish& op) {
+  Program::Node both = expr::node_of(std::move(name), op.expression);
+  const Program::Node row = detail::node_of("", op.row);
+  both.writes.insert(both.writes.end(), row.writes.begin(), row.writes.end());
+  both.reads.insert(both.reads.end(), row.reads.begin(), row.reads.end());
+  both.flops += row.flops;
+  both.bytes += row.bytes;
+  return both;
 }
 
 }  // namespace giro

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <giro/kernels/publish.h>
@@ -17,17 +18,18 @@ struct Counter {
   std::int64_t by = 0;
 };
 
-// Publishes consecutive scalars of a row (publish.h). The op that ends the row increments `counters` first and the
+// Publishes consecutive scalars of a row (publish.h). The op that ends the row increments `counters` first, and the
 // row's number last.
 struct Publish {
+  static constexpr bool kIsSequence = true;
   static constexpr const char* kName = "publish_columns";
   static constexpr std::size_t kMaxColumns = 32;
   ScalarRing ring{};
   // The row's number: `counted` in the op that ends the row and increments it, `uncounted` in the others.
   In uncounted{};
-  InOut counted{};
-  std::vector<In> scalars{};
   std::vector<Counter> counters{};
+  std::vector<In> scalars{};
+  InOut counted{};
   std::int64_t first = 0;  // column of the first scalar
 
   bool ends_row() const { return static_cast<bool>(counted); }
@@ -36,9 +38,11 @@ struct Publish {
 
 // An expression without reductions, followed by a whole row.
 struct RunAndPublish {
+  static constexpr bool kIsSequence = true;
   expr::Expression expression;
   Publish row;
 };
+Program::Node node_of(std::string name, const RunAndPublish& op);
 
 }  // namespace ops
 

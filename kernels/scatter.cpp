@@ -34,7 +34,7 @@ void scatter_add(const Tensor& sums, const Tensor& updates, const Tensor& indice
   const Buffer memory = stream.allocate(static_cast<std::size_t>(count) * sizeof(std::int64_t));
   const Tensor order(memory.data(), DType::i64, {1, count}, stream.device());
   argsort(order, indices.reshape({1, count}), false, stream);
-  queue(ops::ScatterAdd{sums, updates, indices, order}, stream);
+  queue(ops::ScatterAdd{sums, updates, indices, order.reshape({count})}, stream);
 }
 
 }  // namespace giro

@@ -18,4 +18,8 @@ struct InOut : Tensor {
   InOut(const Tensor& tensor) : Tensor(tensor) {}
 };
 
+namespace detail {
+enum class Use { read, written, updated };
+}
+
 }  // namespace giro

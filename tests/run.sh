@@ -77,6 +77,8 @@ if command -v clang++-16 >/dev/null && compgen -G "$libomp" >/dev/null; then
 fi
 phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" "${tests[@]}"
 
+export GIRO_VERIFY=1  # each program, after each rule
+
 sanitized=0
 # Each temporary is a separate allocation, so AddressSanitizer sees where it ends. It records ten calls of the stack of
 # each allocation: thirty would take it a sixth of the time.

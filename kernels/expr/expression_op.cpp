@@ -33,6 +33,19 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
   });
 }
 
+bool writes_only_some(const Expression& expression, const Tensor& memory) {
+  std::int64_t written = 0;
+  for (const Expression::Write& write : expression.writes) {
+    if (write.to.memory.raw() != memory.raw() || write.to.memory.bytes() != memory.bytes()) continue;
+    std::int64_t elements = 1;
+    for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
+      if (write.to.layout.strides[axis] != 0) elements *= expression.space.begin()[axis];
+    }
+    written += elements;
+  }
+  return written < memory.count();
+}
+
 namespace {
 
 // Counts function calls, per element or per row, and the steps of reductions.

@@ -159,15 +159,19 @@ class FusedBuilder {
 };
 
 // Whether no element is overwritten before it is read, and no two writes overlap.
-bool is_safe(const Expression& expression) {
+bool is_safe(const Expression& expression, const MemoryOf& memory_of) {
   const bool in_passes = reduces(expression);
-  for (std::size_t i = 0; i < expression.writes.size(); ++i) {
-    const Access& write = expression.writes[i].to;
+  const auto placed = [&](const Access& access) { return Access{memory_of(access.memory), access.layout}; };
+  std::vector<Access> reads, writes;
+  for (const Access& read : expression.reads) reads.push_back(placed(read));
+  for (const Expression::Write& write : expression.writes) writes.push_back(placed(write.to));
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    const Access& write = writes[i];
     for (std::size_t k = 0; k < i; ++k) {
-      const Access& other = expression.writes[k].to;
+      const Access& other = writes[k];
       if (detail::overlap(other.memory, write.memory) && !are_disjoint(other, write, expression.space)) return false;
     }
-    for (const Access& read : expression.reads) {
+    for (const Access& read : reads) {
       if (!detail::overlap(read.memory, write.memory) || are_disjoint(read, write, expression.space)) continue;
       if (in_passes || read != write || !runs_along_all(expression, write.layout)) return false;
     }
@@ -184,25 +188,26 @@ bool is_recomputed(const std::vector<Axis>& axes, int Axis::*of) {
                      [&](const Axis& axis) { return axis.*of < 0 && !(axis.is_reduced && is_of_rows); });
 }
 
-std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes) {
+std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes,
+                            const MemoryOf& memory_of) {
   if (axes.size() > Shape::kMaxRank || !order_reduced_axes(axes, producer, consumer)) return std::nullopt;
   FusedBuilder joined(axes);
   if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
   const bool repeats = is_recomputed(axes, &Axis::producer);
   if (is_recomputed(axes, &Axis::consumer) || (repeats && producer.code.size() > kMaxRecomputed)) return std::nullopt;
   Fused result{std::move(joined).take(), repeats};
-  if (!is_safe(result.expression)) return std::nullopt;
+  if (!is_safe(result.expression, memory_of)) return std::nullopt;
   return result;
 }
 
 // Matches axes by a value that p writes and c reads, or else by an array that both read, each element once.
-std::optional<Fused> fuse_without_splitting(const Expression& p, const Expression& c) {
+std::optional<Fused> fuse_without_splitting(const Expression& p, const Expression& c, const MemoryOf& memory_of) {
   for (const Expression::Write& write : p.writes) {
     for (const Access& read : c.reads) {
       if (!same_memory(write.to.memory, read.memory)) continue;
       auto axes = pair_axes(p, c, write.to.layout, read.layout);
       if (!axes) continue;
-      if (auto fused = joined(p, c, *std::move(axes))) return fused;
+      if (auto fused = joined(p, c, *std::move(axes), memory_of)) return fused;
     }
   }
   const auto is_of_both = [](const Axis& axis) { return axis.producer >= 0 && axis.consumer >= 0; };
@@ -211,7 +216,7 @@ std::optional<Fused> fuse_without_splitting(const Expression& p, const Expressio
       if (!same_memory(one.memory, other.memory)) continue;
       auto axes = pair_axes(p, c, one.layout, other.layout);
       if (!axes || !std::all_of(axes->begin(), axes->end(), is_of_both) || !runs_along_all(p, one.layout)) continue;
-      if (auto fused = joined(p, c, *std::move(axes))) return fused;
+      if (auto fused = joined(p, c, *std::move(axes), memory_of)) return fused;
     }
   }
   return std::nullopt;
@@ -219,20 +224,20 @@ std::optional<Fused> fuse_without_splitting(const Expression& p, const Expressio
 
 }  // namespace
 
-std::optional<Fused> fuse(const Expression& producer, const Expression& consumer) {
+std::optional<Fused> fuse(const Expression& producer, const Expression& consumer, const MemoryOf& memory_of) {
   if (producer.space.count() == 0 || consumer.space.count() == 0 ||
       producer.code.size() + consumer.code.size() > kMaxInstructions ||
       producer.reads.size() + consumer.reads.size() > kMaxReads ||
       reductions(producer) + reductions(consumer) > kMaxReductions) {
     return std::nullopt;
   }
-  if (auto fused = fuse_without_splitting(producer, consumer)) return fused;
+  if (auto fused = fuse_without_splitting(producer, consumer, memory_of)) return fused;
   for (std::size_t w = 0; w < producer.writes.size(); ++w) {
     for (std::size_t r = 0; r < consumer.reads.size(); ++r) {
       if (!same_memory(producer.writes[w].to.memory, consumer.reads[r].memory)) continue;
       Expression p = producer, c = consumer;
       if (!split_matching_axes(p, p.writes[w].to.layout, c, c.reads[r].layout)) continue;
-      if (auto fused = fuse_without_splitting(p, c)) return fused;
+      if (auto fused = fuse_without_splitting(p, c, memory_of)) return fused;
     }
   }
   return std::nullopt;

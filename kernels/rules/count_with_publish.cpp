@@ -8,14 +8,15 @@ namespace giro::rules {
 // A step's counters are incremented by the op that publishes its row of logs.
 bool count_with_publish(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
-  const std::optional<Increment> increment = increment_of(ops[i]);
+  const std::optional<Increment> increment = increment_of(ops, i);
   if (!increment) return false;
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const publish = detail::op_of<ops::Publish>(ops[k]);
     if (publish == nullptr || !publish->ends_row()) continue;
-    if (increment->counter.raw() == publish->row().raw() || !ops.can_run_late(i, k)) return false;
+    if (ops.are_at_one_place(increment->after, publish->row()) || !ops.can_run_late(i, k)) return false;
     ops::Publish counting = *publish;
-    counting.counters.push_back({increment->counter, increment->amount});
+    counting.counters.push_back({increment->after, increment->amount});
+    ops.tie(increment->after, increment->before);
     queue(std::move(counting), stream);
     ops.replace(k, {i});
     return true;

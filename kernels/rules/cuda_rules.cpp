@@ -11,11 +11,6 @@
 namespace giro::rules {
 namespace {
 
-std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 bool same_array(const Tensor& a, const Tensor& b) { return same(a, b) && a.shape() == b.shape(); }
 
 }  // namespace
@@ -36,12 +31,12 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const Tensor first = same(a, dw) ? b : a;
   // The first gradient must already be in the sum, as after an earlier backward pass, or in a temporary that can be
   // placed there.
-  bool is_there = same(first, sum) && ops.is_untouched(sum, i, i + 1);
-  for (std::size_t k = 0; k < i && !is_there; ++k) {
-    is_there = detail::any_overlap(ops[k].node.writes, first) && ops.only_reader(k, first) == reader &&
-               ops.relocate(first, sum, k, *reader);
-  }
+  const auto writer = ops.writer(first);
+  const bool is_there = ops.are_at_one_place(first, sum)
+                            ? !ops.is_written_over_reads(i, sum)
+                            : writer && *writer < i && ops.write_under(sum, first, *writer, *reader);
   if (!is_there) return false;
+  ops.tie(sum, first);
   queue(ops::DenseBackwardAdd{sum.reshape(dw.shape()), backward->db, backward->dz, backward->x, backward->math},
         stream);
   ops.replace(i, {*reader});
@@ -77,7 +72,7 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
   const auto reader = ops.only_reader(i, convolution->y);
   const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
   if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||
-      detail::any_overlap(ops[i].node.reads, relu->y) || !ops.can_run_late(i, *reader)) {
+      ops.is_written_over_reads(i, relu->y) || !ops.can_run_late(i, *reader)) {
     return false;
   }
   ops::Conv2d both = *convolution;
@@ -99,7 +94,7 @@ bool pool_in_convolution(OpList& ops, std::size_t i) {
   if (!readers || readers->empty()) return false;
   const std::size_t at = readers->front();
   const auto* const pool = detail::op_of<ops::AvgPool>(ops[at]);
-  if (pool == nullptr || !same_array(pool->x, y) || detail::any_overlap(ops[i].node.reads, pool->y) ||
+  if (pool == nullptr || !same_array(pool->x, y) || ops.is_written_over_reads(i, pool->y) ||
       pool->options != PoolOptions{} || !pool_windows_tile(y.shape(), pool->options) ||
       !(convolution->has_relu || pool->has_relu) || !ops.can_run_late(i, at)) {
     return false;
@@ -121,7 +116,7 @@ bool pool_in_convolution(OpList& ops, std::size_t i) {
         filters->options != convolution->options || !ops.can_run_late(pool_at, *reader)) {
       return false;
     }
-    for (const Tensor& read : ops[i].node.reads) {  // to compute the relu's input again
+    for (const Tensor& read : ops.reads(i)) {  // to compute the relu's input again
       if (!ops.is_unchanged(read, i, *reader)) return false;
     }
     ops::Conv2dBackward backward = *filters;
@@ -147,7 +142,7 @@ bool bias_gradient(OpList& ops, std::size_t i) {
     const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
     if (backward == nullptr || !same(backward->dz, pool->dx) || !backward->db) continue;
     if (backward->dw && FewChannels(*backward)) return false;  // its kernel sums both at once
-    if (!ops.can_run_early(k, i) || !ops.is_untouched(backward->db, i, i + 1)) return false;
+    if (!ops.can_run_early(k, i) || ops.is_written_over_reads(i, backward->db)) return false;
     ops::AvgPoolBackward with_sum = *pool;
     with_sum.db = backward->db;
     ops::Conv2dBackward without_sum = *backward;
@@ -174,12 +169,7 @@ bool publish_with_update(OpList& ops, std::size_t i) {
     const expr::Expression* const expression = expression_of(ops[k]);
     if (expression == nullptr || expr::reduces(*expression)) continue;
     if (!ops.can_run_late(k, i)) return false;
-    const Program::Node &first = ops[k].node, &second = ops[i].node;
-    Program::Node node(first.op + "+publish", both(first.writes, second.writes), both(first.reads, second.reads),
-                       first.flops + second.flops, first.bytes + second.bytes);
-    detail::Recording::current()->hold(
-        {std::move(node), stream,
-         std::make_shared<detail::CallOf<ops::RunAndPublish>>(ops::RunAndPublish{*expression, *publish})});
+    queue(ops[k].node.op + "+publish", ops::RunAndPublish{*expression, *publish}, stream);
     ops.replace(i, {k});
     return true;
   }

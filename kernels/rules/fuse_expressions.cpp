@@ -20,12 +20,18 @@ std::string joined_name(const std::string& a, const std::string& b) {
   return a + "+" + b;
 }
 
+// Where an expression's values lie.
+expr::MemoryOf memory_of(const OpList& ops) {
+  return [&ops](const Tensor& value) { return ops.placed(value); };
+}
+
 // Fuses ops i < j into one where possible, and returns its index. Values that nothing else reads are not stored.
 std::optional<std::size_t> fuse_pair(OpList& ops, std::size_t i, std::size_t j) {
   const expr::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
   const bool late = ops.can_run_late(i, j);
   if (!late && !ops.can_run_early(j, i)) return std::nullopt;
-  std::optional<expr::Fused> fused = expr::fuse(first, second);
+  if (ops.reads_as_part(j, i)) return std::nullopt;
+  std::optional<expr::Fused> fused = expr::fuse(first, second, memory_of(ops));
   if (!fused) return std::nullopt;
   bool is_stored = false;
   for (const expr::Expression::Write& write : first.writes) {
@@ -54,11 +60,8 @@ double bytes_of(const expr::Access& access, const Shape& space) {
 bool is_mean_of_rows(const OpList& ops, std::size_t i) {
   const std::optional<Mean> mean = mean_of(ops[i]);
   if (!mean) return false;
-  const std::vector<std::size_t>& users = ops.near(mean->x);
-  const auto writer = std::find_if(users.rbegin(), users.rend(), [&](std::size_t k) {
-    return k < i && detail::any_overlap(ops[k].node.writes, mean->x);
-  });
-  return writer != users.rend() &&
+  const auto writer = ops.writer(mean->x);
+  return writer &&
          (detail::op_of<ops::SoftmaxCrossEntropy>(ops[*writer]) != nullptr || ops[*writer].node.op == "correct");
 }
 
@@ -86,7 +89,7 @@ bool recompute_in_readers(OpList& ops, std::size_t i) {
                       [&](const expr::Access& other) { return other.memory.raw() == read.memory.raw(); });
       if (!is_read_anyway) repeated += bytes_of(read, producer->space);
     }
-    const auto fused = expr::fuse(*producer, *reader);
+    const auto fused = expr::fuse(*producer, *reader, memory_of(ops));
     if (!fused) return false;
     with_it.push_back(expr::without_write(fused->expression, value.memory));
   }
@@ -106,8 +109,8 @@ std::vector<std::size_t> later_readers(const OpList& ops, std::size_t i, const s
   std::vector<std::size_t> readers;
   for (const Tensor& array : arrays) {
     if (array.count() < min_count) continue;
-    for (const std::size_t k : ops.near(array)) {
-      if (k > i && std::ranges::find(ops[k].node.reads, array.raw(), &Tensor::raw) != ops[k].node.reads.end()) {
+    for (const std::size_t k : ops.users(array)) {
+      if (k > i && std::ranges::find(ops.reads(k), array.raw(), &Tensor::raw) != ops.reads(k).end()) {
         readers.push_back(k);
       }
     }
@@ -131,8 +134,8 @@ std::optional<std::size_t> fuse_with_first(OpList& ops, std::size_t i, const std
 void join(OpList& ops, std::size_t i, bool joins_siblings) {
   for (std::optional<std::size_t> at = i; at && !recompute_in_readers(ops, *at);) {
     i = *at;
-    at = fuse_with_first(ops, i, later_readers(ops, i, ops[i].node.writes, 1));
-    if (!at && joins_siblings) at = fuse_with_first(ops, i, later_readers(ops, i, ops[i].node.reads, 2));
+    at = fuse_with_first(ops, i, later_readers(ops, i, ops.writes(i), 1));
+    if (!at && joins_siblings) at = fuse_with_first(ops, i, later_readers(ops, i, ops.reads(i), 2));
   }
 }
 

@@ -45,7 +45,7 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
     }
   }
   // If the gradients overwrite the logits, a later accuracy reads the gradients.
-  const bool logits_stay = !detail::overlap(row_gradients, logits) && !detail::overlap(dlogits, logits);
+  const bool logits_stay = !ops.overlap(row_gradients, logits) && !ops.overlap(dlogits, logits);
   Tensor share;
   for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {
     if (!counts_correct_rows(ops[k], logits, labels) || !ops.can_run_early(k, i, gone)) continue;
@@ -54,13 +54,13 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
     const std::optional<Mean> mean_of_hits = reader_of_hits ? mean_of(ops[*reader_of_hits]) : std::nullopt;
     gone.push_back(k);
     if (mean_of_hits && same(mean_of_hits->x, hits) && ops.can_run_early(*reader_of_hits, i, gone)) {
-      share = mean_of_hits->out;
+      share = mean_of_hits->out.reshape({});
       gone.push_back(*reader_of_hits);
     } else {
       gone.pop_back();
     }
   }
-  queue(ops::MeanCrossEntropy{mean->out, dlogits, share, logits, labels, factor, entropy->fault}, stream);
+  queue(ops::MeanCrossEntropy{mean->out.reshape({}), dlogits, share, logits, labels, factor, entropy->fault}, stream);
   ops.replace(i, gone);
   return true;
 }

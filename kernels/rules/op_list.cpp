@@ -2,34 +2,84 @@
 
 #include <algorithm>
 
-#include "runtime/arena.h"
 #include "runtime/program/recording.h"
 
 namespace giro::rules {
+namespace {
 
-OpList::OpList(std::vector<detail::HeldOp>& ops, const Arena& trace) : ops_(ops), trace_(trace), index_(ops) {
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+void insert(std::vector<std::size_t>& ops, std::size_t i) {
+  const auto place = std::lower_bound(ops.begin(), ops.end(), i);
+  if (place == ops.end() || *place != i) ops.insert(place, i);
+}
+
+void erase(std::vector<std::size_t>& ops, std::size_t i) {
+  const auto place = std::lower_bound(ops.begin(), ops.end(), i);
+  if (place != ops.end() && *place == i) ops.erase(place);
+}
+
+void insert(std::vector<Tensor>& tensors, const Tensor& tensor) {
+  const auto is_same = [&](const Tensor& other) {
+    return other.raw() == tensor.raw() && other.bytes() == tensor.bytes();
+  };
+  if (std::none_of(tensors.begin(), tensors.end(), is_same)) tensors.push_back(tensor);
+}
+
+bool is_one_in(const std::vector<std::size_t>& ops, std::size_t begin, std::size_t end) {
+  const auto first = std::lower_bound(ops.begin(), ops.end(), begin);
+  return first != ops.end() && *first < end;
+}
+
+}  // namespace
+
+OpList::OpList(std::vector<detail::HeldOp>& ops, detail::Values& values)
+    : ops_(ops), values_(values), uses_(ops.size()), readers_(values.count() + 1), writers_(values.count() + 1, kNone) {
   std::size_t segment = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const bool continues =
         i > 0 && ops[i].stream == ops[i - 1].stream && !ops[i].is_barrier() && !ops[i - 1].is_barrier();
     segment_.push_back(continues ? segment : ++segment);
+    add(i);
   }
 }
 
-bool OpList::is_temporary(const Tensor& tensor) const { return trace_.block_at(tensor.raw()) != nullptr; }
+void OpList::add(std::size_t i) {
+  Uses& uses = uses_[i] = {};
+  values_.for_each_use(ops_[i],
+                       [&](const Tensor& tensor, bool is_read) { insert(is_read ? uses.reads : uses.writes, tensor); });
+  for (const Tensor& read : uses.reads) values_.for_each(read, [&](detail::Id id) { insert(readers_[id], i); });
+  for (const Tensor& write : uses.writes) writers_[detail::id_of(write)] = i;
+}
+
+void OpList::remove(std::size_t i) {
+  for (const Tensor& read : uses_[i].reads) values_.for_each(read, [&](detail::Id id) { erase(readers_[id], i); });
+  for (const Tensor& write : uses_[i].writes) {
+    if (writers_[detail::id_of(write)] == i) writers_[detail::id_of(write)] = kNone;
+  }
+  uses_[i] = {};
+}
+
+std::optional<std::size_t> OpList::writer(const Tensor& value) const {
+  const std::size_t writer = writers_[detail::id_of(value)];
+  return writer != kNone ? std::optional(writer) : std::nullopt;
+}
+
+bool OpList::is_read_in_a_whole(detail::Id id) const {
+  const std::vector<detail::Id>& wholes = values_[id].wholes;
+  return std::any_of(wholes.begin(), wholes.end(), [&](detail::Id whole) { return !readers_[whole].empty(); });
+}
 
 std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Tensor& value, std::size_t most) const {
-  const auto* const block = trace_.block_at(value.raw());
-  if (block == nullptr || !block->second.free || block->second.pinned) return std::nullopt;
-  std::vector<std::size_t> readers;
-  for (const std::size_t k : near(value)) {
-    const bool is_read = detail::any_overlap(ops_[k].node.reads, value),
-               is_written = detail::any_overlap(ops_[k].node.writes, value);
-    if (k == i || !(is_read || is_written)) continue;
-    if (k < i || is_written || readers.size() == most || ops_[k].stream != ops_[i].stream) return std::nullopt;
-    readers.push_back(k);
+  const detail::Value& of = values_.of(value);
+  if (!of.is_temporary || !of.over.empty() || !of.under.empty() || is_read_in_a_whole(detail::id_of(value)) ||
+      users(value).size() > most) {
+    return std::nullopt;
   }
-  return readers;
+  for (const std::size_t k : users(value)) {
+    if (ops_[k].stream != ops_[i].stream) return std::nullopt;
+  }
+  return users(value);
 }
 
 std::optional<std::size_t> OpList::only_reader(std::size_t i, const Tensor& value) const {
@@ -37,94 +87,160 @@ std::optional<std::size_t> OpList::only_reader(std::size_t i, const Tensor& valu
   return all && all->size() == 1 ? std::optional(all->front()) : std::nullopt;
 }
 
-// Whether op `i` must keep its order with an op in [begin, end) that is not among `but`.
-bool OpList::depends_on_any(std::size_t i, std::size_t begin, std::size_t end,
-                            const std::vector<std::size_t>& but) const {
-  const auto meets = [&](const std::vector<Tensor>& tensors, bool is_read) {
-    for (const Tensor& tensor : tensors) {
-      const std::vector<std::size_t>& ops = is_read ? index_.writers_at(tensor) : near(tensor);
-      for (auto k = std::lower_bound(ops.begin(), ops.end(), begin); k != ops.end() && *k < end; ++k) {
-        const Program::Node& node = ops_[*k].node;
-        if (*k == i || std::find(but.begin(), but.end(), *k) != but.end()) continue;
-        if (detail::any_overlap(node.writes, tensor) || (!is_read && detail::any_overlap(node.reads, tensor)))
-          return true;
-      }
-    }
-    return false;
-  };
-  return meets(ops_[i].node.reads, true) || meets(ops_[i].node.writes, false);
-}
-
-bool OpList::can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others) const {
-  return segment_[i] == segment_[j] && !depends_on_any(j, i + 1, j, others);
-}
-
-bool OpList::can_run_late(std::size_t i, std::size_t j) const {
-  return segment_[i] == segment_[j] && !depends_on_any(i, i + 1, j, {});
-}
-
-bool OpList::is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const {
-  for (const std::size_t other : index_.writers_at(value)) {
-    const bool may_come_before = other > i && (other < k || ops_[other].stream != ops_[k].stream);
-    if (may_come_before && detail::any_overlap(ops_[other].node.writes, value)) return false;
-  }
-  return ops_[i].stream == ops_[k].stream;
-}
-
-bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) const {
-  const std::vector<std::size_t>& ops = near(value);
-  return std::none_of(ops.begin(), ops.end(), [&](std::size_t at) {
-    const Program::Node& node = ops_[at].node;
-    return at >= i && at < k && (detail::any_overlap(node.writes, value) || detail::any_overlap(node.reads, value));
+bool OpList::is_needed_below(const detail::Value& value, std::size_t begin, std::size_t end) const {
+  return std::any_of(value.over.begin(), value.over.end(), [&](detail::Id earlier) {
+    return is_one_in(readers_[earlier], begin, end) || (writers_[earlier] >= begin && writers_[earlier] < end);
   });
 }
 
-bool OpList::relocate(Tensor from, Tensor to, std::size_t i, std::size_t k) {
-  const auto value_readers = readers(i, from);
-  const auto* const block = trace_.block_at(from.raw());
-  if (!value_readers || block->first != from.raw() || from.bytes() != to.bytes() || from.device() != to.device() ||
-      detail::overlap(from, to)) {
+bool OpList::is_overwritten(const Tensor& tensor, std::size_t begin, std::size_t end) const {
+  bool is_overwritten = false;
+  values_.for_each(tensor, [&](detail::Id id) {
+    for (const detail::Id later : values_[id].under)
+      is_overwritten |= writers_[later] >= begin && writers_[later] < end;
+  });
+  return is_overwritten;
+}
+
+bool OpList::can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others) const {
+  if (segment_[i] != segment_[j]) return false;
+  const auto is_written_between = [&](const Tensor& read) {
+    bool is_written = false;
+    values_.for_each(read, [&](detail::Id id) {
+      const std::size_t writer = writers_[id];
+      is_written |= writer > i && writer < j && std::find(others.begin(), others.end(), writer) == others.end();
+    });
+    return is_written;
+  };
+  return std::none_of(reads(j).begin(), reads(j).end(), is_written_between) &&
+         std::none_of(writes(j).begin(), writes(j).end(),
+                      [&](const Tensor& write) { return is_needed_below(values_.of(write), i + 1, j); });
+}
+
+bool OpList::can_run_late(std::size_t i, std::size_t j) const {
+  if (segment_[i] != segment_[j]) return false;
+  return std::none_of(reads(i).begin(), reads(i).end(),
+                      [&](const Tensor& read) { return is_overwritten(read, i + 1, j); }) &&
+         std::none_of(writes(i).begin(), writes(i).end(), [&](const Tensor& write) {
+           return is_one_in(users(write), i + 1, j) || is_overwritten(write, i + 1, j);
+         });
+}
+
+bool OpList::is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const {
+  if (ops_[i].stream != ops_[k].stream) return false;
+  bool is_changed = false;
+  values_.for_each(value, [&](detail::Id id) {
+    for (const detail::Id later : values_[id].under) {
+      const std::size_t writer = writers_[later];
+      is_changed |= writer != kNone && writer > i && (writer < k || ops_[writer].stream != ops_[k].stream);
+    }
+  });
+  return !is_changed;
+}
+
+bool OpList::are_at_one_place(const Tensor& a, const Tensor& b) const { return placed(a).raw() == placed(b).raw(); }
+bool OpList::overlap(const Tensor& a, const Tensor& b) const { return detail::overlap(placed(a), placed(b)); }
+
+bool OpList::is_written_over_reads(std::size_t i, const Tensor& value) const {
+  return std::any_of(reads(i).begin(), reads(i).end(), [&](const Tensor& read) { return overlap(read, value); });
+}
+
+bool OpList::reads_as_part(std::size_t j, std::size_t i) const {
+  return std::any_of(reads(j).begin(), reads(j).end(), [&](const Tensor& read) {
+    bool is_part = false;
+    values_.for_each(read, [&](detail::Id id) { is_part |= id != detail::id_of(read) && writers_[id] == i; });
+    return is_part;
+  });
+}
+
+bool OpList::is_all_of_one(const Tensor& value) const {
+  const detail::Value& of = values_.of(value);
+  return of.bytes == value.bytes() && of.parts.empty() && of.wholes.empty() && of.before == 0;
+}
+
+void OpList::put(const Tensor& value, const Tensor& other) {
+  detail::Value& moved = values_.of(value);
+  const detail::Value& there = values_.of(other);
+  moved.place = static_cast<char*>(placed(other).raw());
+  moved.is_temporary = there.is_temporary;
+  for (const detail::Id earlier : there.over) {
+    const detail::Value& under = values_[earlier];
+    if (moved.place < under.place + under.bytes && under.place < moved.place + moved.bytes) {
+      values_.note_over(detail::id_of(value), earlier);
+    }
+  }
+}
+
+void OpList::read_instead(const Tensor& copy, const Tensor& value) {
+  const detail::Id from = detail::id_of(copy), to = detail::id_of(value);
+  const std::vector<std::size_t> readers = users(copy);
+  for (const std::size_t k : readers) remove(k);
+  if (values_[from].bytes > copy.bytes()) {
+    values_[from].parts.push_back({detail::offset_of(copy), copy.bytes(), to, 0});
+    values_[to].wholes.push_back(from);
+  } else {
+    for (const std::size_t k : readers) {
+      ops_[k].call->for_each([&](Tensor& tensor, detail::Use use) {
+        if (use == detail::Use::read && detail::id_of(tensor) == from) {
+          tensor = detail::named(to, detail::offset_of(tensor), tensor);
+        } else if (use == detail::Use::updated && values_.of(tensor).before == from) {
+          values_.of(tensor).before = to;
+        }
+      });
+    }
+    for (const detail::Id whole : values_[from].wholes) {
+      for (detail::Value::Part& part : values_[whole].parts) part.id = part.id == from ? to : part.id;
+      values_[to].wholes.push_back(whole);
+    }
+    values_[from].is_gone = true;
+  }
+  for (const std::size_t k : readers) add(k);
+}
+
+bool OpList::write_in_place_of(const Tensor& copy, const Tensor& value, std::size_t i, std::size_t k) {
+  const auto value_readers = readers(i, value);
+  const detail::Value& there = values_.of(copy);
+  // Another stream may use the memory, and be waited for in between.
+  if (!value_readers || !is_all_of_one(value) || copy.bytes() != value.bytes() || copy.device() != value.device() ||
+      segment_[i] != segment_[k] || is_needed_below(there, i, k)) {
     return false;
   }
-  // Another stream may use the memory, and be waited for in between.
-  if (segment_[i] != segment_[k] || !is_untouched(to, i, k)) return false;
-  const auto lies_within = [&](const Tensor& part) {
-    const auto* const begin = static_cast<const char*>(from.raw());
-    const auto* const at = static_cast<const char*>(part.raw());
-    return !detail::overlap(part, from) || (at >= begin && at + part.bytes() <= begin + from.bytes());
-  };
-  if (!std::all_of(ops_[i].node.writes.begin(), ops_[i].node.writes.end(), lies_within)) return false;
   for (const std::size_t reader : *value_readers) {
-    if (reader > k && (!is_unchanged(to, k, reader) || detail::any_overlap(ops_[reader].node.writes, to))) return false;
-    if (!std::all_of(ops_[reader].node.reads.begin(), ops_[reader].node.reads.end(), lies_within)) return false;
+    if (reader > k && (is_overwritten(copy, k + 1, reader + 1) || !is_unchanged(copy, k, reader))) return false;
   }
-  detail::MemoryMoves moves;
-  moves.add(block->first, from.bytes(), static_cast<char*>(to.raw()));
-  const std::vector<std::size_t> touching = near(from);
-  for (const std::size_t at : touching) {
-    index_.remove(at, ops_[at]);
-    for (auto* tensors : {&ops_[at].node.reads, &ops_[at].node.writes}) {
-      for (Tensor& tensor : *tensors) {
-        if (detail::overlap(tensor, from)) tensor = moves(tensor);
-      }
-    }
-    ops_[at].call->move(moves);
-    index_.add(at, ops_[at]);
-  }
+  put(value, copy);
+  for (const detail::Id later : there.under) values_.note_over(later, detail::id_of(value));
+  read_instead(copy, value);
   return true;
+}
+
+bool OpList::write_under(const Tensor& later, const Tensor& value, std::size_t i, std::size_t k) {
+  if (only_reader(i, value) != k || !is_all_of_one(value) || later.bytes() != value.bytes() ||
+      later.device() != value.device() || segment_[i] != segment_[k] || is_needed_below(values_.of(later), i, k)) {
+    return false;
+  }
+  put(value, later);
+  values_.note_over(detail::id_of(later), detail::id_of(value));
+  return true;
+}
+
+void OpList::tie(const Tensor& after, const Tensor& before) {
+  detail::Value& value = values_.of(after);
+  value.before = detail::id_of(before);
+  value.offset_of_before = detail::offset_of(before);
 }
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
   detail::HeldOp op = detail::Recording::current()->take_single_op();
   op.node.where = ops_[i].node.where;
-  index_.remove(i, ops_[i]);
-  index_.add(i, op);
-  ops_[i] = std::move(op);
+  remove(i);
   for (const std::size_t k : gone) drop(k);
+  ops_[i] = std::move(op);
+  add(i);
 }
 
 void OpList::drop(std::size_t i) {
-  index_.remove(i, ops_[i]);
+  remove(i);
   ops_[i].node = Program::Node("", {}, {});
   ops_[i].call = nullptr;
 }

@@ -5,29 +5,33 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/program/memory_index.h"
 #include "runtime/program/op.h"
 #include "runtime/program/overlap.h"
+#include "runtime/program/values.h"
 
 namespace giro::rules {
 
-// The ops of a program while rules replace some of them: which op reads what, and which ops may be reordered. A dropped
-// op leaves an empty one behind, which has no type and touches nothing, until compact().
+// The ops of a program while rules replace some of them: which op reads what, and which ops may be reordered. Their
+// tensors name values. A dropped op leaves an empty one behind, which has no type and touches nothing, until compact().
 class OpList {
  public:
-  OpList(std::vector<detail::HeldOp>& ops, const Arena& trace);
+  OpList(std::vector<detail::HeldOp>& ops, detail::Values& values);
 
   std::size_t size() const { return ops_.size(); }
   const detail::HeldOp& operator[](std::size_t i) const { return ops_[i]; }
+  // What op `i` reads and writes, each once.
+  const std::vector<Tensor>& reads(std::size_t i) const { return uses_[i].reads; }
+  const std::vector<Tensor>& writes(std::size_t i) const { return uses_[i].writes; }
 
-  // The ops that touch the memory of the tensor, or some near it, in their order.
-  const std::vector<std::size_t>& near(const Tensor& tensor) const { return index_.ops_at(tensor); }
-
-  // Whether it lies in memory that was allocated within the recording; it may still be held.
-  bool is_temporary(const Tensor& tensor) const;
+  // Whether nothing but the ops reads it.
+  bool is_temporary(const Tensor& value) const { return values_.of(value).is_temporary; }
+  // The op that writes it; nullopt if none does.
+  std::optional<std::size_t> writer(const Tensor& value) const;
+  // The ops that read some of it, in their order.
+  const std::vector<std::size_t>& users(const Tensor& value) const { return readers_[detail::id_of(value)]; }
 
   // The only op that reads what op `i` writes to `value`, if nothing else ever uses the value. nullopt if the value
-  // lies outside the program, is still held, or is also written by another op.
+  // is needed after the program, is only a part of what is read, or shares its memory with an earlier or later one.
   std::optional<std::size_t> only_reader(std::size_t i, const Tensor& value) const;
   // The ops that read `value`, possibly none, under the same conditions; nullopt if these do not hold, if there are
   // more than `most` readers, or if one is on another stream.
@@ -35,18 +39,33 @@ class OpList {
                                                   std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
   // Whether op `j` may run in op `i`'s place, i < j, if its reads of results of op `i` and of `others` are replaced.
+  // What it writes over must not be needed in between, not even by `others`.
   bool can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others = {}) const;
   // Whether op `i` may be delayed until just before op `j`, i < j.
   bool can_run_late(std::size_t i, std::size_t j) const;
-
-  // Whether op `k` finds in `value` what op `i` found there, i < k.
+  // Whether op `k` can still read `value`, as op `i` can, i < k.
   bool is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const;
-  // Whether no op in [i, k) reads or writes it.
-  bool is_untouched(const Tensor& value, std::size_t i, std::size_t k) const;
 
-  // Moves the value that op `i` writes to `from` to the memory of `to`, which op `k` fills from it, i < k. Returns
-  // false if that is impossible: `from` is not all of a temporary, or something else uses `to` in between.
-  bool relocate(Tensor from, Tensor to, std::size_t i, std::size_t k);
+  // Whether both lie in the same memory, or overlap there.
+  bool are_at_one_place(const Tensor& a, const Tensor& b) const;
+  bool overlap(const Tensor& a, const Tensor& b) const;
+  // Whether op `i` reads memory that `value` is written over.
+  bool is_written_over_reads(std::size_t i, const Tensor& value) const;
+  // Whether op `j` reads what op `i` writes as a part of another value.
+  bool reads_as_part(std::size_t j, std::size_t i) const;
+  // Where the memory of a value is.
+  Tensor placed(const Tensor& value) const { return values_.placed(value); }
+
+  // Both only for all of a temporary that is no part of another value:
+  //
+  // Lets op `i` write `value` where op `k` copies it to, i < k: to `copy`, which op `k` writes, or to a part of it.
+  // Whoever reads that, reads `value` from then on. Returns false if that is impossible: other ops need the memory in
+  // between. The caller takes the copy from op `k`.
+  bool write_in_place_of(const Tensor& copy, const Tensor& value, std::size_t i, std::size_t k);
+  // Puts `value`, which op `i` writes, where `later` is written over it, by op `k` and its only reader. False as above.
+  bool write_under(const Tensor& later, const Tensor& value, std::size_t i, std::size_t k);
+  // Makes `after` what an op with an InOut leaves of `before`.
+  void tie(const Tensor& after, const Tensor& before);
 
   // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
@@ -56,11 +75,28 @@ class OpList {
   void compact();
 
  private:
-  bool depends_on_any(std::size_t i, std::size_t begin, std::size_t end, const std::vector<std::size_t>& but) const;
+  struct Uses {
+    std::vector<Tensor> reads, writes;
+  };
+  void add(std::size_t i);
+  void remove(std::size_t i);
+  bool is_all_of_one(const Tensor& value) const;
+  bool is_read_in_a_whole(detail::Id id) const;
+  // Whether an op in [begin, end) reads or writes what `value` is written over.
+  bool is_needed_below(const detail::Value& value, std::size_t begin, std::size_t end) const;
+  // Whether an op in [begin, end) writes over what `tensor` names.
+  bool is_overwritten(const Tensor& tensor, std::size_t begin, std::size_t end) const;
+  // Gives `value` the memory of what `other` names.
+  void put(const Tensor& value, const Tensor& other);
+  // Lets the readers of `copy` read `value`.
+  void read_instead(const Tensor& copy, const Tensor& value);
 
   std::vector<detail::HeldOp>& ops_;
-  const Arena& trace_;
-  MemoryIndex index_;
+  detail::Values& values_;
+  std::vector<Uses> uses_;
+  // By value; readers also of values of which it is a part.
+  std::vector<std::vector<std::size_t>> readers_;
+  std::vector<std::size_t> writers_;
   // Ops with the same number are on one stream, with no op between them that keeps its place.
   std::vector<std::size_t> segment_;
 };

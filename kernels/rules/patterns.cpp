@@ -1,10 +1,10 @@
 #include "kernels/rules/patterns.h"
 
 #include <cmath>
-#include <cstddef>
 
 #include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
+#include "kernels/rules/op_list.h"
 
 namespace giro::rules {
 namespace {
@@ -99,14 +99,14 @@ std::optional<Mean> mean_of(const detail::HeldOp& op) {
   return found.x ? std::optional(found) : std::nullopt;
 }
 
-std::optional<Increment> increment_of(const detail::HeldOp& op) {
-  const std::optional<Value> value = result_of(op);
+std::optional<Increment> increment_of(const OpList& ops, std::size_t i) {
+  const std::optional<Value> value = result_of(ops[i]);
   if (!value || !value->is(functions::add) || value->dtype() != DType::i64 || !value->operand(1).is_constant()) {
     return std::nullopt;
   }
-  const Tensor counter = value->operand(0).array();
-  if (!counter || counter.raw() != written(op).raw() || counter.count() != 1) return std::nullopt;
-  return Increment{counter, value->operand(1).integer()};
+  const Tensor before = value->operand(0).array(), after = written(ops[i]);
+  if (!before || !ops.are_at_one_place(before, after) || before.count() != 1) return std::nullopt;
+  return Increment{after, before, value->operand(1).integer()};
 }
 
 std::optional<Relu> relu_of(const detail::HeldOp& op) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -8,6 +9,8 @@
 
 // Patterns that rules match: expressions that read and write whole arrays in element order.
 namespace giro::rules {
+
+class OpList;
 
 // The op's expression, or null.
 const expr::Expression* expression_of(const detail::HeldOp& op);
@@ -31,12 +34,12 @@ struct Mean {
 };
 std::optional<Mean> mean_of(const detail::HeldOp& op);
 
-// counter += amount, i64.
+// A counter that is incremented in its place, i64.
 struct Increment {
-  Tensor counter;
+  Tensor after, before;
   std::int64_t amount = 0;
 };
-std::optional<Increment> increment_of(const detail::HeldOp& op);
+std::optional<Increment> increment_of(const OpList& ops, std::size_t i);
 
 // y = relu(x).
 struct Relu {

@@ -13,6 +13,7 @@
 #include "kernels/rules/rules.h"
 #include "runtime/dispatch.h"
 #include "runtime/program/recording.h"
+#include "runtime/program/verify.h"
 #include "runtime/throw_error.h"
 
 namespace giro::rules {
@@ -40,24 +41,30 @@ std::vector<Rule> chosen_rules(Device device) {
   return rules;
 }
 
-void rewrite(std::vector<detail::HeldOp>& ops, const Arena& trace) {
+void rewrite(std::vector<detail::HeldOp>& ops, detail::Values& values) {
   if (ops.empty()) return;
-  const Stream stream = ops.front().stream;
-  OpList list(ops, trace);
-  for (const Rule& rule : chosen_rules(stream.device())) {
+  const bool verifies = detail::verifies_programs();
+  OpList list(ops, values);
+  for (const Rule& rule : chosen_rules(ops.front().stream.device())) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       while (rule.apply(list, i)) {
       }
     }
+    if (verifies) detail::verify(ops, values, fmt::format("the rule {}", rule.name));
   }
   list.compact();
+}
+
+void prepare_ops(const std::vector<detail::HeldOp>& ops) {
+  if (ops.empty()) return;
+  const Stream& stream = ops.front().stream;
   GIRO_DISPATCH(stream, prepare(ops, stream));
 }
 
 }  // namespace
 
 Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
-  return detail::GraphRecorder::record(stream, body, options, rewrite);
+  return detail::GraphRecorder::record(stream, body, options, {rewrite, prepare_ops});
 }
 
 }  // namespace giro::rules

@@ -32,21 +32,20 @@ std::optional<Tensor> contiguous(const Access& access, const Shape& space) {
   return access.memory.reshape({access.memory.count()}).rows(begin, begin + space.count());
 }
 
-// Where an expression copies all of `value` to, unchanged and to contiguous memory that it does not read.
+// Where op `k`, an expression, copies all of `value` to, unchanged and to contiguous memory that it does not read.
 struct CopyOf {
   Access write;
   Tensor memory;
 };
-std::optional<CopyOf> copy_of(const Expression& expression, const Tensor& value) {
+std::optional<CopyOf> copy_of(const OpList& ops, std::size_t k, const Tensor& value) {
+  const Expression& expression = *expression_of(ops[k]);
   if (expression.reduced > 0 || expression.space.count() != value.count()) return std::nullopt;
   for (const Expression::Write& write : expression.writes) {
     const expr::Instruction& from = expression.code[write.value];
     if (from.kind != expr::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
     const auto read = contiguous(expression.reads[from.index], expression.space);
     const auto to = contiguous(write.to, expression.space);
-    const bool is_read = to && std::any_of(expression.reads.begin(), expression.reads.end(),
-                                           [&](const Access& each) { return detail::overlap(each.memory, *to); });
-    if (read && same(*read, value) && to && !is_read) return CopyOf{write.to, *to};
+    if (read && same(*read, value) && to && !ops.is_written_over_reads(k, *to)) return CopyOf{write.to, *to};
   }
   return std::nullopt;
 }
@@ -55,15 +54,14 @@ std::optional<CopyOf> copy_of(const Expression& expression, const Tensor& value)
 bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value) {
   if (const auto* const copy = detail::op_of<ops::Copy>(ops[k])) {
     if (copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes() ||
-        !ops.relocate(value, copy->to, i, k)) {
+        !ops.write_in_place_of(copy->to, value, i, k)) {
       return false;
     }
     ops.drop(k);
     return true;
   }
-  const Expression* const expression = expression_of(ops[k]);
-  const std::optional<CopyOf> copy = expression != nullptr ? copy_of(*expression, value) : std::nullopt;
-  if (!copy || !ops.relocate(value, copy->memory, i, k)) return false;
+  const std::optional<CopyOf> copy = expression_of(ops[k]) != nullptr ? copy_of(ops, k, value) : std::nullopt;
+  if (!copy || !ops.write_in_place_of(copy->memory, value, i, k)) return false;
   Expression rest =
       expr::without_writes(*expression_of(ops[k]), [&](const Access& other) { return other == copy->write; });
   if (rest.writes.empty()) {
@@ -80,7 +78,7 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
 // A value that is only copied elsewhere, such as a gradient to its leaf or a part of a concatenation, is written to the
 // destination directly.
 bool write_in_place(OpList& ops, std::size_t i) {
-  for (const Tensor& value : ops[i].node.writes) {
+  for (const Tensor& value : ops.writes(i)) {
     const auto readers = ops[i].is_barrier() ? std::nullopt : ops.readers(i, value);
     if (!readers) continue;
     for (const std::size_t k : *readers) {
@@ -91,17 +89,17 @@ bool write_in_place(OpList& ops, std::size_t i) {
 }
 
 // A value that is only read to compute a leaf, element by element, such as the first of two gradients that are added,
-// is written to the leaf, over which that op then writes: it needs no memory of its own.
+// is written to the leaf, over which that op then writes: it needs no memory of its own. The same for what is held.
 bool write_over_in_leaf(OpList& ops, std::size_t i) {
-  for (const Tensor& value : ops[i].node.writes) {
+  for (const Tensor& value : ops.writes(i)) {
     const auto reader = ops[i].is_barrier() ? std::nullopt : ops.only_reader(i, value);
     if (!reader) continue;
     const Expression* const expression = expression_of(ops[*reader]);
     if (expression == nullptr) continue;
-    for (const Tensor& to : ops[*reader].node.writes) {
+    for (const Tensor& to : ops.writes(*reader)) {
       if (ops.is_temporary(to) || expression->space.count() != to.count()) continue;
-      if (detail::any_overlap(ops[*reader].node.reads, to) || !may_write_over(*expression, to, value)) continue;
-      if (ops.relocate(value, to, i, *reader)) return true;
+      if (ops.is_written_over_reads(*reader, to) || !may_write_over(*expression, to, value)) continue;
+      if (ops.write_under(to, value, i, *reader)) return true;
     }
   }
   return false;

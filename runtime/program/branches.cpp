@@ -4,16 +4,15 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "runtime/program/overlap.h"
-
 namespace giro::detail {
 namespace {
 
 // The memory needed while each op runs.
 class MemoryInTime {
  public:
-  MemoryInTime(std::size_t ops, Temporaries& temporaries) : needed_(ops), temporaries_(temporaries) {
-    for (const PlannedBlock& block : temporaries.blocks) {
+  MemoryInTime(const Homes& homes, std::vector<PlannedBlock>& blocks)
+      : needed_(homes.of_op.size()), of_op_(homes.of_op), blocks_(blocks) {
+    for (const PlannedBlock& block : blocks) {
       for (std::size_t i = block.first; i <= block.last; ++i) needed_[i] += block.bytes;
     }
     for (const std::size_t bytes : needed_) most_ = std::max(most_, bytes);
@@ -23,8 +22,8 @@ class MemoryInTime {
   std::size_t room_until(std::size_t i, std::size_t end) const {
     for (std::size_t at = i + 1; at < end; ++at) {
       std::size_t more = 0;
-      for (const std::size_t block : temporaries_.of_op[i]) {
-        if (temporaries_.blocks[block].last < at) more += temporaries_.blocks[block].bytes;
+      for (const std::size_t block : of_op_[i]) {
+        if (blocks_[block].last < at) more += blocks_[block].bytes;
       }
       if (needed_[at] + more > most_) return at;
     }
@@ -33,8 +32,8 @@ class MemoryInTime {
 
   // Keeps the memory of op `i` until op `end`.
   void keep(std::size_t i, std::size_t end) {
-    for (const std::size_t b : temporaries_.of_op[i]) {
-      PlannedBlock& block = temporaries_.blocks[b];
+    for (const std::size_t b : of_op_[i]) {
+      PlannedBlock& block = blocks_[b];
       for (; block.last + 1 < end; ++block.last) needed_[block.last + 1] += block.bytes;
     }
   }
@@ -42,7 +41,8 @@ class MemoryInTime {
  private:
   std::vector<std::size_t> needed_;
   std::size_t most_ = 0;
-  Temporaries& temporaries_;
+  const std::vector<std::vector<std::size_t>>& of_op_;
+  std::vector<PlannedBlock>& blocks_;
 };
 
 }  // namespace
@@ -52,16 +52,17 @@ bool branches_are_on() {
   return setting == nullptr || std::string_view(setting) != "0";
 }
 
-std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries) {
+std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Homes& homes,
+                                  std::vector<PlannedBlock>& blocks) {
   std::vector<Branch> branches(ops.size());
-  MemoryInTime memory(ops.size(), temporaries);
+  MemoryInTime memory(homes, blocks);
   std::size_t joined = ops.size();  // of the next op aside: once that op is done, so is this one
   // Backwards, so that it is known which later ops are aside.
   for (std::size_t i = ops.size(); i-- > 0;) {
     if (ops[i].is_barrier()) continue;
-    const auto waits_for = [&](const HeldOp& op) { return op.is_barrier() || depend(ops[i].node, op.node); };
+    const auto waits = [&](std::size_t j) { return ops[j].is_barrier() || homes.depends(j, i); };
     std::size_t end = i + 1;
-    while (end < joined && (branches[end].on_side_stream || !waits_for(ops[end]))) ++end;
+    while (end < joined && (branches[end].on_side_stream || !waits(end))) ++end;
     end = memory.room_until(i, end);
     const auto first = branches.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     const auto last = branches.begin() + static_cast<std::ptrdiff_t>(end);

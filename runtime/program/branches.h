@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/program/memory_plan.h"
+#include "runtime/program/homes.h"
 
 namespace giro::detail {
 
@@ -19,8 +19,9 @@ struct Branch {
 bool branches_are_on();
 
 // Puts ops aside to shorten the longest chain of ops: each for as long as nothing needs its results, or for a shorter
-// time if it would raise the peak memory otherwise. Extends the lifetimes of `temporaries` accordingly. All ops must be
-// of one stream, except those that keep their place.
-std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries);
+// time if it would raise the peak memory otherwise. Extends the lifetimes of `blocks`, those of `homes`, accordingly.
+// All ops must be of one stream, except those that keep their place.
+std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Homes& homes,
+                                  std::vector<PlannedBlock>& blocks);
 
 }  // namespace giro::detail

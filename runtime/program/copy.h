@@ -9,6 +9,7 @@ namespace giro::ops {
 // Copies the bytes of a tensor to another tensor of the same size.
 struct Copy {
   static constexpr const char* kName = "copy";
+  static constexpr const char* kDims = "_ -> _";
   Out to{};
   In from{};
 };

@@ -31,8 +31,6 @@ constexpr std::size_t field_count() {
   }
 }
 
-enum class Use { read, written, updated };
-
 // Calls f(field) for each field.
 template <class T, class F>
 void for_each_field(T& of, F&& f) {

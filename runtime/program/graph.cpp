@@ -22,11 +22,11 @@
 namespace giro {
 
 Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
-  return detail::GraphRecorder::record(stream, body, options, nullptr);
+  return detail::GraphRecorder::record(stream, body, options, {});
 }
 
 Graph detail::GraphRecorder::record(const Stream& stream, const std::function<void()>& body,
-                                    const RecordOptions& options, Rewrite rewrite) {
+                                    const RecordOptions& options, const Rewrite& rewrite) {
   detail::StreamImpl& impl = stream.impl();
   const detail::StateIdentity* const main = options.state != nullptr ? options.state->identity().get() : nullptr;
   detail::Recording recording(impl, rewrite);
@@ -60,7 +60,7 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
 
 void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<void()>& body) {
   const OutsideRecording outside;
-  detail::Recording recording(stream.impl(), nullptr);
+  detail::Recording recording(stream.impl(), {});
   recording.is_dry_ = true;
   recording.trace = std::make_shared<Arena>(stream.device(), Arena::Kind::nowhere);
   try {

@@ -13,7 +13,7 @@
 namespace giro::detail {
 namespace {
 
-struct Value {
+struct LargestView {
   Tensor tensor;
   std::string op;  // the op that writes it
 };
@@ -27,24 +27,29 @@ std::string size_text(std::size_t bytes) {
 
 // For an out-of-memory error: the memory that the recording has needed so far, and the free memory of its device.
 std::string memory_report(const Recording& recording, const std::string& name) {
-  std::map<const void*, Value> values;  // temporaries by address; the largest of several views
+  std::map<const void*, LargestView> values;  // temporaries by address; the largest of several views
   const auto is_temporary = [&](const Tensor& tensor) {
     const auto lies_in = [&](const auto& each) { return each.second->block_at(tensor.raw()) != nullptr; };
     return recording.trace->block_at(tensor.raw()) != nullptr || std::ranges::any_of(recording.arenas, lies_in);
   };
-  const auto look_at = [&](const Program::Node& node) {
-    for (const Tensor& tensor : node.writes) {
-      if (!is_temporary(tensor)) continue;
-      const auto [at, is_new] = values.try_emplace(tensor.raw(), Value{tensor, node.op});
-      if (!is_new && at->second.tensor.bytes() < tensor.bytes()) at->second = {tensor, node.op};
-    }
+  const auto look_at = [&](const Tensor& tensor, const std::string& op) {
+    if (!is_temporary(tensor)) return;
+    const auto [at, is_new] = values.try_emplace(tensor.raw(), LargestView{tensor, op});
+    if (!is_new && at->second.tensor.bytes() < tensor.bytes()) at->second = {tensor, op};
   };
-  for (const Program::Node& node : recording.program.nodes()) look_at(node);
-  for (const HeldOp& op : recording.held()) look_at(op.node);
+  for (const Program::Node& node : recording.program.nodes()) {
+    for (const Tensor& tensor : node.writes) look_at(tensor, node.op);
+  }
+  for (const HeldOp& op : recording.held()) {
+    op.call->for_each([&](const Tensor& tensor, Use use) {
+      if (tensor && use != Use::read) look_at(tensor, op.node.op);
+    });
+  }
 
-  std::vector<Value> largest;
+  std::vector<LargestView> largest;
   for (const auto& [address, value] : values) largest.push_back(value);
-  std::ranges::stable_sort(largest, std::ranges::greater(), [](const Value& value) { return value.tensor.bytes(); });
+  std::ranges::stable_sort(largest, std::ranges::greater(),
+                           [](const LargestView& value) { return value.tensor.bytes(); });
   constexpr std::size_t kShown = 4;
   if (largest.size() > kShown) largest.resize(kShown);
   std::vector<std::string> shown;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 
 #include <giro/runtime/state.h>
 
@@ -11,8 +10,10 @@
 #include "runtime/program/branches.h"
 #include "runtime/program/copy.h"
 #include "runtime/program/emit.h"
-#include "runtime/program/memory_plan.h"
+#include "runtime/program/homes.h"
 #include "runtime/program/op.h"
+#include "runtime/program/values.h"
+#include "runtime/program/verify.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -75,12 +76,18 @@ class BranchStreams {
   bool must_follow_ = true;  // the recording's stream has work that `side_stream_` has not waited for
 };
 
-void move(HeldOp& op, const MemoryMoves& moves) {
-  for (auto* tensors : {&op.node.reads, &op.node.writes}) {
-    for (Tensor& tensor : *tensors) tensor = moves(tensor);
-  }
-  op.call->move(moves);
-}
+// An operation on an event.
+class EventCall final : public OpCall {
+ public:
+  explicit EventCall(std::function<void(const Stream&)> f) : f_(std::move(f)) {}
+
+  void for_each(const std::function<void(Tensor&, Use)>&) override {}
+  void emit(const Stream& stream) const override { f_(stream); }
+  Program::Node node(std::string name) const override { return {std::move(name), {}, {}}; }
+
+ private:
+  std::function<void(const Stream&)> f_;
+};
 
 struct Fill {
   static constexpr const char* kName = "fill";
@@ -89,87 +96,9 @@ struct Fill {
 };
 void run(const Fill& op, const Stream& stream) { stream.impl().fill(op.to.raw(), op.value, op.to.bytes()); }
 
-struct Uses {
-  std::size_t first, last;                   // ops
-  std::size_t bytes = 0;                     // that any op touches, counted from the beginning
-  std::size_t readers = 0, last_reader = 0;  // number of ops that read it, and the last
-};
-
-// Lets a result take the memory of a temporary that is last used by the same op, if the op can write over what it reads
-// (OpCall::can_write_over). Ops that must then keep their order touch the same memory, so their order is kept. With
-// branches this is done only if no other op reads the temporary: such an op could run concurrently.
-class Sharing {
- public:
-  Sharing(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches)
-      : ops_(ops), trace_(trace), has_branches_(has_branches) {
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      for (const auto* tensors : {&ops[i].node.reads, &ops[i].node.writes}) {
-        for (const Tensor& tensor : *tensors) {
-          const char* const block = temporary(tensor);
-          if (block == nullptr) continue;
-          Uses& uses = uses_.try_emplace(block, Uses{i, i}).first->second;
-          const auto begin = static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block);
-          if (tensors == &ops[i].node.reads && (uses.readers == 0 || uses.last_reader != i)) {
-            ++uses.readers;
-            uses.last_reader = i;
-          }
-          uses.last = i;
-          uses.bytes = std::max(uses.bytes, begin + tensor.bytes());
-        }
-      }
-    }
-  }
-
-  void run() {
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
-      taken_.clear();
-      for (const Tensor& write : ops_[i].node.writes) take_memory(i, write);
-      if (is_moved_) move(ops_[i], moves_);
-    }
-  }
-
- private:
-  // The beginning of the temporary that contains this tensor; null if there is none.
-  const char* temporary(const Tensor& tensor) const {
-    const auto* const block = trace_.block_at(tensor.raw());
-    return block != nullptr && block->second.free && !block->second.pinned ? block->first : nullptr;
-  }
-  bool is_all_of_one(const Tensor& tensor) const {
-    return tensor && temporary(tensor) == tensor.raw() && uses_.at(temporary(tensor)).bytes == tensor.bytes();
-  }
-
-  // Finds memory to reuse for what op `i` writes, if op `i` is the first to use it.
-  void take_memory(std::size_t i, const Tensor& write) {
-    if (!is_all_of_one(write) || uses_.at(temporary(write)).first != i) return;
-    for (const Tensor& read : ops_[i].node.reads) {
-      if (!is_all_of_one(read) || read.bytes() != write.bytes() || uses_.at(temporary(read)).last != i) continue;
-      if (has_branches_ && uses_.at(temporary(read)).readers > 1) continue;
-      if (!ops_[i].call->can_write_over(write, read)) continue;
-      auto* const to = static_cast<char*>(moves_(read.raw()));
-      if (std::find(taken_.begin(), taken_.end(), to) != taken_.end()) continue;
-      moves_.add(temporary(write), Arena::block_size(write.bytes()), to);
-      taken_.push_back(to);
-      is_moved_ = true;
-      return;
-    }
-  }
-
-  std::vector<HeldOp>& ops_;
-  const Arena& trace_;
-  const bool has_branches_;
-  std::map<const char*, Uses> uses_;
-  MemoryMoves moves_;
-  std::vector<char*> taken_;  // by the current op
-  bool is_moved_ = false;     // whether any value was moved
-};
-
-void share_memory(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches) {
-  if (trace.shares()) Sharing(ops, trace, has_branches).run();
-}
-
 }  // namespace
 
-Recording::Recording(StreamImpl& on, Rewrite rewrite) : StreamRecording(on), rewrite_(rewrite) {
+Recording::Recording(StreamImpl& on, const Rewrite& rewrite) : StreamRecording(on), rewrite_(rewrite) {
   arenas.push_back({&stream, recording_arena(stream)});
   trace = std::make_shared<Arena>(stream.device, Arena::Kind::trace);
 }
@@ -181,13 +110,14 @@ void Recording::hold_copy(const Tensor& to, const Tensor& from, const Stream& on
 void Recording::hold_fill(const Tensor& to, unsigned char value, const Stream& on) { giro::queue(Fill{to, value}, on); }
 
 void Recording::hold_event(const char* name, const Stream& on, std::function<void(const Stream&)> f) {
-  hold(HeldOp::Kind::event, Program::Node(name, {}, {}), on, std::move(f), std::array<Tensor, 0>{});
+  hold({Program::Node(name, {}, {}), on, std::make_shared<EventCall>(std::move(f)), HeldOp::Kind::event});
 }
 
 void Recording::hold(HeldOp op) {
   if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops repeatedly as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
   has_collectives |= op.kind == HeldOp::Kind::collective;
+  op.node.is_op = op.kind == HeldOp::Kind::op;
   if (is_dry()) return;
   held_.push_back(std::move(op));
   if (is_shared_) flush();
@@ -234,17 +164,12 @@ void Recording::keep(const std::shared_ptr<const void>& memory, const void* addr
   if (std::find(kept.begin(), kept.end(), memory) == kept.end()) kept.push_back(memory);
 }
 
-// Plans memory for the temporaries; those still in use keep their addresses.
-Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
-  auto& blocks = temporaries.blocks;
-  if (blocks.empty()) return {};
-  const std::size_t planned = plan_memory(blocks);
-  program.set_memory(planned, min_memory(blocks));
-  Buffer memory = arena_of(stream).allocate(planned);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    moves.add(temporaries.addresses[i], blocks[i].bytes, static_cast<char*>(memory.data()) + blocks[i].offset);
-  }
-  return memory;
+// Plans memory for the temporaries.
+Buffer Recording::plan(Homes& homes) {
+  if (homes.blocks.empty()) return {};
+  const std::size_t planned = plan_memory(homes.blocks);
+  program.set_memory(planned, min_memory(homes.blocks));
+  return arena_of(stream).allocate(planned);
 }
 
 void Recording::flush() {
@@ -263,19 +188,19 @@ void Recording::flush() {
 bool Recording::has_branches() const { return !stream.device.is_cpu() && branches_are_on(); }
 
 // The stream for ops aside; null if there are none.
-std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp>& ops, Homes& homes,
                                                         std::vector<Branch>& branches) {
   if (!has_branches()) return nullptr;
   // Ops on another stream have their own order; an op that keeps its place waits for all ops aside before it.
   if (std::ranges::any_of(ops, [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.is_barrier(); })) {
     return nullptr;
   }
-  Temporaries kept_longer = temporaries;
-  std::vector<Branch> planned = plan_branches(ops, kept_longer);
+  std::vector<PlannedBlock> kept_longer = homes.blocks;
+  std::vector<Branch> planned = plan_branches(ops, homes, kept_longer);
   if (std::ranges::none_of(planned, [](const Branch& branch) { return branch.on_side_stream; })) return nullptr;
   std::shared_ptr<StreamImpl> side_stream = stream.side_stream();
   if (side_stream) {
-    temporaries = std::move(kept_longer);
+    homes.blocks = std::move(kept_longer);
     branches = std::move(planned);
   }
   return side_stream;
@@ -285,34 +210,58 @@ std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp
 void Recording::pin_memory_of_other_streams(const std::vector<HeldOp>& ops) {
   for (const HeldOp& op : ops) {
     if (&op.stream.impl() == &stream) continue;
-    for (const auto* tensors : {&op.node.reads, &op.node.writes}) {
-      for (const Tensor& tensor : *tensors) trace->pin(tensor.raw());
+    op.call->for_each([&](Tensor& tensor, Use) { trace->pin(tensor.raw()); });
+  }
+}
+
+// Rewrites the ops, and gives their values memory.
+Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branches,
+                          std::shared_ptr<StreamImpl>& side_stream) {
+  Values values = number(ops, *trace);
+  const bool is_shared = std::exchange(is_shared_, false);  // what a rule queues is held
+  try {
+    if (verifies_programs()) verify(ops, values, "the trace");
+    if (rewrite_.rewrite != nullptr) rewrite_.rewrite(ops, values);
+    is_shared_ = is_shared;
+    Homes homes(ops, values, *trace, has_branches());
+    branches.resize(ops.size());
+    side_stream = open_side_stream(ops, homes, branches);
+    Buffer memory = plan(homes);
+    for (HeldOp& op : ops) {
+      op.call->for_each([&](Tensor& tensor, Use) { tensor = homes.placed(tensor, static_cast<char*>(memory.data())); });
+      Program::Node node = op.call->node(std::move(op.node.op));
+      node.is_op = op.node.is_op;
+      node.where = op.node.where;
+      op.node = std::move(node);
     }
+    return memory;
+  } catch (...) {
+    is_shared_ = is_shared;
+    // For the memory report.
+    std::erase_if(ops, [](const HeldOp& op) { return op.call == nullptr; });
+    for (HeldOp& op : ops) op.call->for_each([&](Tensor& tensor, Use) { tensor = values.placed(tensor); });
+    throw;
   }
 }
 
 void Recording::queue(std::vector<HeldOp>& ops) {
   pin_memory_of_other_streams(ops);
-  if (rewrite_ != nullptr) rewrite_(ops, *trace);
-  share_memory(ops, *trace, has_branches());
-  Temporaries temporaries(ops, *trace);
-  std::vector<Branch> branches(ops.size());
-  const std::shared_ptr<StreamImpl> side_stream = open_side_stream(ops, temporaries, branches);
-  MemoryMoves moves;
-  const Buffer memory = plan(temporaries, moves);
+  std::vector<Branch> branches;
+  std::shared_ptr<StreamImpl> side_stream;
+  const Buffer memory = lay_out(ops, branches, side_stream);
+  if (rewrite_.prepare != nullptr) rewrite_.prepare(ops);
   trace->pin_held();
   calls.reserve(program.nodes().size() + ops.size());
   BranchStreams order(*this, side_stream.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HeldOp& op = ops[i];
-    move(op, moves);
     if (branches[i].on_side_stream) op.stream = Stream(side_stream);
     order.begin(i, branches[i]);
     emit(*op.call, op.node, op.stream);
     order.end(branches[i]);
     if (op.kind == HeldOp::Kind::event) continue;
     calls.resize(program.nodes().size());
-    calls.push_back(op.kind == HeldOp::Kind::op ? std::move(op.call) : nullptr);
+    calls.push_back(op.kind == HeldOp::Kind::op ? op.call : nullptr);
     program.add(std::move(op.node));
   }
   order.join();

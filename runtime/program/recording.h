@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -22,28 +21,20 @@ struct RecordOptions;
 
 namespace giro::detail {
 
+class Homes;
 struct Branch;
-struct Temporaries;
 
 // Work that is being recorded. Ops are held back until all are known, or until work arrives that giro knows too little
 // about (a user's own kernel). Then the held ops are rewritten, their temporaries get their memory, and they are
 // queued.
 struct Recording final : StreamRecording {
-  // `rewrite` may be null.
-  Recording(StreamImpl& stream, Rewrite rewrite);
+  Recording(StreamImpl& stream, const Rewrite& rewrite);
   ~Recording() { end(); }
 
   // The recording of the calling thread, or null.
   static Recording* current() noexcept { return static_cast<Recording*>(StreamRecording::current()); }
 
   void hold(HeldOp op);
-  // Holds a closure, f(tensors..., stream), as an op of that kind.
-  template <class F, std::size_t kTensors>
-  void hold(HeldOp::Kind kind, Program::Node node, const Stream& stream, F f,
-            const std::array<Tensor, kTensors>& tensors) {
-    node.is_op = false;
-    hold({std::move(node), stream, std::make_shared<ClosureCall<F, kTensors>>(std::move(f), tensors), kind});
-  }
   // Takes the one held op. Error(invalid_argument) if there are none or several.
   HeldOp take_single_op();
   const std::vector<HeldOp>& held() const noexcept { return held_; }
@@ -78,9 +69,10 @@ struct Recording final : StreamRecording {
   void queue(std::vector<HeldOp>& ops);
   void pin_memory_of_other_streams(const std::vector<HeldOp>& ops);
   bool has_branches() const;
-  std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+  std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, Homes& homes,
                                                std::vector<Branch>& branches);
-  Buffer plan(Temporaries& temporaries, MemoryMoves& moves);
+  Buffer plan(Homes& homes);
+  Buffer lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branches, std::shared_ptr<StreamImpl>& side_stream);
 
   Rewrite rewrite_;
   std::vector<HeldOp> held_;
@@ -90,9 +82,9 @@ struct Recording final : StreamRecording {
 
 class GraphRecorder {
  public:
-  // Like Graph::record, but `rewrite` may replace ops before they are queued.
+  // Like Graph::record, with rules.
   static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
-                      Rewrite rewrite);
+                      const Rewrite& rewrite);
   // Runs `body` as if it were recorded, and drops what it queues: shapes and dtypes are checked, but values have no
   // memory, and nothing is prepared for the device. Errors: those of `body`, and of Graph::record.
   static void dry_run(const Stream& stream, const std::function<void()>& body);

@@ -266,7 +266,8 @@ TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
 
 // The error has lost ops, so the recording fails even if its body catches the error.
 TEST_F(GraphTest, ErrorOfADeferredOpIsRethrown) {
-  const detail::Rewrite fails = [](std::vector<detail::HeldOp>&, const Arena&) { throw std::runtime_error("rewrite"); };
+  const detail::Rewrite fails{
+      [](std::vector<detail::HeldOp>&, detail::Values&) { throw std::runtime_error("rewrite"); }};
   const auto body = [&] {
     copy(b_, a_, stream_);
     EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);

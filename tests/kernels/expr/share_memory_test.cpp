@@ -1,3 +1,4 @@
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/reduce.h>
@@ -94,6 +95,32 @@ TEST_P(ShareMemoryTest, PartOfAValueIsNotMoved) {
   const std::vector<float> values = replayed(out);
   EXPECT_EQ(values.front(), 18);
   EXPECT_EQ(values.back(), 15);
+}
+
+// An op reads an array and, under another name, a part of it. Its result must not be written over the array.
+TEST_P(ShareMemoryTest, ArrayIsNotOverwrittenWhoseFirstRowIsReadWithEachRow) {
+  const test::ArenaSetting arena("1");
+  const Tensor x = leaf({1, kCount}, 3), out = leaf({2, kCount}, 0);
+  const auto by_hand = [&] {
+    const Tensor whole = temporary({2, kCount}), first = whole.rows(0, 1);
+    scale(first, x, 2, stream());
+    scale(whole.rows(1, 2), x, 5, stream());
+    const nn::Var difference = nn::Var(whole, stream()) - nn::Var(first, stream());
+    cumulative(out, difference.value(), Cumulative::sum, false, stream());
+  };
+  const auto by_rule = [&] {
+    const nn::Var a = nn::Var(x, stream()) * 2, b = nn::Var(x, stream()) * 5;
+    cumulative(out, (nn::concatenate({a, b}, 0) - a).value(), Cumulative::sum, false, stream());
+  };
+  for (const std::function<void()>& body : std::vector<std::function<void()>>{by_hand, by_rule}) {
+    for (const char* setting : {"0", "1"}) {
+      const test::RewriteSetting rewriting(setting);
+      graph_.emplace(rules::record(stream(), [&] { body(), temporaries_.clear(); }));
+      const std::vector<float> differences = replayed(out);
+      EXPECT_EQ(differences[kCount - 1], 0) << setting;
+      EXPECT_EQ(differences[kCount], 9) << setting;
+    }
+  }
 }
 
 // One op computes tanh(a), which later ops read, and writes both halves of an array: tanh(a), and a itself.

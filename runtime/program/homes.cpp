@@ -1,0 +1,160 @@
+#include "runtime/program/homes.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "runtime/arena.h"
+
+namespace giro::detail {
+namespace {
+
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+// How the ops use an array that the trace gave memory of its own.
+struct Homes::Array {
+  std::size_t first = kNone, last = 0;           // ops
+  std::size_t bytes = 0;                         // that any op touches, counted from the beginning
+  std::size_t readers = 0, last_reader = kNone;  // the number of ops that read it, and the last
+  std::size_t taken_from;                        // the array whose memory it takes; itself if it takes none
+};
+
+Homes::Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& trace, bool run_aside)
+    : of_op(ops.size()), values_(&values), homes_(values.count() + 1, Home{kNone, 0}) {
+  if (run_aside) order(ops);
+  if (!trace.shares()) return;
+  std::vector<Array> arrays = arrays_of(trace);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    values.for_each_use(ops[i], [&](const Tensor& tensor, bool is_read) {
+      const Home home = homes_[id_of(tensor)];
+      if (home.block == kNone) return;
+      Array& array = arrays[home.block];
+      if (array.first == kNone) array.first = i;
+      array.last = i;
+      array.bytes = std::max(array.bytes, home.offset + offset_of(tensor) + tensor.bytes());
+      if (!is_read || array.last_reader == i) return;
+      ++array.readers;
+      array.last_reader = i;
+    });
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i) take_memory(ops[i], i, arrays, run_aside);
+  plan_blocks(ops, arrays);
+}
+
+// Op `j` comes after op `i` if it reads what that writes, or writes over what that reads or writes.
+void Homes::order(const std::vector<HeldOp>& ops) {
+  std::vector<std::size_t> writers(values_->count() + 1, kNone);
+  std::vector<std::vector<std::size_t>> readers(values_->count() + 1);
+  after_.resize(ops.size());
+  std::vector<Id> writes;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const auto follow = [&](std::size_t earlier) {
+      if (earlier != kNone && earlier != i) after_[i].push_back(earlier);
+    };
+    writes.clear();
+    values_->for_each_use(ops[i], [&](const Tensor& tensor, bool is_read) {
+      if (!is_read) return writes.push_back(id_of(tensor));
+      values_->for_each(tensor, [&](Id id) {
+        follow(writers[id]);
+        if (!(*values_)[id].under.empty()) readers[id].push_back(i);
+      });
+    });
+    for (const Id id : writes) {
+      writers[id] = i;
+      for (const Id earlier : (*values_)[id].over) {
+        follow(writers[earlier]);
+        std::ranges::for_each(readers[earlier], follow);
+      }
+    }
+    std::ranges::sort(after_[i]);
+  }
+}
+
+bool Homes::depends(std::size_t j, std::size_t i) const {
+  return std::binary_search(after_[j].begin(), after_[j].end(), i);
+}
+
+std::vector<Homes::Array> Homes::arrays_of(const Arena& trace) {
+  std::vector<Array> arrays;
+  std::map<const char*, std::size_t> indices;
+  for (Id id = 1; id <= values_->count(); ++id) {
+    const char* const place = (*values_)[id].place;
+    const auto* const traced = trace.block_at(place);
+    if (traced == nullptr || !traced->second.free || traced->second.pinned) continue;
+    const auto [at, is_new] = indices.try_emplace(traced->first, arrays.size());
+    if (is_new) arrays.push_back({.taken_from = arrays.size()});
+    homes_[id] = {at->second, static_cast<std::size_t>(place - traced->first)};
+  }
+  return arrays;
+}
+
+// Lets a result take the memory of a temporary that is last used by the same op, if the op can write over what it reads
+// (OpCall::can_write_over). With ops aside this is done only if no other op reads the temporary: such an op could run
+// at the same time.
+void Homes::take_memory(const HeldOp& op, std::size_t i, std::vector<Array>& arrays, bool run_aside) const {
+  std::vector<Tensor> reads, writes;
+  values_->for_each_use(op, [&](const Tensor& tensor, bool is_read) { (is_read ? reads : writes).push_back(tensor); });
+  const auto is_all_of_one = [&](const Tensor& tensor) {
+    const Home home = homes_[id_of(tensor)];
+    return home.block != kNone && home.offset + offset_of(tensor) == 0 && arrays[home.block].bytes == tensor.bytes();
+  };
+  // The op may know a part of an array by another name.
+  const auto is_used_otherwise = [&](const Tensor& read) {
+    const auto is_other = [&](const Tensor& tensor) {
+      return homes_[id_of(tensor)].block == homes_[id_of(read)].block && id_of(tensor) != id_of(read);
+    };
+    return std::ranges::any_of(reads, is_other) || std::ranges::any_of(writes, is_other);
+  };
+  std::vector<std::size_t> taken;
+  for (const Tensor& write : writes) {
+    if (!is_all_of_one(write)) continue;
+    Array& to = arrays[homes_[id_of(write)].block];
+    if (to.first != i) continue;
+    for (const Tensor& read : reads) {
+      if (!is_all_of_one(read) || read.bytes() != write.bytes()) continue;
+      const Array& from = arrays[homes_[id_of(read)].block];
+      if (from.last != i || (run_aside && from.readers > 1) || std::ranges::count(taken, from.taken_from) > 0 ||
+          is_used_otherwise(read) || !op.call->can_write_over(write, read)) {
+        continue;
+      }
+      to.taken_from = from.taken_from;
+      taken.push_back(from.taken_from);
+      break;
+    }
+  }
+}
+
+void Homes::plan_blocks(const std::vector<HeldOp>& ops, const std::vector<Array>& arrays) {
+  std::vector<std::size_t> block_of(arrays.size(), kNone);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    values_->for_each_use(ops[i], [&](const Tensor& tensor, bool) {
+      const Home home = homes_[id_of(tensor)];
+      if (home.block == kNone) return;
+      const Array& array = arrays[home.block];
+      std::size_t& index = block_of[array.taken_from];
+      if (index == kNone) {
+        index = blocks.size();
+        blocks.push_back({0, i, i});
+      }
+      blocks[index].bytes = std::max(blocks[index].bytes, Arena::block_size(array.bytes));
+      blocks[index].last = i;
+      if (std::ranges::count(of_op[i], index) == 0) of_op[i].push_back(index);
+    });
+  }
+  for (Home& home : homes_) {
+    if (home.block != kNone) home.block = block_of[arrays[home.block].taken_from];
+  }
+}
+
+Tensor Homes::placed(const Tensor& tensor, char* memory) const {
+  const Id id = id_of(tensor);
+  if (id == 0) return tensor;
+  const Home home = homes_[id];
+  if (home.block == kNone) return values_->placed(tensor);
+  return {memory + blocks[home.block].offset + home.offset + offset_of(tensor), tensor.dtype(), tensor.shape(),
+          tensor.device()};
+}
+
+}  // namespace giro::detail

@@ -18,6 +18,8 @@ FORMATS = {
     "bf16": (2.0**-8, 2.0**-133, (2 - 2.0**-7) * 2.0**127),
     "f16": (2.0**-11, 2.0**-24, 65504.0),
 }
+# The least number that arithmetic on the CPU does not flush to 0 (kernels/cpu/subnormals.h). Exact functions keep less.
+NORMAL = {"f64": 2.0**-1022, "f32": 2.0**-126}
 INTEGERS = {"i32": 2.0**31, "i64": 2.0**53, "u8": 256.0}
 WIDTHS = ["bool", "u8", "i32", "i64", "bf16", "f16", "f32", "f64"]
 MOST_ADDITIONS = 40  # in sequence for one element, in a sum of any length
@@ -69,7 +71,10 @@ class Number:
             if each == "f64":
                 times *= 2  # the reference itself rounds as often
             kept = (error == 0) & is_of(each, value) if times == 1 else False  # nothing to round
-            error = np.where(kept, 0, error + times * (unit * (np.abs(value) + error) * (1 + 2.0**-6) + least))
+            most = np.abs(value) + error
+            normal = NORMAL.get(each, 0)
+            flushed = np.where(np.abs(value) - error < normal, np.minimum(most, normal), 0)
+            error = np.where(kept, 0, error + times * (unit * most * (1 + 2.0**-6) + least + flushed))
             known = known & (np.abs(value) + error < largest)
         return Number(dtype, value, error, known)
 
@@ -204,6 +209,7 @@ def total(a, axes, dtype):
     steps = min(count, MOST_ADDITIONS) if dtype in FORMATS and count > 1 else 0
     unit = FORMATS[computed_in(dtype)][0] if steps else 0
     error = error + 1.01 * steps * unit * magnitude + (2.0**-52 * count * magnitude if steps else 0)
+    error = error + steps * np.minimum(magnitude, NORMAL.get(computed_in(dtype), 0))
     known = a.known.all(axes, keepdims=True) & (magnitude < FORMATS.get(dtype, (0, 0, np.inf))[2])
     return Number(dtype, a.value.sum(axes, keepdims=True), error, known)
 
@@ -212,9 +218,10 @@ def product(a, axes, dtype):
     value = a.value.prod(axes, keepdims=True)
     most = (np.abs(a.value) + a.error).prod(axes, keepdims=True)
     count = math.prod(a.shape[k] for k in axes)
-    unit, least, _ = FORMATS[computed_in(dtype)]
-    # Each step may underflow and lose up to the least number, which factors of at most 1 do not amplify.
-    error = most - np.abs(value) + 1.01 * count * unit * most + 2.0**-52 * count * most + count * least
+    unit = FORMATS[computed_in(dtype)][0]
+    # Each step may underflow and lose up to the least normal number, which factors of at most 1 do not amplify.
+    error = most - np.abs(value) + 1.01 * count * unit * most + 2.0**-52 * count * most
+    error = error + count * NORMAL[computed_in(dtype)]
     steady = (np.abs(a.value) + a.error <= 1).all(axes, keepdims=True) | (count == 1)
     return Number(dtype, value, error, a.known.all(axes, keepdims=True) & steady)
 

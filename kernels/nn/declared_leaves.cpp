@@ -2,7 +2,9 @@
 
 #include <giro/runtime/program/graph.h>
 
+#include "kernels/nn/call_order.h"
 #include "runtime/program/recording.h"
+#include "runtime/throw_error.h"
 
 namespace giro::nn {
 
@@ -11,7 +13,8 @@ std::vector<DeclaredLeaf> declared_leaves(
     const std::vector<LeafSpec>& inputs, ScopeValues values) {
   std::vector<DeclaredLeaf> declared;
   const Stream stream = values.stream;
-  detail::GraphRecorder::dry_run(stream, [&] {
+  const auto call = [&] {
+    declared.clear();
     std::vector<std::shared_ptr<const Buffer>> memory;
     const auto value = [&](DType dtype, const Shape& shape) {
       const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
@@ -21,8 +24,19 @@ std::vector<DeclaredLeaf> declared_leaves(
     for (const LeafSpec& input : inputs) tensors.emplace_back(input.name, value(input.dtype, input.shape));
     values.key = [key = Var(value(DType::i64, {}), stream)] { return key; };
     values.declared = &declared;
-    model(Params(std::move(values)), tensors);
-  });
+    model(Params(values), tensors);
+  };
+  detail::GraphRecorder::dry_run(stream, call);
+  if (!values.order) return declared;
+  if (!values.order->unclear.empty()) {
+    throw_invalid(
+        "the model's leaves cannot be named: {}, as in a macro's argument, and C++ may evaluate them in any order; "
+        "expected statements of their own",
+        values.order->unclear);
+  }
+  // Once the calls' order is known, they get other numbers if they were evaluated in another one.
+  values.order->is_known = true;
+  if (!values.order->numbers.empty()) detail::GraphRecorder::dry_run(stream, call);
   return declared;
 }
 

@@ -45,13 +45,15 @@ Var Layer::operator()(const Params& params, const Var& x, std::source_location w
   return only((*this)(params, std::vector{x}, where));
 }
 
-std::vector<Var> Layer::operator()(const Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
-  Scope child = is_shared() ? s.child_of(self_->owner, name()) : s.child(s.numbered(name()));
-  return apply(child, inputs, where);
+std::vector<Var> Layer::operator()(const Scope& s, const std::vector<Var>& inputs, const CallPlace& at) const {
+  Scope child = is_shared() ? s.child_of(self_->owner, name(), at, inputs) : s.numbered_child(name(), at, inputs);
+  std::vector<Var> results = apply(child, inputs, at.where());
+  s.note_results(at, results);
+  return results;
 }
 
-Var Layer::operator()(const Scope& s, const Var& x, std::source_location where) const {
-  return only((*this)(s, std::vector{x}, where));
+Var Layer::operator()(const Scope& s, const Var& x, const CallPlace& at) const {
+  return only((*this)(s, std::vector{x}, at));
 }
 
 }  // namespace giro::nn

@@ -61,9 +61,9 @@ class Layer {
   std::vector<Var> operator()(const Params& params, const std::vector<Var>& inputs,
                               std::source_location where = std::source_location::current()) const;
   // Calls it as a part of another layer, in a child of its scope.
-  Var operator()(const Scope& s, const Var& x, std::source_location where = std::source_location::current()) const;
+  Var operator()(const Scope& s, const Var& x, const CallPlace& at = std::source_location::current()) const;
   std::vector<Var> operator()(const Scope& s, const std::vector<Var>& inputs,
-                              std::source_location where = std::source_location::current()) const;
+                              const CallPlace& at = std::source_location::current()) const;
   // Calls it in `s` itself.
   std::vector<Var> apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const;
 

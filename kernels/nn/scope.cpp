@@ -11,6 +11,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
 
+#include "kernels/nn/call_order.h"
 #include "kernels/nn/mean_of_ranks.h"
 #include "runtime/call_site.h"
 #include "runtime/checksum.h"
@@ -111,11 +112,16 @@ struct Scope::Frame {
   std::map<std::string, int> counts;    // of numbered names
   std::set<std::string> names, leaves;  // of children, and of leaves with their collections
   std::map<std::string, std::shared_ptr<Frame>> children;
-  std::vector<std::pair<std::shared_ptr<const void>, std::string>> owners;
+  struct Owned {
+    std::shared_ptr<const void> owner;
+    std::string name, evaluated;
+  };
+  std::vector<Owned> owners;
+  std::shared_ptr<CallGroup> group;  // the latest calls in one full expression
 };
 
 Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
-    : tree_(std::move(tree)), path_(std::move(path)), frame_(std::make_shared<Frame>()) {}
+    : tree_(std::move(tree)), path_(path), evaluated_(std::move(path)), frame_(std::make_shared<Frame>()) {}
 
 void Scope::expect_new(const std::string& collection, const std::string& name) const {
   if (frame_->leaves.insert(collection + "/" + name).second) return;
@@ -159,14 +165,14 @@ Variable Scope::variable(const std::string& collection, const std::string& name,
   return variable;
 }
 
-Key Scope::key(const std::string& purpose) const {
+Key Scope::key(const std::string& purpose, const CallPlace& at) const {
   if (!tree_->values->key) {
     throw_error(ErrorCode::invalid_argument, "a key for '{}' is requested, but the parameters were given without one",
                 purpose);
   }
   detail::Checksum checksum;
   std::string place = fmt::format("{}\n{}", path_, purpose);
-  const int draw = tree_->draws[place]++;
+  const int draw = number("key " + purpose, tree_->draws[place]++, at, {});
   place += fmt::format("\n{}\n{}", draw, tree_->values->draw);
   checksum.add(place.data(), place.size());
   Key key = tree_->values->key();
@@ -191,31 +197,75 @@ Var Scope::mean_over_ranks(const Var& x, Where where) const {
 }
 
 Scope Scope::child(const std::string& name) const {
-  Scope child(tree_, below(name));
   frame_->names.insert(name);
+  return child(name, name);
+}
+
+Scope Scope::child(const std::string& name, const std::string& evaluated) const {
+  Scope child(tree_, below(name));
+  child.evaluated_ = evaluated_.empty() ? evaluated : evaluated_ + "/" + evaluated;
   child.frame_ = frame_->children.try_emplace(name, child.frame_).first->second;
   return child;
 }
 
-Scope Scope::same() const { return Scope(tree_, path_); }
-
-std::string Scope::numbered(const std::string& name) const {
-  std::string taken;
-  do {
-    taken = fmt::format("{}{}", name, frame_->counts[name]++);
-  } while (!frame_->names.insert(taken).second);
-  return taken;
+Scope Scope::same() const {
+  Scope same(tree_, path_);
+  same.evaluated_ = evaluated_;
+  return same;
 }
 
-Scope Scope::child_of(const std::shared_ptr<const void>& owner, const std::string& name) const {
-  const auto found =
-      std::ranges::find(frame_->owners, owner, &std::pair<std::shared_ptr<const void>, std::string>::first);
-  if (found != frame_->owners.end()) return child(found->second).same();
-  return child(frame_->owners.emplace_back(owner, numbered(name)).second);
+int Scope::number(const std::string& kind, int evaluated, const CallPlace& at, const std::vector<Var>& inputs) const {
+  const std::shared_ptr<CallOrder>& order = tree_->values->order;
+  if (!order) return evaluated;
+  const std::string key = evaluated_ + "\n" + kind;
+  if (order->is_known) return order->number_of(key, evaluated);
+  std::shared_ptr<CallGroup>& group = frame_->group;
+  if (!group || group->open == 0) group = std::make_shared<CallGroup>(order);
+  ++group->open;
+  at.group_ = group;
+  at.index_ = group->calls.size();
+  at.since_ = Var::next_number();
+  std::vector<std::size_t> used;
+  for (const Var& input : inputs) {
+    for (const auto& [of, index] : input.node_->calls) {
+      if (of == group) used.push_back(index);
+    }
+  }
+  group->calls.push_back({key, evaluated, at.where(), std::move(used)});
+  return evaluated;
+}
+
+Scope Scope::numbered_child(const std::string& name, const CallPlace& at, const std::vector<Var>& inputs) const {
+  int evaluated = 0;
+  std::string taken;
+  do {
+    evaluated = frame_->counts[name]++;
+    taken = fmt::format("{}{}", name, evaluated);
+  } while (!frame_->names.insert(taken).second);
+  return child(fmt::format("{}{}", name, number(name, evaluated, at, inputs)), taken);
+}
+
+void Scope::note_results(const CallPlace& at, const std::vector<Var>& results) const {
+  if (at.group_.get() == nullptr) return;
+  for (const Var& result : results) {
+    const bool is_an_input = result.node_->number < at.since_;
+    if (!is_an_input) result.node_->calls.emplace_back(at.group_, at.index_);
+  }
+}
+
+Scope Scope::child_of(const std::shared_ptr<const void>& owner, const std::string& name, const CallPlace& at,
+                      const std::vector<Var>& inputs) const {
+  const auto found = std::ranges::find(frame_->owners, owner, &Frame::Owned::owner);
+  if (found != frame_->owners.end()) return child(found->name, found->evaluated).same();
+  const Scope made = numbered_child(name, at, inputs);
+  const auto last = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  frame_->owners.push_back({owner, last(made.path_), last(made.evaluated_)});
+  return made;
 }
 
 Scope Scope::again() const {
   Scope same(std::make_shared<ScopeTree>(*tree_), path_);
+  same.evaluated_ = evaluated_;
   same.tree_->forgets = true;
   *same.frame_ = *frame_;
   return same;

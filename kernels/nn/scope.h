@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/nn/call_place.h>
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/var.h>
@@ -36,6 +38,8 @@ struct DeclaredLeaf {
   Initializer initializer;
 };
 
+struct CallOrder;  // private
+
 // The values that all scopes of a model share.
 struct ScopeValues {
   Stream stream;
@@ -53,6 +57,8 @@ struct ScopeValues {
   // `dtype`.
   std::vector<DeclaredLeaf>* declared = nullptr;
   DType dtype = DType::f32;
+  // The numbers of the model's calls, from when its leaves were declared; null: in the order of their evaluation.
+  std::shared_ptr<CallOrder> order = nullptr;
 };
 
 class Scope;
@@ -129,7 +135,7 @@ class Scope {
   // keys drawn here before. Each call of value_and_grad in a step gets other keys. Arrays of whole batch rows, in
   // order, get the same numbers for each row on any number of ranks; for an array that is the same on all ranks, set
   // first_row to 0. Error(invalid_argument) if the state has no key.
-  Key key(const std::string& purpose) const;
+  Key key(const std::string& purpose, const CallPlace& at = std::source_location::current()) const;
   Mode mode() const;
   bool training() const { return mode() == Mode::train; }
   // How many ranks share the batch; 1 without a partitioner.
@@ -142,16 +148,28 @@ class Scope {
   // A scope with the same leaves, for a part that is called several times with the same parameters, such as a cell in
   // each step of a sequence.
   Scope same() const;
-  // f(child, inputs...) in a new child with that name and a number, counted for each name: block0, block1.
+  // f(child, inputs...) in a new child with that name and a number, counted for each name: block0, block1. Of calls in
+  // one full expression, the number follows the text, whatever the order in which they are evaluated.
   template <class F, class... In>
-  decltype(auto) call(const std::string& name, const F& f, In&&... inputs) const {
-    Scope scope = child(numbered(name));
-    return scope.run([&]() -> decltype(auto) { return f(scope, std::forward<In>(inputs)...); });
+  decltype(auto) call(const CallName& name, const F& f, In&&... inputs) const {
+    Scope scope = numbered_child(name.name(), name.place(), vars_of(inputs...));
+    const auto run_it = [&]() -> decltype(auto) {
+      return scope.run([&]() -> decltype(auto) { return f(scope, std::forward<In>(inputs)...); });
+    };
+    if constexpr (std::is_void_v<decltype(run_it())>) {
+      run_it();
+    } else {
+      decltype(auto) result = run_it();
+      note_results(name.place(), vars_of(result));
+      return result;
+    }
   }
-  // The name with its next number in this scope.
-  std::string numbered(const std::string& name) const;
+  // A new child with that name and its next number, for a call with these inputs. Then its results are noted.
+  Scope numbered_child(const std::string& name, const CallPlace& at, const std::vector<Var>& inputs) const;
+  void note_results(const CallPlace& at, const std::vector<Var>& results) const;
   // The child of `owner`, which is kept alive: a new one with the next number, or same() of the existing one.
-  Scope child_of(const std::shared_ptr<const void>& owner, const std::string& name) const;
+  Scope child_of(const std::shared_ptr<const void>& owner, const std::string& name, const CallPlace& at,
+                 const std::vector<Var>& inputs) const;
   // f(), with errors that name this scope.
   template <class F>
   decltype(auto) run(F&& f) const {
@@ -180,9 +198,23 @@ class Scope {
   Var declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
               const Initializer& initializer, const std::optional<Fans>& fans) const;
   [[noreturn]] void rethrow(const Error& error) const;
+  // Those of the values that are Vars.
+  template <class... T>
+  static std::vector<Var> vars_of(const T&... values) {
+    std::vector<Var> vars;
+    const auto add = [&]<class U>(const U& value) {
+      if constexpr (std::is_same_v<U, Var>) vars.push_back(value);
+      if constexpr (std::is_same_v<U, std::vector<Var>>) vars.insert(vars.end(), value.begin(), value.end());
+    };
+    (add(values), ...);
+    return vars;
+  }
+  // A number for a call that is the `evaluated`th of its kind in this scope.
+  int number(const std::string& kind, int evaluated, const CallPlace& at, const std::vector<Var>& inputs) const;
+  Scope child(const std::string& name, const std::string& evaluated) const;
 
   detail::Handle<ScopeTree> tree_;
-  std::string path_;
+  std::string path_, evaluated_;  // the second with the numbers of evaluation
   detail::Handle<Frame> frame_;
 };
 

@@ -9,6 +9,7 @@
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/runtime/program/graph.h>
 
+#include "kernels/nn/call_order.h"
 #include "kernels/nn/gradients.h"
 #include "runtime/call_site.h"
 #include "runtime/program/recording.h"
@@ -53,7 +54,7 @@ Var stop_gradient(const Var& x) {
   Var result(x.value(), x.node_->storage);
   result.node_->stream = x.node_->stream;
   result.node_->math = x.node_->math;
-  PartCalls::note(result, {&x, 1});
+  Var::note_inputs(result, {&x, 1});
   result.node_->direction = x.node_->direction;
   return result;
 }
@@ -100,7 +101,7 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Grad
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == MathMode::tf32; })) {
     result.set_math_mode(MathMode::tf32);
   }
-  PartCalls::note(result, inputs);
+  note_inputs(result, inputs);
   if (gradient && detail::GradientMode::is_on() &&
       std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
     result.node_->requires_grad = true;
@@ -109,6 +110,15 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Grad
     result.node_->where = detail::CallSite::where();
   }
   return result;
+}
+
+void Var::note_inputs(const Var& y, std::span<const Var> inputs) {
+  PartCalls::note(y, inputs);
+  for (const Var& input : inputs) {
+    for (const auto& call : input.node_->calls) {
+      if (call.first->open > 0 && std::ranges::count(y.node_->calls, call) == 0) y.node_->calls.push_back(call);
+    }
+  }
 }
 
 std::uint64_t Var::next_number() noexcept {
@@ -127,7 +137,7 @@ Var Var::view(const Tensor& part, Gradient gradient) const {
     result.node_->inputs = {*this};
     result.node_->gradient = std::move(gradient);
   }
-  PartCalls::note(result, {this, 1});
+  note_inputs(result, {this, 1});
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -23,7 +24,9 @@
 namespace giro::nn {
 
 class PartCalls;
+class Scope;
 class Var;
+struct CallGroup;
 
 struct BackwardOptions {
   double seed = 1;    // the gradient of the loss with respect to itself,
@@ -134,6 +137,7 @@ class Var {
 
  private:
   friend class PartCalls;
+  friend class Scope;
   struct Node;
   // Moves leave nothing behind, so that memory is free early.
   class NodePointer {
@@ -159,6 +163,8 @@ class Var {
   void set_gradient(const Var& dx) const;
   void expect_not_used_up() const;
   static std::uint64_t next_number() noexcept;
+  // For what makes values: y is computed from `inputs`.
+  static void note_inputs(const Var& y, std::span<const Var> inputs);
   // The values numbered below `since` that the backward pass from `y` reaches first.
   static std::vector<Var> created_before(std::uint64_t since, const Var& y);
   NodePointer node_;
@@ -186,6 +192,8 @@ class Var {
     Gradient gradient;           // null for parameters and constants
     std::source_location where;  // the line of the user's program that made it
     OfPart of_part;
+    // The calls of layers on which it depends, in full expressions that are being evaluated (call_order.h).
+    std::vector<std::pair<std::shared_ptr<CallGroup>, std::size_t>> calls;
   };
 };
 

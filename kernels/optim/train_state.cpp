@@ -11,6 +11,7 @@
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/nn/call_order.h"
 #include "kernels/nn/declared_leaves.h"
 #include "kernels/optim/update_plan.h"
 #include "runtime/call_site.h"
@@ -98,6 +99,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   std::uint64_t drawn = 0;       // how many leaves have been initialized
   nn::ScopeValues values{.stream = state.stream(), .mode = nn::Mode::train, .partitioner = options.partitioner};
   values.dtype = compute_dtype(precision);
+  values.order = state.order_ = std::make_shared<nn::CallOrder>();
   std::vector<nn::DeclaredLeaf> all = nn::declared_leaves(model, options.inputs, std::move(values));
   for (const auto& [name, declared] : by_collection(std::move(all))) {
     const bool is_params = name == "params";
@@ -154,6 +156,7 @@ void TrainState::reject_inputs(std::size_t found, std::size_t expected) {
 TrainState::TrainState(State leaves, const TrainState& other)
     : State(std::move(leaves)),
       model_(other.model_),
+      order_(other.order_),
       variables_(other.variables_),
       initial_(other.initial_),
       optimizer_(other.optimizer_),
@@ -246,6 +249,7 @@ std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection&
 
 nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mode mode) const {
   nn::ScopeValues values{.stream = stream(), .mode = mode};
+  values.order = order_;
   values.params = leaves_in_precision(collection("params"), grads);
   for (const std::string& name : variables_) {
     for (const Leaf& leaf : collection(name).leaves()) {

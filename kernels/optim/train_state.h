@@ -256,7 +256,8 @@ class TrainState : public State {
   optim::LossScale loss_scale() const;
 
   std::optional<nn::Layer> model_;
-  std::vector<std::string> variables_;  // the names of the model's own collections
+  std::shared_ptr<nn::CallOrder> order_;  // of the model's calls
+  std::vector<std::string> variables_;    // the names of the model's own collections
   // Functions that set these and params to their initial values.
   std::map<std::string, std::function<void(const Collection&, const Stream&)>> initial_;
   optim::Optimizer optimizer_;

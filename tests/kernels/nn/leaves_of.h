@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include <giro/kernels/nn/layer.h>
 
+#include "kernels/nn/call_order.h"
 #include "kernels/nn/declared_leaves.h"
 
 namespace giro::test {
@@ -15,7 +17,8 @@ inline std::vector<nn::DeclaredLeaf> leaves_of(const nn::Layer& layer, const Sha
     const nn::Var y = layer(params, inputs.front().second);
     if (output != nullptr) *output = y.shape();
   };
-  return nn::declared_leaves(call, {{"x", DType::f32, input}}, {.stream = stream, .mode = nn::Mode::train});
+  return nn::declared_leaves(call, {{"x", DType::f32, input}},
+                             {.stream = stream, .mode = nn::Mode::train, .order = std::make_shared<nn::CallOrder>()});
 }
 
 }  // namespace giro::test

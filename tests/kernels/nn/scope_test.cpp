@@ -1,9 +1,12 @@
 #include <giro/kernels/nn/scope.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +105,117 @@ TEST(Scope, CallsNumberTheirLayers) {
                    "params/block0/dense1/bias", "params/block1/dense0/kernel", "params/block1/dense0/bias",
                    "params/block1/dense1/kernel", "params/block1/dense1/bias", "params/dense0/kernel",
                    "params/dense1/kernel"}));
+}
+
+// C++ may evaluate the operands of an operator and the arguments of a call in any order; g++ begins with the last one.
+TEST(Scope, NumbersFollowTheTextInAnExpression) {
+  const auto shapes_of = [](const Layer& model) {
+    std::map<std::string, Shape> shapes;
+    for (const DeclaredLeaf& leaf : test::leaves_of(model, {2, 4})) shapes.emplace(leaf.name, leaf.shape);
+    return shapes;
+  };
+  const auto layer = [](std::int64_t features) { return dense(features, {.use_bias = false}); };
+  using Shapes = std::map<std::string, Shape>;
+  const Layer operands("operands", [=](Scope& s, const Var& x) {
+    return layer(3)(s, layer(5)(s, x)) * silu(layer(3)(s, silu(layer(6)(s, x)))) + layer(1)(s, x);
+  });
+  EXPECT_EQ(shapes_of(operands), (Shapes{{"dense0/kernel", {4, 5}},
+                                         {"dense1/kernel", {5, 3}},
+                                         {"dense2/kernel", {4, 6}},
+                                         {"dense3/kernel", {6, 3}},
+                                         {"dense4/kernel", {4, 1}}}));
+  const Layer arguments("arguments", [=](Scope& s, const Var& x) {
+    return layer(7)(s, concatenate({layer(2)(s, x), layer(3)(s, x)}, 1) * (layer(5)(s, x) + 1));
+  });
+  EXPECT_EQ(
+      shapes_of(arguments),
+      (Shapes{
+          {"dense0/kernel", {4, 2}}, {"dense1/kernel", {4, 3}}, {"dense2/kernel", {4, 5}}, {"dense3/kernel", {5, 7}}}));
+  const auto block = [=](Scope& s, const Var& x) { return layer(x.shape()[-1] + 1)(s, x) * layer(1)(s, x); };
+  const Layer blocks("blocks", [=](Scope& s, const Var& x) {
+    Var y = x;
+    for (int i = 0; i < 2; ++i) y = s.call("block", block, s.call("block", block, y)) + s.call("row", layer(1), y);
+    return y;
+  });
+  EXPECT_EQ(shapes_of(blocks), (Shapes{{"block0/dense0/kernel", {4, 5}},
+                                       {"block0/dense1/kernel", {4, 1}},
+                                       {"block1/dense0/kernel", {5, 6}},
+                                       {"block1/dense1/kernel", {5, 1}},
+                                       {"row0/dense0/kernel", {4, 1}},
+                                       {"block2/dense0/kernel", {6, 7}},
+                                       {"block2/dense1/kernel", {6, 1}},
+                                       {"block3/dense0/kernel", {7, 8}},
+                                       {"block3/dense1/kernel", {7, 1}},
+                                       {"row1/dense0/kernel", {6, 1}}}));
+  const Layer unclear("unclear", [=](Scope& s, const Var& x) {
+    const CallPlace first(std::source_location{}), second(std::source_location{});
+    const Var y = layer(2)(s, x, first);
+    return y * layer(1)(s, x, second);
+  });
+  test::expect_error(ErrorCode::invalid_argument, {"two calls of 'dense'", "one place"},
+                     [&] { (void)shapes_of(unclear); });
+}
+
+// As dense(3)(s, dense(5)(s, x)) * dense(2)(s, x) * dense(1)(s, x), by compilers that begin on either side.
+TEST(Scope, NumbersDoNotDependOnWhichOperandIsEvaluatedFirst) {
+  const auto named = [](bool from_the_right) {
+    const Layer model("model", [=](Scope& s, const Var& x) {
+      const CallPlace outer(std::source_location::current());
+      const CallPlace inner(std::source_location::current());
+      const CallPlace middle(std::source_location::current());
+      const CallPlace right(std::source_location::current());
+      const auto left = [&] { return mean(dense(3)(s, dense(5)(s, x, inner), outer)); };
+      const auto others = [&] {
+        if (!from_the_right) return mean(dense(2)(s, x, middle)) * mean(dense(1)(s, x, right));
+        const Var last = mean(dense(1)(s, x, right));
+        return mean(dense(2)(s, x, middle)) * last;
+      };
+      if (!from_the_right) {
+        const Var first = left();
+        return first * others();
+      }
+      const Var last = others();
+      return left() * last;
+    });
+    std::map<std::string, Shape> shapes;
+    for (const DeclaredLeaf& leaf : test::leaves_of(model, {2, 4})) shapes.emplace(leaf.name, leaf.shape);
+    return shapes;
+  };
+  EXPECT_EQ(named(false), named(true));
+  EXPECT_EQ(named(true).at("dense0/kernel"), Shape({4, 5}));
+  EXPECT_EQ(named(true).at("dense1/kernel"), Shape({5, 3}));
+  EXPECT_EQ(named(true).at("dense2/kernel"), Shape({4, 2}));
+  EXPECT_EQ(named(true).at("dense3/kernel"), Shape({4, 1}));
+}
+
+TEST_P(ScopeTest, ExpressionsAndStatementsTrainAlike) {
+  const auto in_one = [](Scope s, const Batch& batch) {
+    return (dense(3)(s, batch["x"]) + random_normal(s.key("noise"), {2, 3})) *
+           (tanh(dense(3)(s, batch["x"])) + random_normal(s.key("noise"), {2, 3}));
+  };
+  const auto in_several = [](Scope s, const Batch& batch) {
+    const Var left = dense(3)(s, batch["x"]), left_noise = random_normal(s.key("noise"), {2, 3});
+    const Var right = tanh(dense(3)(s, batch["x"])), right_noise = random_normal(s.key("noise"), {2, 3});
+    return (left + left_noise) * (right + right_noise);
+  };
+  std::vector<std::vector<float>> losses;
+  const auto train = [&](const auto& model) {
+    TrainState state = create(model);
+    for (const char* name : {"dense0", "dense1"}) {
+      const Tensor kernel = state.at(fmt::format("params/{}/kernel", name));
+      from_host(kernel, std::vector<float>(9, name[5] == '0' ? 0.25f : -0.5f), state.stream());
+    }
+    const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 6}).value()}}, state.stream());
+    losses.emplace_back();
+    for (int i = 0; i < 2; ++i) {
+      const Var loss = state.value_and_grad([&](const Params& params) { return mean(square(model(params, batch))); });
+      losses.back().push_back(floats(state, loss).front());
+      state.apply_gradients();
+    }
+  };
+  train(in_one);
+  train(in_several);
+  EXPECT_EQ(losses[0], losses[1]);
 }
 
 TEST_P(ScopeTest, FunctionOfSeveralInputsIsAModel) {

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/call_place.h>
+
+namespace giro::nn {
+
+// The numbers of a model's calls, as found when a state was created for it: where several stood in one full expression,
+// by their places in the text. Later calls of the model come in the same order, since the same compiler chose it.
+struct CallOrder {
+  // Of calls that get another number than that of their evaluation: by scope and name, the first by the second.
+  std::map<std::string, std::map<int, int>> numbers;
+  bool is_known = false;  // the model has been called once
+  std::string unclear;    // calls that have one place, as in a macro's argument, and so no order
+
+  int number_of(const std::string& key, int evaluated) const {
+    const auto found = numbers.find(key);
+    if (found == numbers.end()) return evaluated;
+    const auto number = found->second.find(evaluated);
+    return number != found->second.end() ? number->second : evaluated;
+  }
+};
+
+// Calls in one full expression, in the order of their evaluation.
+struct CallGroup {
+  struct Call {
+    std::string key;  // scope and name
+    int number;       // by the order of evaluation
+    std::source_location where;
+    std::vector<std::size_t> inputs;  // calls before it whose results it takes
+  };
+
+  explicit CallGroup(std::shared_ptr<CallOrder> order) : order(std::move(order)) {}
+  // Numbers the calls anew: by their places in the text, but after those whose results they take.
+  void close();
+  bool takes(std::size_t i, std::size_t other) const;  // whether call `i` depends on the other one
+
+  std::shared_ptr<CallOrder> order;
+  std::vector<Call> calls;
+  int open = 0;  // calls whose places live
+};
+
+}  // namespace giro::nn

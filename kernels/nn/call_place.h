@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <utility>
+
+#include <giro/runtime/handle.h>
+
+namespace giro::nn {
+
+struct CallGroup;  // private
+
+// Where a call stands in the program's text. As an argument it lives as long as the full expression of the call, whose
+// parts C++ may evaluate in any order: calls whose places live at the same time get their numbers by their places, not
+// by the order of their evaluation.
+class CallPlace {
+ public:
+  CallPlace(const std::source_location& where) : where_(where) {}  // NOLINT: a place is given by its location
+  ~CallPlace();
+  CallPlace(const CallPlace&) = delete;
+  CallPlace& operator=(const CallPlace&) = delete;
+
+  const std::source_location& where() const noexcept { return where_; }
+
+ private:
+  friend class Scope;
+  std::source_location where_;
+  mutable detail::Handle<CallGroup> group_;
+  mutable std::size_t index_ = 0;    // in the group
+  mutable std::uint64_t since_ = 0;  // the number of the first value that the call may make
+};
+
+// A name that is given in a call, and its place.
+class CallName {
+ public:
+  CallName(std::string name, const std::source_location& where = std::source_location::current())  // NOLINT
+      : name_(std::move(name)), place_(where) {}
+  CallName(const char* name, const std::source_location& where = std::source_location::current())  // NOLINT
+      : CallName(std::string(name), where) {}
+
+  const std::string& name() const noexcept { return name_; }
+  const CallPlace& place() const noexcept { return place_; }
+
+ private:
+  std::string name_;
+  CallPlace place_;
+};
+
+}  // namespace giro::nn

@@ -1,9 +1,9 @@
 #pragma once
 
-// The ops that are not expressions, as programs hold them (runtime/program/op.h). Their arguments have been checked.
-// The public headers describe the ops that users call; ops that only rules create are described here.
+// The ops that are not expressions, as programs hold them (runtime/program/op.h); attention is in attention_op.h. Their
+// arguments have been checked. The public headers describe the ops that users call; ops that only rules create are
+// described here.
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -188,93 +188,6 @@ struct Cumulative {
   bool reversed = false;
 
   double flops() const { return elements(x); }
-};
-
-// As in kernels/nn/attention.h, with all defaults filled in.
-struct AttentionOptions {
-  In mask{}, key_lengths{}, key{};
-  std::array<std::int64_t, 4> mask_strides{};  // along (B, H, T, S)
-  double scale = 1;
-  bool is_causal = false;
-  double dropout = 0;
-  std::int64_t dropout_key = 0;  // added to `key`, if there is one
-  std::int64_t first_row = 0;
-  // If not 0, queries, keys and values are heads of one array (B, T, H + 2 K, D), and this is H. The array is the op's
-  // `query`, and its gradient is dquery; the others are empty.
-  std::int64_t packed_queries = 0;
-};
-
-// Heads [first, first + count) of an array (B, T, heads, D), which may be empty.
-struct Heads {
-  Tensor array{};
-  std::int64_t first = 0, count = 0;
-
-  Heads(const Tensor& all) : array(all), count(all ? all.shape()[2] : 0) {}
-  Heads(const Tensor& array, std::int64_t first, std::int64_t count) : array(array), first(first), count(count) {}
-
-  explicit operator bool() const { return static_cast<bool>(array); }
-  Shape shape() const { return {array.shape()[0], array.shape()[1], count, array.shape()[3]}; }
-  // The address of the first head; null if there is no array.
-  void* data() const {
-    if (!array) return nullptr;
-    const std::int64_t before = first * array.shape()[3];  // elements
-    return static_cast<char*>(array.raw()) + before * static_cast<std::int64_t>(size_of(array.dtype()));
-  }
-};
-
-// The queries, keys and values of an attention, or their gradients.
-struct AttentionHeads {
-  Heads query, key, value;
-
-  AttentionHeads(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options)
-      : query(query), key(key), value(value) {
-    const std::int64_t queries = options.packed_queries;
-    if (queries == 0) return;
-    const std::int64_t keys = (query.shape()[2] - queries) / 2;
-    this->query = {query, 0, queries};
-    this->key = {query, queries, keys};
-    this->value = {query, queries + keys, keys};
-  }
-};
-
-// The dimensions of queries, keys and values; of packed heads h, only that they lie side by side.
-inline std::string heads_dims(std::int64_t packed_queries) {
-  return packed_queries == 0 ? "bt(kg)[d], b[s]k[d], b[s]k[d]" : "b[t][h][d], _, _";
-}
-
-// logsumexp (B, H, T) f32, may be empty: the logarithm of the sum of a query's exponentials; infinity for a query that
-// may attend to no key.
-struct Attention {
-  static constexpr const char* kName = "dot_product_attention";
-  Out out{}, logsumexp{};
-  In query{}, key{}, value{};
-  AttentionOptions options{};
-
-  std::string dims() const { return heads_dims(options.packed_queries) + ", _, b,  -> bt(kg)[d], b(kg)t"; }
-  AttentionHeads heads() const { return {query, key, value, options}; }
-  double flops() const { return 4 * elements(out) * static_cast<double>(heads().key.shape()[1]); }
-};
-
-// dkey and dvalue are both given, or neither is. Neither the queries nor the keys are empty.
-struct AttentionBackward {
-  static constexpr const char* kName = "dot_product_attention_backward";
-  Out dquery{}, dkey{}, dvalue{};
-  In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
-  AttentionOptions options{};
-
-  std::string dims() const {
-    const std::string of_heads = heads_dims(options.packed_queries);
-    return "bt(kg)[d], bt(kg)[d], b(kg)t, " + of_heads + ", _, b,  -> " + of_heads;
-  }
-  AttentionHeads heads() const { return {query, key, value, options}; }
-  AttentionHeads gradients() const { return {dquery, dkey, dvalue, options}; }
-  double flops() const {
-    const AttentionHeads wanted = gradients();
-    return (wanted.query && wanted.key ? 10
-            : wanted.key               ? 8
-                                       : 6) *
-           elements(out) * static_cast<double>(heads().key.shape()[1]);
-  }
 };
 
 struct Digest {

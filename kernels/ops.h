@@ -4,6 +4,7 @@
 
 #include <giro/runtime/stream.h>
 
+#include "kernels/attention_op.h"
 #include "kernels/op_arguments.h"
 #include "runtime/dispatch.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "kernels/attention_op.h"
 #include "kernels/cuda/graph_plan.h"
-#include "kernels/op_arguments.h"
 
 namespace giro::cuda::attention {
 

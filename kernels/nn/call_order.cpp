@@ -10,17 +10,13 @@
 
 namespace giro::nn {
 
-bool CallGroup::takes(std::size_t i, std::size_t other) const {
-  const std::vector<std::size_t>& inputs = calls[i].inputs;
-  return std::ranges::any_of(inputs, [&](std::size_t input) { return input == other || takes(input, other); });
-}
-
 void CallGroup::close() {
   if (calls.size() < 2) return;
   const auto place = [&](std::size_t i) {
     const std::source_location& where = calls[i].where;
     return std::tuple(std::string_view(where.file_name()), where.line(), where.column());
   };
+  const auto takes = [&](std::size_t i, std::size_t other) { return std::ranges::count(calls[i].inputs, other) > 0; };
   std::vector<std::size_t> by_place(calls.size()), ordered;
   std::iota(by_place.begin(), by_place.end(), std::size_t{0});
   std::ranges::stable_sort(by_place, {}, place);
@@ -40,7 +36,7 @@ void CallGroup::close() {
     if (is_ordered[i]) return;
     is_ordered[i] = true;
     for (const std::size_t other : by_place) {
-      if (std::ranges::count(calls[i].inputs, other) > 0) self(self, other);
+      if (takes(i, other)) self(self, other);
     }
     ordered.push_back(i);
   };

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,13 +34,12 @@ struct CallGroup {
     std::string key;  // scope and name
     int number;       // by the order of evaluation
     std::source_location where;
-    std::vector<std::size_t> inputs;  // calls before it whose results it takes
+    std::vector<std::size_t> inputs;  // calls before it on whose results its inputs depend
   };
 
   explicit CallGroup(std::shared_ptr<CallOrder> order) : order(std::move(order)) {}
   // Numbers the calls anew: by their places in the text, but after those whose results they take.
   void close();
-  bool takes(std::size_t i, std::size_t other) const;  // whether call `i` depends on the other one
 
   std::shared_ptr<CallOrder> order;
   std::vector<Call> calls;

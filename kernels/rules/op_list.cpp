@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/program/overlap.h"
 #include "runtime/program/recording.h"
 
 namespace giro::rules {
@@ -93,13 +94,19 @@ bool OpList::is_needed_below(const detail::Value& value, std::size_t begin, std:
   });
 }
 
-bool OpList::is_overwritten(const Tensor& tensor, std::size_t begin, std::size_t end) const {
+template <class F>
+bool OpList::is_overwritten_by(const Tensor& tensor, const F& holds) const {
   bool is_overwritten = false;
   values_.for_each(tensor, [&](detail::Id id) {
-    for (const detail::Id later : values_[id].under)
-      is_overwritten |= writers_[later] >= begin && writers_[later] < end;
+    for (const detail::Id later : values_[id].under) {
+      is_overwritten |= writers_[later] != kNone && holds(writers_[later]);
+    }
   });
   return is_overwritten;
+}
+
+bool OpList::is_overwritten(const Tensor& tensor, std::size_t begin, std::size_t end) const {
+  return is_overwritten_by(tensor, [&](std::size_t writer) { return writer >= begin && writer < end; });
 }
 
 bool OpList::can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others) const {
@@ -128,14 +135,8 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 
 bool OpList::is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const {
   if (ops_[i].stream != ops_[k].stream) return false;
-  bool is_changed = false;
-  values_.for_each(value, [&](detail::Id id) {
-    for (const detail::Id later : values_[id].under) {
-      const std::size_t writer = writers_[later];
-      is_changed |= writer != kNone && writer > i && (writer < k || ops_[writer].stream != ops_[k].stream);
-    }
-  });
-  return !is_changed;
+  return !is_overwritten_by(
+      value, [&](std::size_t writer) { return writer > i && (writer < k || ops_[writer].stream != ops_[k].stream); });
 }
 
 bool OpList::are_at_one_place(const Tensor& a, const Tensor& b) const { return placed(a).raw() == placed(b).raw(); }

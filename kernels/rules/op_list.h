@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "runtime/program/op.h"
-#include "runtime/program/overlap.h"
 #include "runtime/program/values.h"
 
 namespace giro::rules {
@@ -84,8 +83,10 @@ class OpList {
   bool is_read_in_a_whole(detail::Id id) const;
   // Whether an op in [begin, end) reads or writes what `value` is written over.
   bool is_needed_below(const detail::Value& value, std::size_t begin, std::size_t end) const;
-  // Whether an op in [begin, end) writes over what `tensor` names.
-  bool is_overwritten(const Tensor& tensor, std::size_t begin, std::size_t end) const;
+  // Whether an op for which that holds writes over what `tensor` names.
+  template <class F>
+  bool is_overwritten_by(const Tensor& tensor, const F& holds) const;
+  bool is_overwritten(const Tensor& tensor, std::size_t begin, std::size_t end) const;  // by an op in [begin, end)
   // Gives `value` the memory of what `other` names.
   void put(const Tensor& value, const Tensor& other);
   // Lets the readers of `copy` read `value`.
@@ -94,7 +95,7 @@ class OpList {
   std::vector<detail::HeldOp>& ops_;
   detail::Values& values_;
   std::vector<Uses> uses_;
-  // By value; readers also of values of which it is a part.
+  // For each value, the ops that read it, alone or within another value, and the op that writes it.
   std::vector<std::vector<std::size_t>> readers_;
   std::vector<std::size_t> writers_;
   // Ops with the same number are on one stream, with no op between them that keeps its place.

@@ -110,8 +110,9 @@ void Homes::take_memory(const HeldOp& op, std::size_t i, std::vector<Array>& arr
   std::vector<std::size_t> taken;
   for (const Tensor& write : writes) {
     if (!is_all_of_one(write)) continue;
-    Array& to = arrays[homes_[id_of(write)].block];
-    if (to.first != i) continue;
+    const std::size_t own = homes_[id_of(write)].block;
+    Array& to = arrays[own];
+    if (to.first != i || to.taken_from != own) continue;  // an op may name what it writes several times
     for (const Tensor& read : reads) {
       if (!is_all_of_one(read) || read.bytes() != write.bytes()) continue;
       const Array& from = arrays[homes_[id_of(read)].block];

@@ -41,7 +41,7 @@ struct Value {
   bool is_temporary = false;  // an op writes it, and nothing but ops of this program reads it
   bool is_gone = false;       // another value has taken its place
   std::vector<Part> parts{};
-  std::vector<Id> wholes{};          // the values of which it is a part
+  std::vector<Id> wholes{};          // the values that contain it
   Id before = 0;                     // of an InOut: the value that the op finds there,
   std::size_t offset_of_before = 0;  // and where in it
   // Values in the same memory: those that were there before it, and those that are written over it.

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <string>
 
-#include <giro/kernels/digest.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/tensor.h>
+
+#include "kernels/ops.h"
 
 namespace giro {
 
@@ -18,7 +19,7 @@ void check_replicas(const State& state, const Partitioner& partitioner) {
   std::string lines;
   for (const auto& collection : state.collections()) {
     if (!collection->saved() || collection->is_sharded()) continue;
-    digest(value, collection->bytes(), state.stream());
+    queue(ops::Digest{value, collection->bytes()}, state.stream());
     lines += fmt::format("{}: {:016x}\n", collection->name(),
                          static_cast<std::uint64_t>(to_host<std::int64_t>(value, state.stream()).front()));
   }

@@ -36,15 +36,8 @@
 #include <giro/distributed/mesh.h>
 #include <giro/distributed/partitioner.h>
 #include <giro/distributed/world.h>
-#include <giro/kernels/accuracy.h>
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/cumulative.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/digest.h>
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/gather.h>
-#include <giro/kernels/moments.h>
 #include <giro/kernels/nn/attention.h>
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
@@ -66,10 +59,6 @@
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/optim/value.h>
 #include <giro/kernels/pool.h>
-#include <giro/kernels/reduce.h>
-#include <giro/kernels/scatter.h>
-#include <giro/kernels/softmax_cross_entropy.h>
-#include <giro/kernels/sort.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/cifar.h>

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <limits>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/stream.h>
 
+#include "kernels/elementwise.h"
 #include "runtime/elements.h"
 
 namespace giro::detail {
@@ -55,7 +55,7 @@ constexpr std::size_t kBuckets = 30;
 std::vector<double> numbers_of(const HostArray& array) {
   std::vector<double> numbers(static_cast<std::size_t>(array.shape().count()));
   if (numbers.empty()) return numbers;
-  cast(Tensor(numbers.data(), DType::f64, array.shape(), Device::cpu()), array.tensor(), Stream(Device::cpu()));
+  ops::cast(Tensor(numbers.data(), DType::f64, array.shape(), Device::cpu()), array.tensor(), Stream(Device::cpu()));
   std::erase_if(numbers, [](double number) { return !std::isfinite(number); });
   return numbers;
 }

@@ -2,9 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 
-#include "kernels/op_arguments.h"
+#include "kernels/op_cost.h"
 
 namespace giro::ops {
 
@@ -55,11 +54,6 @@ struct AttentionHeads {
   }
 };
 
-// The dimensions of queries, keys and values; of packed heads h, only that they lie side by side.
-inline std::string heads_dims(std::int64_t packed_queries) {
-  return packed_queries == 0 ? "bt(kg)[d], b[s]k[d], b[s]k[d]" : "b[t][h][d], _, _";
-}
-
 // logsumexp (B, H, T) f32, may be empty: the logarithm of the sum of a query's exponentials; infinity for a query that
 // may attend to no key.
 struct Attention {
@@ -68,7 +62,16 @@ struct Attention {
   In query{}, key{}, value{};
   AttentionOptions options{};
 
-  std::string dims() const { return heads_dims(options.packed_queries) + ", _, b,  -> bt(kg)[d], b(kg)t"; }
+  const detail::OpSignature& arguments() const {
+    static const detail::OpSignature of_three(
+        "query: s(bt(kg)[d]), key: s(b[s]k[d]), value: s(b[s]k[d]), mask?: bool, key_lengths?: i32(b), "
+        "dropout_key?: i64() -> out: s(bt(kg)[d]), logsumexp?: f32(b(kg)t)");
+    // Of packed heads h, only that they lie side by side.
+    static const detail::OpSignature of_packed(
+        "query: s(b[t][h][d]), key?: s, value?: s, mask?: bool, key_lengths?: i32(b), dropout_key?: i64() -> "
+        "out: s(bt(kg)[d]), logsumexp?: f32(b(kg)t)");
+    return options.packed_queries == 0 ? of_three : of_packed;
+  }
   AttentionHeads heads() const { return {query, key, value, options}; }
   double flops() const { return 4 * elements(out) * static_cast<double>(heads().key.shape()[1]); }
 };
@@ -80,9 +83,15 @@ struct AttentionBackward {
   In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
   AttentionOptions options{};
 
-  std::string dims() const {
-    const std::string of_heads = heads_dims(options.packed_queries);
-    return "bt(kg)[d], bt(kg)[d], b(kg)t, " + of_heads + ", _, b,  -> " + of_heads;
+  const detail::OpSignature& arguments() const {
+    static const detail::OpSignature of_three(
+        "dout: s(bt(kg)[d]), out: s(bt(kg)[d]), logsumexp: f32(b(kg)t), query: s(bt(kg)[d]), key: s(b[s]k[d]), "
+        "value: s(b[s]k[d]), mask?: bool, key_lengths?: i32(b), dropout_key?: i64() -> dquery?: s(bt(kg)[d]), "
+        "dkey?: s(b[s]k[d]), dvalue?: s(b[s]k[d])");
+    static const detail::OpSignature of_packed(
+        "dout: s(bt(kg)[d]), out: s(bt(kg)[d]), logsumexp: f32(b(kg)t), query: s(b[t][h][d]), key?: s, value?: s, "
+        "mask?: bool, key_lengths?: i32(b), dropout_key?: i64() -> dquery?: s(b[t][h][d]), dkey?: s, dvalue?: s");
+    return options.packed_queries == 0 ? of_three : of_packed;
   }
   AttentionHeads heads() const { return {query, key, value, options}; }
   AttentionHeads gradients() const { return {dquery, dkey, dvalue, options}; }

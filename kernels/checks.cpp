@@ -92,17 +92,4 @@ void fits_if_given(std::string_view op, const Argument& argument, const Argument
   has_shape(op, argument, shape);
 }
 
-void is_slot_ring(std::string_view op, const ByteRing& ring, const Stream& stream) {
-  has_dtype(op, {"slots", ring.slots}, DType::u8);
-  has_rank(op, {"slots", ring.slots}, 2);
-  // Pinned slots are in host memory.
-  if (!ring.slots.device().is_cpu()) on_device(op, {{"slots", ring.slots}}, stream);
-  if (ring.count() < 1 || ring.bytes() % ByteRing::kAlignment != 0) {
-    throw_error(ErrorCode::shape_mismatch, "{}: slots is {}, expected one or more slots, each a multiple of {} bytes",
-                op, to_string(ring.slots), static_cast<int>(ByteRing::kAlignment));
-  }
-  on_device(op, {{"call", ring.call}}, stream);
-  has_dtype_and_shape(op, {"call", ring.call}, DType::i64, {});
-}
-
 }  // namespace giro::checks

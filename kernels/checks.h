@@ -3,7 +3,6 @@
 #include <initializer_list>
 #include <string_view>
 
-#include <giro/kernels/slots.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -28,8 +27,6 @@ void is_integer(std::string_view op, const Argument& argument);
 void same_dtype(std::string_view op, const Argument& a, const Argument& b);
 void has_shape(std::string_view op, const Argument& argument, const Shape& shape);
 void has_rank(std::string_view op, const Argument& argument, std::size_t rank);
-// Slots: aligned bytes, on the stream's device or pinned. Call: an i64 scalar on the stream's device.
-void is_slot_ring(std::string_view op, const ByteRing& ring, const Stream& stream);
 void same_shape(std::string_view op, const Argument& a, const Argument& b);
 void has_dtype_and_shape(std::string_view op, const Argument& argument, DType dtype, const Shape& shape);
 // If it is given, both is_f32_or_as and has_shape.

@@ -6,8 +6,6 @@
 #include <limits>
 #include <string>
 
-#include "kernels/checks.h"
-#include "kernels/ops.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -100,42 +98,6 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
     }
   }
   return {dz[0], size[0], size[1], w[3] * options.groups};
-}
-
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
-            MathMode math, const Stream& stream) {
-  checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
-  checks::is_storage("conv2d", {"w", w});
-  checks::same_dtype("conv2d", {"y", y}, {"w", w});
-  checks::same_dtype("conv2d", {"x", x}, {"w", w});
-  checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
-  checks::fits_if_given("conv2d", {"b", b}, {"w", w}, {w.shape()[0]});
-  queue(ops::Conv2d{y, x, w, b, options, math}, stream);
-}
-
-void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, MathMode math, const Stream& stream) {
-  constexpr std::string_view op = "conv2d_backward";
-  checks::on_device(op, {{"dx", dx}, {"dw", dw}, {"db", db}, {"dz", dz}, {"x", x}, {"w", w}}, stream);
-  checks::is_storage(op, {"w", w});
-  checks::same_dtype(op, {"dz", dz}, {"w", w});
-  checks::same_dtype(op, {"x", x}, {"w", w});
-  checks::has_shape(op, {"dz", dz}, conv2d_shape(x.shape(), w.shape(), options));
-  if (dx) {
-    checks::same_dtype(op, {"dx", dx}, {"x", x});
-    checks::same_shape(op, {"dx", dx}, {"x", x});
-  }
-  checks::fits_if_given(op, {"dw", dw}, {"w", w}, w.shape());
-  checks::fits_if_given(op, {"db", db}, {"w", w}, {w.shape()[0]});
-  queue(ops::Conv2dBackward{.dx = dx,
-                            .dw = dw,
-                            .db = db,
-                            .dz = dz,
-                            .x = dw ? x : Tensor(),
-                            .w = dx ? w : Tensor(),
-                            .options = options,
-                            .math = math},
-        stream);
 }
 
 }  // namespace giro

@@ -3,9 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include <giro/kernels/math_mode.h>
-#include <giro/runtime/stream.h>
-#include <giro/runtime/tensor.h>
+#include <giro/runtime/shape.h>
 
 namespace giro {
 
@@ -31,25 +29,5 @@ Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options)
 // conv2d_shape.
 Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOptions& options,
                              std::array<std::int64_t, 2> more = {0, 0});
-
-// Cross-correlation over images, commonly called convolution. Outputs alias no input.
-// x (N, H, W, C), w (O, KH, KW, C / groups), b (O) or empty, y (N, OH, OW, O). x, w, y and the gradients dx and dz are
-// all f32, all bf16 or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch,
-// dtype_mismatch, device_mismatch; device for 16 bits where oneDNN has no such convolutions for the CPU.
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
-            MathMode math, const Stream& stream);
-inline void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
-                   const Stream& stream) {
-  conv2d(y, x, w, b, options, MathMode::f32, stream);
-}
-
-// dz (N, OH, OW, O) is the gradient of y. Computes dx, dw and db, which have the shapes of x, w and b. An empty output
-// is not computed.
-void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, MathMode math, const Stream& stream);
-inline void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                            const Tensor& w, const Conv2dOptions& options, const Stream& stream) {
-  conv2d_backward(dx, dw, db, dz, x, w, options, MathMode::f32, stream);
-}
 
 }  // namespace giro

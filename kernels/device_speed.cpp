@@ -7,11 +7,11 @@
 #include <mutex>
 #include <string>
 
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/elementwise.h"
+#include "kernels/ops.h"
 #include "runtime/backend.h"
 
 namespace giro {
@@ -50,8 +50,8 @@ double flops_per_second(const Stream& stream, DType dtype, MathMode math) {
       return Tensor(static_cast<std::byte*>(memory.data()) + i * bytes, dtype, {n, n}, stream.device());
     };
     const Tensor a = matrix(0), b = matrix(1), product = matrix(2);
-    for (const Tensor& factor : {a, b}) fill(factor, 0.5, stream);
-    const auto multiply = [&] { dense(product, a, b, Tensor(), math, stream); };
+    for (const Tensor& factor : {a, b}) ops::fill(factor, 0.5, stream);
+    const auto multiply = [&] { queue(ops::Dense{product, a, b, {}, math}, stream); };
     multiply();
     const double seconds = fastest(stream, multiply), size = static_cast<double>(n);
     most = std::max(most, 2 * size * size * size / seconds);

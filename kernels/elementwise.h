@@ -1,37 +1,42 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
-namespace giro {
+#include "kernels/expr/expression_op.h"
+#include "kernels/expr/term.h"
 
-// Elementwise operations over tensors of one shape on the stream's device. Outputs may alias inputs of the same
-// dtype. Sums and products of bf16 and f16 are computed in f32 and rounded once.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+// Expressions on tensors, for what giro itself computes. Operands fit each other.
+namespace giro::ops {
 
-// out = a + b, out = a * b; all of one floating dtype.
+// Writes one whole array: value(read), converted to its dtype, for each element of the space. read(array) has the
+// array's elements, and read(array, shape) those of an array that is broadcast from the shape to the space.
+template <class Value>
+void write_each(const char* op, const Tensor& out, const Shape& space, const Stream& stream, const Value& value) {
+  expr::Builder code(space);
+  const auto read = [&](const Tensor& array, std::optional<Shape> shape = {}) {
+    return expr::Term(code, code.read(array, expr::broadcast_layout(shape.value_or(space), space)));
+  };
+  value(read).cast(out.dtype()).write(out, expr::broadcast_layout(space, space));
+  queue(op, std::move(code).take(), stream);
+}
+
+// out = a + b, all of one floating dtype.
 void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream);
-void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream);
-
-// out = factor * a, computed in f32 (f64 where either side is f64); `out` is floating, `a` of any dtype.
-void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stream);
-
-// out = a, converted. Floating to integer truncates toward zero; values out of range are undefined, as in C++.
-// To bool: nonzero is true.
+// out = a, converted. Floating to integer truncates toward zero; values out of range are undefined, as in C++. To bool:
+// nonzero is true.
 void cast(const Tensor& out, const Tensor& a, const Stream& stream);
-
-// out[i] = value, any dtype.
 void fill(const Tensor& out, double value, const Stream& stream);
-
-// out[r, :] = a[r, :] * factors[r]; f32. out and a (R, ...), factors (R,).
-void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream);
-
-// out[i] = factor * scalar[0] for every i; f32. The gradient of a sum or mean.
-void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Stream& stream);
-
+// out = factor * a, computed in f32, or f64 where either is f64.
+void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stream);
 // counter[0] += amount; i64.
 void increment(const Tensor& counter, std::int64_t amount, const Stream& stream);
+// Of all elements of x, f32: the mean, and in f64 the sum of squares, so that none overflows.
+void mean(const Tensor& out, const Tensor& x, const Stream& stream);
+void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);
 
-}  // namespace giro
+}  // namespace giro::ops

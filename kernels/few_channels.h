@@ -5,7 +5,7 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/runtime/dtype.h>
 
-#include "kernels/op_arguments.h"
+#include "kernels/conv2d_op.h"
 
 namespace giro {
 

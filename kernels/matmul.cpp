@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/checks.h"
-#include "kernels/ops.h"
+#include "kernels/matmul_op.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -54,19 +53,6 @@ Shape matmul_shape(const Shape& a, const Shape& b, const MatmulOptions& options)
   if (a.rank() > 1) sizes.push_back(left[transpose_a ? -1 : -2]);
   if (b.rank() > 1) sizes.push_back(right[transpose_b ? -2 : -1]);
   return Shape(sizes);
-}
-
-void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options, MathMode math,
-            const Stream& stream) {
-  checks::on_device("matmul", {{"out", out}, {"a", a}, {"b", b}}, stream);
-  checks::is_storage("matmul", {"a", a});
-  checks::same_dtype("matmul", {"b", b}, {"a", a});
-  checks::is_f32_or_as("matmul", {"out", out}, {"a", a});
-  checks::has_shape("matmul", {"out", out}, matmul_shape(a.shape(), b.shape(), options));
-  const Tensor left = a.reshape(as_matrices(a.shape(), true)), right = b.reshape(as_matrices(b.shape(), false));
-  const MatmulOptions flags{options.transpose_a && a.shape().rank() > 1, options.transpose_b && b.shape().rank() > 1};
-  const Tensor product = out.reshape(matmul_shape(left.shape(), right.shape(), flags));
-  queue(ops::Matmul{product, left, right, flags, math}, stream);
 }
 
 std::vector<ops::StridedBatch> ops::strided_batches(const Matmul& op) {

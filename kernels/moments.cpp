@@ -1,43 +1,22 @@
-#include <giro/kernels/moments.h>
+#include "kernels/moments.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
-#include "kernels/checks.h"
 #include "kernels/expr/term.h"
 #include "runtime/throw_error.h"
 
-namespace giro {
-namespace {
+namespace giro::ops {
 
 using expr::Builder;
 using expr::Layout;
 using expr::Term;
 
-void check_sums(std::string_view op, const Tensor& mean, const Tensor& deviation, const Tensor& count,
-                const Tensor& sums, const Stream& stream) {
-  checks::on_device(op, {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"sums", sums}}, stream);
-  checks::has_dtype_and_shape(op, {"mean", mean}, DType::f64, {});
-  checks::has_dtype_and_shape(op, {"count", count}, DType::f64, {});
-  if (deviation) checks::has_dtype_and_shape(op, {"deviation", deviation}, DType::f64, {});
-  checks::has_dtype_and_shape(op, {"sums", sums}, DType::f64, {3});
-}
-
-}  // namespace
-
 void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
              const Stream& stream) {
-  checks::on_device("moments",
-                    {{"mean", mean}, {"deviation", deviation}, {"count", count}, {"values", values}, {"mask", mask}},
-                    stream);
-  checks::has_dtype_and_shape("moments", {"mean", mean}, DType::f64, {});
-  if (deviation) checks::has_dtype_and_shape("moments", {"deviation", deviation}, DType::f64, {});
-  checks::has_dtype_and_shape("moments", {"count", count}, DType::f64, {});
-  checks::has_dtype("moments", {"values", values}, DType::f32);
   if (mask) {
-    checks::has_dtype("moments", {"mask", mask}, DType::boolean);
     const Shape &all = values.shape(), &first = mask.shape();
     if (first.rank() > all.rank() || !std::equal(first.begin(), first.end(), all.begin())) {
       throw_error(ErrorCode::shape_mismatch, "moments: mask is {}, values is {}; expected the first axes of values",
@@ -64,7 +43,6 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
 
 void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                  const Stream& stream) {
-  check_sums("moment_sums", mean, deviation, count, sums, stream);
   Builder code({});
   const Term n(code, code.read(count, {})), m(code, code.read(mean, {}));
   Term squared = square(m);
@@ -77,7 +55,6 @@ void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation
 
 void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
                      double factor, const Stream& stream) {
-  check_sums("moments_of_sums", mean, deviation, count, sums, stream);
   Builder code({});
   const auto sum = [&](std::int64_t i) { return factor * Term(code, code.read(sums, Layout{.offset = i})); };
   const Term n = sum(2), of_mean = sum(0) / n;
@@ -87,4 +64,4 @@ void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& 
   queue("moments_of_sums", std::move(code).take(), stream);
 }
 
-}  // namespace giro
+}  // namespace giro::ops

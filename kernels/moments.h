@@ -3,15 +3,16 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
-namespace giro {
+namespace giro::ops {
 
 // Moments of values, which may be spread over several ranks. Means, standard deviations, counts and sums are f64 and
-// are computed in f64. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+// are computed in f64.
 
 // The mean, the population standard deviation sqrt(mean((x - mean)^2)), unless that is empty, and the number of values
 // used; all scalars. values f32 of any shape. mask boolean, with the shape of values or of their first axes: where it
 // is false, a value is ignored, even if it is NaN. An empty mask uses all values. If none are used, mean and deviation
-// are NaN. The order of the sums depends only on the shape, so repeated runs give the same bits.
+// are NaN. Error(shape_mismatch) for another mask. The order of the sums depends only on the shape, so repeated runs
+// give the same bits.
 void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
              const Stream& stream);
 
@@ -23,4 +24,4 @@ void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation
 void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
                      double factor, const Stream& stream);
 
-}  // namespace giro
+}  // namespace giro::ops

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/checks.h"
-#include "kernels/ops.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -42,41 +40,6 @@ bool pool_has_padding(const PoolOptions& options) {
 bool pool_windows_tile(const Shape& x, const PoolOptions& options) {
   return options.window == options.stride && !pool_has_padding(options) && x[1] % options.window[0] == 0 &&
          x[2] % options.window[1] == 0;
-}
-
-namespace {
-
-void check(std::string_view op, const checks::Argument& x, const checks::Argument& y, const PoolOptions& options,
-           const Stream& stream) {
-  checks::on_device(op, {x, y}, stream);
-  checks::is_storage(op, x);
-  checks::same_dtype(op, y, x);
-  checks::has_shape(op, y, pool_shape(x.tensor.shape(), options));
-}
-
-}  // namespace
-
-void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  check("avg_pool", {"x", x}, {"y", y}, options, stream);
-  queue(ops::AvgPool{y, x, options}, stream);
-}
-
-void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
-  check("avg_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
-  queue(ops::AvgPoolBackward{.dx = dx, .dy = dy, .options = options}, stream);
-}
-
-void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  check("max_pool", {"x", x}, {"y", y}, options, stream);
-  queue(ops::MaxPool{y, x, options}, stream);
-}
-
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
-                       const Stream& stream) {
-  checks::same_shape("max_pool_backward", {"dx", dx}, {"x", x});
-  check("max_pool_backward", {"x", x}, {"y", y}, options, stream);
-  check("max_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
-  queue(ops::MaxPoolBackward{dx, dy, x, y, options}, stream);
 }
 
 }  // namespace giro

@@ -3,8 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include <giro/runtime/stream.h>
-#include <giro/runtime/tensor.h>
+#include <giro/runtime/shape.h>
 
 namespace giro {
 
@@ -24,16 +23,5 @@ Shape pool_shape(const Shape& x, const PoolOptions& options);
 bool pool_has_padding(const PoolOptions& options);
 // Whether each element of x (N, H, W, C) is in exactly one window, and the windows have nothing else.
 bool pool_windows_tile(const Shape& x, const PoolOptions& options);
-
-// x (N, H, W, C), y (N, OH, OW, C), all of one dtype, f32, bf16 or f16, computed in f32; outputs alias no input.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
-void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
-void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
-
-// A NaN counts as larger than every number.
-void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
-// If several values of a window are the largest, the first in row-major order gets the gradient.
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
-                       const Stream& stream);
 
 }  // namespace giro

@@ -3,10 +3,6 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <vector>
-
-#include <giro/runtime/stream.h>
-#include <giro/runtime/tensor.h>
 
 namespace giro {
 
@@ -49,11 +45,5 @@ struct ScalarRing {
     return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
   }
 };
-
-// Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row`, an i64 scalar on the
-// device, is the row's number and is incremented. The host must not let the device get more than `capacity` rows ahead.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a capacity that is not a power of two,
-// or if the number of scalars is not the ring's columns.
-void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 
 }  // namespace giro

@@ -60,4 +60,10 @@ inline void run(const Publish& op, const Stream& stream) { GIRO_DISPATCH(stream,
 inline void run(const RunAndPublish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
 }  // namespace ops
 
+// Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row`, an i64 scalar on the
+// device, is the row's number and is incremented. The host must not let the device get more than `capacity` rows ahead.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a capacity that is not a power of two,
+// or if the number of scalars is not the ring's columns.
+void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
+
 }  // namespace giro

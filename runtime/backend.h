@@ -18,6 +18,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/faults.h"
+#include "runtime/held_values.h"
 #include "runtime/peers.h"
 #include "runtime/stream_recording.h"
 
@@ -101,6 +102,7 @@ class StreamImpl {
   std::weak_ptr<Arena> recordings;            // shared by all its recordings, which are replayed one after the other
   Faults faults;                              // reported by its work
   PeerList peers;                             // that its work, outside of recordings, waits for
+  HeldValues held_values;                     // of memory that its work may change
   std::uint64_t joined = 0;                   // the latest recording of another stream that it has joined by an event
   std::atomic<std::uint64_t> recorded_as{0};  // the recording in progress on it, by any thread; 0: none
 

@@ -10,6 +10,7 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/held_values.h"
 #include "runtime/stream_recording.h"
 #include "runtime/structure.h"
 #include "runtime/text.h"
@@ -363,6 +364,7 @@ void State::assign(const State& other) {
   }
   for (std::size_t i = 0; i < to.size(); ++i) {
     const Tensor target = to[i]->bytes();
+    detail::before_write(target, stream());
     stream().copy(target.raw(), from[i]->bytes().raw(), target.bytes());
   }
   if (apart) {

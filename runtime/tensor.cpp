@@ -106,6 +106,7 @@ void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
   }
   check_accessible("copy: the destination", dst, stream);
   check_accessible("copy: the source", src, stream);
+  detail::before_write(dst, stream);
   detail::queue_copy(dst, src, stream);
 }
 

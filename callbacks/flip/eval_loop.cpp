@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include <giro/kernels/reduce.h>
 #include <giro/loop/arbiter.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
 
+#include "kernels/elementwise.h"
 #include "runtime/throw_error.h"
 
 namespace giro::flip {
@@ -36,7 +36,7 @@ Step<const TrainState> eval_step(const EvalTask& task) {
 double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ranks = nullptr) {
   const Buffer buffer = stream.allocate(sizeof(double));
   const Tensor squares(buffer.data(), DType::f64, {}, values.device());
-  sum_of_squares(squares, values, stream);
+  ops::sum_of_squares(squares, values, stream);
   if (ranks != nullptr) ranks->sum_over_shards(squares, stream);
   return std::sqrt(to_host<double>(squares, stream).front());
 }

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include <giro/kernels/digest.h>
 #include <giro/runtime/files/archive.h>
 
 #include "callbacks/jaxloop/chunks.h"
+#include "kernels/ops.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -24,7 +24,7 @@ std::vector<std::pair<std::string, std::int64_t>> digests(const TrainState& stat
   std::vector<std::pair<std::string, std::int64_t>> found;
   for (const auto& collection : state.collections()) {
     if (!collection->saved()) continue;
-    digest(value, collection->bytes(), state.stream());
+    queue(ops::Digest{value, collection->bytes()}, state.stream());
     found.emplace_back(collection->name(), to_host<std::int64_t>(value, state.stream()).front());
   }
   return found;

@@ -1,5 +1,3 @@
-#include <giro/kernels/elementwise.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -9,6 +7,7 @@
 
 #include "kernels/cpu/one_dnn.h"
 #include "kernels/cpu/winograd.h"
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
 
 namespace giro::cpu {
@@ -197,7 +196,7 @@ void run(const ops::Conv2d& op, const Stream& stream) {
 void run(const ops::Conv2dBackward& op, const Stream& stream) {
   if (op.dz.count() == 0) {
     for (const Tensor& out : std::initializer_list<Tensor>{op.dx, op.dw, op.db}) {
-      if (out) giro::fill(out, 0, stream);
+      if (out) ops::fill(out, 0, stream);
     }
     return;
   }

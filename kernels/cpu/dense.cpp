@@ -1,9 +1,8 @@
-#include <giro/kernels/elementwise.h>
-
 #include <cstdint>
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/narrow_dense.h"
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
 #include "runtime/cpu/stream.h"
 
@@ -64,7 +63,7 @@ void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
   const Buffer memory = stream.allocate(op.dw.bytes());
   const Tensor term(memory.data(), DType::f32, op.dw.shape(), op.dw.device());
   cpu::run(ops::DenseBackward{.dw = term, .db = op.db, .dz = op.dz, .x = op.x, .math = op.math}, stream);
-  giro::add(op.dw, op.dw, term, stream);
+  ops::add(op.dw, op.dw, term, stream);
 }
 
 }  // namespace giro::cpu

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <giro/kernels/elementwise.h>
-
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
 
 namespace giro::cpu {
@@ -113,7 +112,7 @@ void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Ten
 // A product without terms: out[r, :] = bias.
 void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
   for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
-    giro::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
+    ops::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
   }
 }
 
@@ -124,7 +123,7 @@ void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& b
   const memory::dim batch = batch_of(out), m = out.shape()[-2], n = out.shape()[-1];
   const memory::dim k = a.matrix.shape()[a.is_transposed ? -2 : -1];
   if (k == 0) {
-    return bias ? fill_rows(out, bias, stream) : giro::fill(out, 0, stream);
+    return bias ? fill_rows(out, bias, stream) : ops::fill(out, 0, stream);
   }
   const auto is_f32 = [](const Tensor& tensor) { return !tensor || tensor.dtype() == DType::f32; };
   if (batch_of(out) == 1 && is_f32(out) && is_f32(a.matrix) && is_f32(b.matrix) && is_f32(bias)) {

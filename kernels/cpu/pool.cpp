@@ -1,7 +1,5 @@
 #include "kernels/host_device/pool_windows.h"
 
-#include <giro/kernels/elementwise.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,6 +7,7 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
 
 namespace giro::cpu {
@@ -189,9 +188,9 @@ void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std
 template <class F>
 void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const F& run) {
   const Floats wide_in(in, stream), wide_out(out, stream);
-  giro::cast(wide_in.tensor, in, stream);
+  ops::cast(wide_in.tensor, in, stream);
   run(wide_out.tensor, wide_in.tensor);
-  giro::cast(out, wide_out.tensor, stream);
+  ops::cast(out, wide_out.tensor, stream);
 }
 
 }  // namespace
@@ -220,8 +219,8 @@ void run(const ops::AvgPool& op, const Stream& stream) {
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
   if (op.dy.count() == 0) {
-    giro::fill(op.dx, 0, stream);
-    if (op.db) giro::fill(op.db, 0, stream);
+    ops::fill(op.dx, 0, stream);
+    if (op.db) ops::fill(op.db, 0, stream);
     return;
   }
   if (pool_windows_tile(op.dx.shape(), op.options)) {

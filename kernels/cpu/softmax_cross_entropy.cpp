@@ -5,8 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include <giro/kernels/softmax_cross_entropy.h>
-
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/expr/math.h"

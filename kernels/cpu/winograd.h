@@ -1,6 +1,8 @@
 #pragma once
 
 #include <giro/kernels/conv2d.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
 
 namespace giro::cpu::winograd {
 

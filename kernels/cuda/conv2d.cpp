@@ -5,13 +5,13 @@
 #include <string>
 
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/few_channels_conv2d.h"
 #include "kernels/cuda/graph_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
+#include "kernels/elementwise.h"
 #include "kernels/few_channels.h"
 #include "kernels/ops.h"
 #include "runtime/cuda/stream.h"
@@ -61,7 +61,7 @@ void backward_filter(const ops::Conv2dBackward& op, const Convolution& convoluti
   const bool by_cudnn =
       run_best(convolution, {{GraphArray::x, op.x.raw()}, {GraphArray::w, rounded.raw()}, {GraphArray::y, op.dz.raw()}},
                stream, [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });
-  if (by_cudnn && rounds) giro::cast(op.dw, rounded, stream);
+  if (by_cudnn && rounds) ops::cast(op.dw, rounded, stream);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-#include <giro/kernels/elementwise.h>
-
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/elementwise.h"
 #include "kernels/narrow_layers.h"
 #include "kernels/ops.h"
 
@@ -16,7 +15,7 @@ void matmul(const Matmul& product, const Stream& stream) {
   Matmul term = product;
   term.d = Tensor(memory.data(), product.d.dtype(), product.d.shape(), product.d.device());
   tiled_matmul(term, stream);
-  giro::add(product.d, product.d, term.d, stream);
+  ops::add(product.d, product.d, term.d, stream);
 }
 
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }

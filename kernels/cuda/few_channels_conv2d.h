@@ -2,7 +2,7 @@
 
 #include <giro/runtime/stream.h>
 
-#include "kernels/op_arguments.h"
+#include "kernels/conv2d_op.h"
 
 namespace giro::cuda {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/math_mode.h>
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/stream.h>

@@ -2,14 +2,13 @@
 
 #include <cstdint>
 
-#include <giro/kernels/reduce.h>
-
 #include "kernels/correct_rows.h"
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/last_block.cuh"
+#include "kernels/elementwise.h"
 #include "kernels/host_device/fault.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"
@@ -238,11 +237,11 @@ void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
   if (op.accuracy) {
     const Tensor hits(memory_of_hits.data(), DType::f32, rows, stream.device());
     cuda::run(correct_rows(hits, op.logits, op.labels), stream);
-    giro::mean(op.accuracy, hits, stream);
+    ops::mean(op.accuracy, hits, stream);
   }
   report_labels(op.fault, op.labels, op.logits.shape()[1], stream);
   cuda::run(cross_entropy_rows(losses, op.dlogits, op.logits, op.labels, op.factor), stream);
-  giro::mean(op.loss, losses, stream);
+  ops::mean(op.loss, losses, stream);
 }
 
 }  // namespace

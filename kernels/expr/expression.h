@@ -98,6 +98,8 @@ struct Expression {
   std::vector<Instruction> code;
   std::vector<Write> writes;
   bool operator==(const Expression&) const = default;
+  // Error(device_mismatch), naming the op, for memory on another device than the stream's.
+  void check(std::string_view op, const Stream& stream) const;
 };
 
 inline std::size_t reductions(const Expression& expression) {

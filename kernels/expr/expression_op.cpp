@@ -9,6 +9,11 @@
 
 namespace giro::expr {
 
+void Expression::check(std::string_view op, const Stream& stream) const {
+  for (const Access& read : reads) detail::expect_on_device(op, read.memory, stream.device());
+  for (const Write& write : writes) detail::expect_on_device(op, write.to.memory, stream.device());
+}
+
 void run(const Expression& expression, const Stream& stream) { GIRO_DISPATCH(stream, run(expression, stream)); }
 
 bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read) {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <giro/kernels/gather.h>
+#include <giro/kernels/row_order.h>
 #include <giro/runtime/host_device.h>
 
 #include "kernels/host_device/current_slot.h"

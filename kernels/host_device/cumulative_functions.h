@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
-#include <giro/kernels/cumulative.h>
 #include <giro/runtime/float16.h>
 #include <giro/runtime/host_device.h>
 
+#include "kernels/cumulative_op.h"
 #include "kernels/host_device/dtype_dispatch.h"
 
 namespace giro::host_device {
@@ -47,11 +48,31 @@ struct Times {
     return a * b;
   }
 };
+struct Max {
+  struct Lowest {
+    GIRO_HOST_DEVICE constexpr operator double() const { return -std::numeric_limits<double>::infinity(); }
+    GIRO_HOST_DEVICE constexpr operator std::uint64_t() const { return std::uint64_t{1} << 63; }
+  };
+  static constexpr Lowest kNeutral{};
+  GIRO_HOST_DEVICE double operator()(double a, double b) const { return b > a || b != b ? b : a; }
+  GIRO_HOST_DEVICE std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const {
+    return static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b) ? b : a;
+  }
+};
 
-// Calls f(Type<T>{}, Plus{}) or f(Type<T>{}, Times{}).
+// Calls f(Type<T>{}, function).
 template <class F>
-void with_cumulative(DType dtype, Cumulative of, F&& f) {
-  const auto with = [&]<class T>(Type<T> type) { of == Cumulative::sum ? f(type, Plus{}) : f(type, Times{}); };
+void with_cumulative(DType dtype, ops::Cumulative::Of of, F&& f) {
+  const auto with = [&]<class T>(Type<T> type) {
+    switch (of) {
+      case ops::Cumulative::Of::sum:
+        return f(type, Plus{});
+      case ops::Cumulative::Of::product:
+        return f(type, Times{});
+      case ops::Cumulative::Of::max:
+        return f(type, Max{});
+    }
+  };
   is_floating(dtype) ? with_floating(dtype, with) : with_integer(dtype, with);
 }
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
 #include "kernels/checks.h"
+#include "kernels/elementwise.h"
 #include "kernels/expr/build.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/gradients.h"
@@ -102,7 +102,7 @@ Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, con
     }
     if (is_empty) {
       for (const Var& term : terms) {
-        if (!term.is_empty()) giro::fill(term.value(), 0, dout.stream());
+        if (!term.is_empty()) ops::fill(term.value(), 0, dout.stream());
       }
       return Gradients(std::move(terms));
     }
@@ -113,14 +113,6 @@ Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, con
     return Gradients(std::move(terms));
   };
   const Var out = Var::computed(query.dtype(), q, in, gradient);
-  checks::on_device(kName,
-                    {{"query", query.value()},
-                     {"key", key.value()},
-                     {"value", value.value()},
-                     {"mask", given.mask.value()},
-                     {"key_lengths", given.key_lengths.value()},
-                     {"the dropout key", in[kDropoutKey].value()}},
-                    out.stream());
   queue(ops::Attention{out.value(), logsumexp.value(), query.value(), key.value(), value.value(),
                        with_tensors(options, in)},
         out.stream());

@@ -13,5 +13,8 @@ Var cumulative_sum(const Operand& x, int axis);
 // of the other elements takes the place of y / x; at later zeros the gradient is 0. It is correct everywhere, but
 // second derivatives require inputs without zeros.
 Var cumulative_product(const Operand& x, int axis);
+// The largest element up to and including each one. From a NaN on, all are NaN. The gradient goes to the first of equal
+// elements.
+Var cumulative_max(const Operand& x, int axis);
 
 }  // namespace giro::nn

@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/gather.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/reduce.h>
-#include <giro/kernels/scatter.h>
+#include <giro/kernels/nn/sort.h>
 #include <giro/runtime/buffer.h>
 
 #include "kernels/checks.h"
@@ -57,9 +56,11 @@ Var sums_by_index(const Var& rows, const Var& indices, std::int64_t size, bool a
     const Var of_rows = taken(dy.reshape({1, dy.shape()[0], dy.shape()[1]}), in[1], {});
     return Gradients{cast(of_rows.reshape(in[0].shape()), in[0].grad_dtype()), Var()};
   };
-  Var sums =
-      Var::computed(dtype_of_sums(rows.dtype()), {size, rows.shape()[1]}, {rows, indices}, if_floating(rows, gradient));
-  giro::scatter_add(sums.value(), rows.value(), indices.value(), are_distinct, sums.stream());
+  Var sums = Var::computed(ops::dtype_of_sums(rows.dtype()), {size, rows.shape()[1]}, {rows, indices},
+                           if_floating(rows, gradient));
+  Var order;
+  if (!are_distinct && indices.shape().count() > 1) order = argsort(stop_gradient(indices));
+  queue(ops::ScatterAdd{sums.value(), rows.value(), indices.value(), order.value()}, sums.stream());
   return sums;
 }
 
@@ -103,7 +104,7 @@ Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
     return Gradients{cast(term(), in[0].grad_dtype()), Var()};
   };
   Var y = Var::computed(x.dtype(), {shape.count()}, {x.reshape({from.count()}), numbers}, if_floating(x, gradient));
-  giro::gather_rows(y.value(), x.reshape({from.count()}).value(), numbers.value(), y.stream());
+  queue(ops::GatherRows{y.value(), x.reshape({from.count()}).value(), numbers.value(), 0, {}}, y.stream());
   return y.reshape(shape);
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/expr/build.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
+#include "kernels/ops.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 
@@ -43,7 +44,7 @@ Var product(const Var& given_a, const Var& given_b, const MatmulOptions& options
     return terms;
   };
   Var y = Var::computed(in_f32 ? DType::f32 : dtype, matmul_shape(a.shape(), b.shape(), options), {a, b}, gradient);
-  giro::matmul(y.value(), a.value(), b.value(), options, y.math(), y.stream());
+  queue(ops::Matmul{y.value(), a.value(), b.value(), options, y.math()}, y.stream());
   return y;
 }
 

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <vector>
 
-#include <giro/kernels/accuracy.h>
-#include <giro/kernels/moments.h>
+#include <giro/kernels/nn/functional.h>
 
 #include "kernels/checks.h"
+#include "kernels/correct_rows.h"
+#include "kernels/elementwise.h"
+#include "kernels/moments.h"
 #include "kernels/nn/axes.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
@@ -25,7 +27,8 @@ Moments moments_of(const Var& x, const Var& m, bool has_deviation) {
   const Stream& stream = result.mean.stream();
   const Var numbers = cast(values.on(stream), DType::f32);
   const Var flags = mask.is_empty() ? mask : cast(mask.on(stream), DType::boolean);
-  moments(result.mean.value(), result.deviation.value(), result.count.value(), numbers.value(), flags.value(), stream);
+  ops::moments(result.mean.value(), result.deviation.value(), result.count.value(), numbers.value(), flags.value(),
+               stream);
   return result;
 }
 
@@ -58,9 +61,31 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
 Var correct(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
   const Var logits = stop_gradient(given);
+  checks::is_storage("correct", {"logits", logits.value()});
+  checks::is_integer("correct", {"labels", labels.value()});
+  checks::has_rank("correct", {"logits", logits.value()}, 2);
+  checks::has_shape("correct", {"labels", labels.value()}, {logits.shape()[0]});
+  if (logits.shape()[1] == 0) {
+    throw_error(ErrorCode::invalid_argument, "correct: logits is {}, expected at least one class",
+                to_string(logits.value()));
+  }
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   out.set_direction(Direction::higher);
-  giro::correct(out.value(), logits.value(), labels.value(), out.stream());
+  queue("correct", correct_rows(out.value(), logits.value(), labels.value()), out.stream());
+  return out;
+}
+
+Var accuracy(const Operand& given, const Var& labels) {
+  const detail::CallSite site(given.where);
+  const Var logits = stop_gradient(given.var);
+  const Var rows = correct(logits, labels, given.where);
+  if (rows.shape().count() == 0) {
+    throw_error(ErrorCode::invalid_argument, "accuracy: logits is {}, which has no elements",
+                to_string(logits.value()));
+  }
+  Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
+  out.set_direction(Direction::higher);
+  ops::mean(out.value(), rows.value(), out.stream());
   return out;
 }
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
 
+#include "kernels/elementwise.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -37,7 +37,7 @@ std::string three_digits(double number) {
 std::pair<double, double> mean_and_deviation(const HostArray& array) {
   std::vector<double> numbers(static_cast<std::size_t>(array.shape().count()));
   if (numbers.empty()) return {0, 0};
-  cast(Tensor(numbers.data(), DType::f64, array.shape(), Device::cpu()), array.tensor(), Stream(Device::cpu()));
+  ops::cast(Tensor(numbers.data(), DType::f64, array.shape(), Device::cpu()), array.tensor(), Stream(Device::cpu()));
   const auto count = static_cast<double>(numbers.size());
   const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / count;
   double squares = 0;

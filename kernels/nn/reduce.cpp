@@ -10,7 +10,6 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/part_calls.h>
-#include <giro/kernels/scatter.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/expr/build.h"
@@ -18,6 +17,7 @@
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/norm.h"
+#include "kernels/scatter_op.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 
@@ -122,7 +122,7 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
 
 Var sum(const Operand& x, const Axes& axes) {
   const ValueCall call("sum", x);
-  const DType dtype = dtype_of_sums(x.var.dtype());
+  const DType dtype = ops::dtype_of_sums(x.var.dtype());
   const auto gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return broadcast_reduced(dy, in.front().shape(), axes);
   };
@@ -134,7 +134,7 @@ Var sum(const Operand& x, const Axes& axes) {
 
 Var mean(const Operand& x, const Axes& axes) {
   const ValueCall call("mean", x);
-  const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sums(x.var.dtype()) : DType::f32;
+  const DType dtype = is_floating(x.var.dtype()) ? ops::dtype_of_sums(x.var.dtype()) : DType::f32;
   const Reduction reduction("mean", x.var.shape(), axes);
   const auto count = static_cast<double>(reduction.count);
   const auto gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
@@ -148,7 +148,7 @@ Var mean(const Operand& x, const Axes& axes) {
 
 Var product(const Operand& x, const Axes& axes) {
   const ValueCall call("product", x);
-  const DType dtype = dtype_of_sums(x.var.dtype());
+  const DType dtype = ops::dtype_of_sums(x.var.dtype());
   // The gradient of an element is the product of the others. For a zero it is their product if it is the only zero,
   // else 0.
   const auto gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {

@@ -15,7 +15,6 @@
 #include "kernels/nn/mean_of_ranks.h"
 #include "runtime/call_site.h"
 #include "runtime/checksum.h"
-#include "runtime/program/overlap.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -49,10 +48,10 @@ const Var& find(const std::map<std::string, Var>& vars, const std::string& name,
 
 struct ScopeTree {
   std::shared_ptr<const ScopeValues> values;
-  std::map<std::string, Var> written = {};
-  bool forgets = false;                      // discards what is set
-  std::map<std::string, int> draws = {};     // keys drawn so far, by path and purpose
-  std::map<std::string, Var> declared = {};  // placeholder values of declared leaves, by path
+  std::map<std::string, Var> written = {}, assigned = {};  // what was set; the second is in the state
+  bool forgets = false;                                    // discards what is set
+  std::map<std::string, int> draws = {};                   // keys drawn so far, by path and purpose
+  std::map<std::string, Var> declared = {};                // placeholder values of declared leaves, by path
 };
 
 Params::Params(std::map<std::string, Var> params, const Stream& stream, Mode mode)
@@ -71,8 +70,10 @@ std::map<std::string, Var> Params::written() && { return std::as_const(*this).wr
 Params::operator Scope() const { return Scope(tree_, ""); }
 
 const Var& Variable::value() const {
-  const auto written = tree_->written.find(path_);
-  if (written != tree_->written.end()) return written->second;
+  for (const auto* const set : {&tree_->written, &tree_->assigned}) {
+    const auto found = set->find(path_);
+    if (found != set->end()) return found->second;
+  }
   if (tree_->values->declared != nullptr) return tree_->declared.at(path_);
   return find(tree_->values->variables, path_, "variable");
 }
@@ -90,18 +91,9 @@ void Variable::set(const Var& given, Where where) const {
     reject_shape(path_, old.value(), given.dtype(), given.shape());
   }
   if (tree_->forgets) return;
-  Var value = stop_gradient(given);
-  // A leaf's own memory might be overwritten before it is copied.
-  const bool is_a_leaf = std::ranges::any_of(tree_->values->variables, [&](const auto& each) {
-    return giro::detail::overlap(each.second.value(), value.value()) && value.value().count() > 0;
-  });
-  if (is_a_leaf) {
-    const Var copied = Var::computed(value.dtype(), value.shape(), {value}, nullptr);
-    copy(copied.value(), value.value(), copied.stream());
-    value = copied;
-  }
+  const Var value = stop_gradient(given);
   if (tree_->values->assign) {
-    tree_->values->assign(path_, value);
+    tree_->assigned.insert_or_assign(path_, tree_->values->assign(path_, value));
   } else {
     tree_->written.insert_or_assign(path_, value);
   }

@@ -51,8 +51,8 @@ struct ScopeValues {
   std::int64_t rows = 0;                      // and how many it has; 0 if unknown
   std::int64_t draw = 0;                      // which of several draws in a step the keys are for
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  // Writes a variable's new value to the state; null: new values are kept for written().
-  std::function<void(const std::string& path, const Var& value)> assign = {};
+  // Writes a variable's new value to the state, and returns it; null: new values are kept for written().
+  std::function<Var(const std::string& path, const Var& value)> assign = {};
   // If not null, there are no values yet: each leaf that the model requests is added here. Parameters then have
   // `dtype`.
   std::vector<DeclaredLeaf>* declared = nullptr;
@@ -94,9 +94,8 @@ class Variable {
  public:
   // The value last set in this step, else the state's.
   const Var& value() const;
-  // Within value_and_grad, the state gets the new value at its end. Elsewhere it gets it at once, which also changes
-  // what value() returned before. No gradient flows through it. Errors: invalid_argument in evaluation; shape_mismatch,
-  // dtype_mismatch.
+  // Within value_and_grad, the state gets the new value at its end, elsewhere at once. No gradient flows through it.
+  // Errors: invalid_argument in evaluation; shape_mismatch, dtype_mismatch.
   void set(const Var& value, Where where = Where::current()) const;
 
  private:

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <cstddef>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/elementwise.h"
 #include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
 #include "kernels/nn/apply.h"
@@ -320,7 +320,7 @@ Var sum_of(const Var& a, const Var& b, bool is_of_leaf) {
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>&) {
     return Gradients{dy, dy};
   });
-  giro::add(y.value(), a.value(), b.value(), y.stream());
+  ops::add(y.value(), a.value(), b.value(), y.stream());
   return y;
 }
 

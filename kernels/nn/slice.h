@@ -14,9 +14,7 @@ namespace giro::nn {
 
 // Elements begin, begin + step, ... up to but excluding `end` along an axis, like x[begin:end:step] in NumPy. An
 // omitted begin or end is that end of the axis; a negative axis, begin or end counts from the end; a negative step goes
-// backwards. Unlike in NumPy, begin and end must lie within the axis, and `end` must not come before `begin`. Rows
-// (axis 0) in steps of 1 share x's memory, like reshape: what changes x in place, such as an update of a parameter or
-// the set() of a variable, changes them, too.
+// backwards. Unlike in NumPy, begin and end must lie within the axis, and `end` must not come before `begin`.
 struct Slice {
   int axis = 0;
   std::optional<std::int64_t> begin = {}, end = {};

@@ -1,10 +1,11 @@
 #include <giro/kernels/nn/sort.h>
 
 #include <cstddef>
-
-#include <giro/kernels/sort.h>
+#include <cstdint>
+#include <limits>
 
 #include "kernels/nn/axes.h"
+#include "kernels/ops.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 
@@ -13,9 +14,13 @@ namespace {
 
 // The first `kept` indices of each row.
 Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descending) {
+  if (x.shape().begin()[axis] > std::numeric_limits<std::uint32_t>::max()) {
+    throw_error(ErrorCode::shape_mismatch, "argsort: x is {}, expected fewer than 2^32 elements along axis {}",
+                to_string(x.value()), axis);
+  }
   return along_axis(stop_gradient(x), axis, [&](const Var& rows) {
     Var order = Var::computed(DType::i64, {rows.shape()[0], kept}, {rows}, nullptr);
-    giro::argsort(order.value(), rows.value(), descending, order.stream());
+    queue(ops::ArgSort{order.value(), rows.value(), descending}, order.stream());
     return order;
   });
 }

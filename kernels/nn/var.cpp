@@ -4,13 +4,16 @@
 #include <atomic>
 #include <unordered_map>
 
-#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/runtime/program/graph.h>
+#include <giro/runtime/state.h>
 
+#include "kernels/elementwise.h"
 #include "kernels/nn/call_order.h"
 #include "kernels/nn/gradients.h"
+#include "runtime/backend.h"
 #include "runtime/call_site.h"
 #include "runtime/program/recording.h"
 #include "runtime/throw_error.h"
@@ -33,6 +36,7 @@ Var::Var(const Tensor& constant) : Var(constant, constant.buffer()) {}
 
 Var::Var(const Tensor& constant, const Stream& stream) : Var(stream.is_recording() ? constant.recorded() : constant) {
   node_->stream = stream;
+  hold();
 }
 
 Var::Var(const Tensor& constant, std::shared_ptr<const void> owner) : node_(std::make_shared<Node>()) {
@@ -52,6 +56,7 @@ Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream
 
 Var stop_gradient(const Var& x) {
   Var result(x.value(), x.node_->storage);
+  result.node_->held = x.node_->held;
   result.node_->stream = x.node_->stream;
   result.node_->math = x.node_->math;
   Var::note_inputs(result, {&x, 1});
@@ -128,6 +133,7 @@ std::uint64_t Var::next_number() noexcept {
 
 Var Var::view(const Tensor& part, Gradient gradient) const {
   Var result(part, node_->storage);
+  result.node_->held = node_->held;
   result.node_->stream = node_->stream;
   result.node_->math = node_->math;
   result.node_->direction = node_->direction;
@@ -143,14 +149,15 @@ Var Var::view(const Tensor& part, Gradient gradient) const {
 
 Var Var::reshape(const Shape& shape, std::source_location where) const {
   const detail::CallSite site(where);
-  return view(node_->value.reshape(shape),
+  return view(tensor().reshape(shape),
               [](const Var&, const Var& dy, const std::vector<Var>& in) { return dy.reshape(in.front().shape()); });
 }
 
 const Tensor& Var::value() const {
   if (node_->of_part.calls) PartCalls::expect_all(*this);
-  keep(node_->storage, node_->value);
-  return node_->value;
+  const Tensor& value = tensor();
+  keep(node_->storage, value);
+  return value;
 }
 
 const Stream& Var::stream() const {
@@ -162,7 +169,37 @@ Var Var::on(const Stream& stream) const {
   if (has_stream()) return *this;
   Var result(stream.is_recording() ? value().recorded() : value(), node_->storage);
   result.node_->stream = stream;
+  result.hold();
   return result;
+}
+
+void Var::hold() const {
+  if (node_->storage || !node_->value || node_->value.count() == 0) return;
+  node_->held = stream().impl().held_values.hold(node_->value, stream());
+}
+
+const Tensor& Var::tensor() const {
+  if (node_->held && node_->held->copied) {
+    const Tensor now = node_->held->now(node_->value);
+    node_->value = stream().is_recording() ? now.recorded() : now;
+    node_->storage = node_->held->copied;
+    node_->held = nullptr;
+  }
+  return node_->value;
+}
+
+void set(const State& state, const std::string& path, const Var& given, std::source_location where) {
+  const giro::detail::CallSite site(where);
+  const Var value = given.on(state.stream());
+  if (value.stream() != state.stream()) {
+    throw_error(ErrorCode::invalid_argument, "set: the value for '{}' is on another stream than the state", path);
+  }
+  const Tensor leaf = state.at(path);
+  if (value.shape() != leaf.shape() || value.dtype() != leaf.dtype()) {
+    throw_error(value.shape() != leaf.shape() ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
+                "set: '{}' is {}, found {}", path, to_string(leaf), to_string(value.value()));
+  }
+  copy(leaf, value.value(), state.stream());
 }
 
 void Var::check_on_host() const {
@@ -310,7 +347,7 @@ void Var::set_gradient(const Var& dx) const {
   keep(node.grad_storage, node.grad);
   const Tensor value = dx.value().reshape(node.grad.shape());
   if (std::exchange(node.has_grad, true)) {
-    giro::add(node.grad, node.grad, value, stream());
+    ops::add(node.grad, node.grad, value, stream());
   } else {
     copy(node.grad, value, stream());
   }
@@ -333,7 +370,7 @@ void expect_loss(const Var& loss) {
 // A constant on the stream of `like`.
 Var filled(DType dtype, const Shape& shape, const Var& like, double value) {
   Var result = Var::computed(dtype, shape, {stop_gradient(like)}, nullptr);
-  giro::fill(result.value(), value, result.stream());
+  ops::fill(result.value(), value, result.stream());
   return result;
 }
 
@@ -349,8 +386,7 @@ void backward(const Var& loss, const BackwardOptions& options) {
   loss.expect_not_used_up();
   Var seed;
   if (options.scale) {
-    seed = Var::computed(DType::f32, {}, {stop_gradient(loss)}, nullptr);
-    giro::broadcast(seed.value(), options.scale, options.seed, seed.stream());
+    seed = Var(options.scale, loss.stream()) * options.seed;
   } else {
     seed = filled(DType::f32, {}, loss, options.seed);
   }

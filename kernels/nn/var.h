@@ -21,6 +21,13 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
+namespace giro {
+class State;
+namespace detail {
+struct HeldValue;
+}
+}  // namespace giro
+
 namespace giro::nn {
 
 class PartCalls;
@@ -81,7 +88,8 @@ class Var {
   // A constant. It keeps its memory alive if the tensor owns it, like the value() of another Var; any other memory must
   // outlive the work. It has no stream until it is combined with a Var that has one.
   Var(const Tensor& constant);
-  // A constant on a stream.
+  // A constant on a stream. In memory that the tensor does not own, such as a leaf of a state, it keeps the value that
+  // is there now: where an op, or a copy, writes that memory on that stream, the value is copied first.
   Var(const Tensor& constant, const Stream& stream);
   // A constant in memory that `owner` keeps alive.
   Var(const Tensor& constant, std::shared_ptr<const void> owner);
@@ -156,6 +164,9 @@ class Var {
     std::shared_ptr<Node> node_;
   };
   void check_on_host() const;
+  void hold() const;
+  // The value, where it is now.
+  const Tensor& tensor() const;
   struct Differentiation;
   using Pairs = std::vector<std::pair<Var, Var>>;
   // Differentiates from `y`, given dy, the gradient of the loss with respect to y.
@@ -178,7 +189,8 @@ class Var {
   struct Node {
     const std::uint64_t number = next_number();  // greater than all earlier ones
     Tensor value;
-    std::shared_ptr<const void> storage;  // of value, shared by its views; null if not owned
+    std::shared_ptr<const void> storage;                  // of value, shared by its views; null if not owned,
+    std::shared_ptr<const giro::detail::HeldValue> held;  // and then what follows it if the memory is written
     std::optional<Stream> stream;
     MathMode math = MathMode::f32;
     bool requires_grad = false;
@@ -211,6 +223,12 @@ struct Var::Differentiation {
   // If true, the computation and the gradients can be differentiated again; if false, the computation is used up.
   bool keep = false;
 };
+
+// Stores a value in the leaf at `path`, which has its shape and dtype: in a step, at each call. No gradient flows
+// through it. A Var that was made of the leaf before keeps the old value. Errors: not_found, shape_mismatch,
+// dtype_mismatch; invalid_argument for a value on another stream than the state's.
+void set(const State& state, const std::string& path, const Var& value,
+         std::source_location where = std::source_location::current());
 
 // The same value as a constant: no gradient flows through it.
 Var stop_gradient(const Var& x);

@@ -4,6 +4,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/expr/term.h"
+#include "runtime/held_values.h"
 
 namespace giro::optim {
 
@@ -18,6 +19,7 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   check({"skipped", scale.skipped}, DType::i64);
   check({"squared_norm", squared_norm}, DType::f64);
 
+  for (const Tensor& leaf : {scale.scale, scale.good_steps, scale.skipped}) giro::detail::before_write(leaf, stream);
   expr::Builder code({});
   const auto read = [&](const Tensor& leaf) { return expr::Term(code, code.read(leaf, {})); };
   const auto before = read(scale.scale), good_steps = read(scale.good_steps), skipped = read(scale.skipped);

@@ -6,15 +6,15 @@
 #include <cmath>
 #include <unordered_map>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/elementwise.h"
 #include "kernels/nn/call_order.h"
 #include "kernels/nn/declared_leaves.h"
 #include "kernels/optim/update_plan.h"
 #include "runtime/call_site.h"
+#include "runtime/held_values.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -73,10 +73,11 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
           const Buffer memory = stream.allocate(values.size() * sizeof(float));
           const Tensor in_f32(memory.data(), DType::f32, leaf.shape(), stream.device());
           from_host(in_f32, values, stream);
-          cast(leaf, in_f32, stream);
+          ops::cast(leaf, in_f32, stream);
         }
       }
-      if (initial.everywhere) fill(leaf, *initial.everywhere, stream);
+      detail::before_write(leaf, stream);
+      if (initial.everywhere) ops::fill(leaf, *initial.everywhere, stream);
     }
   };
 }
@@ -132,7 +133,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   state.plan_->add_to(state);
   state.add("step", {{"", DType::i64, {}}});
   state.add("learning_rate", {{"", DType::f32, {}}}, {.saved = false});
-  fill(state.add("learning_rate_scale", {{"", DType::f32, {}}}).leaves().front().value, 1, state.stream());
+  ops::fill(state.add("learning_rate_scale", {{"", DType::f32, {}}}).leaves().front().value, 1, state.stream());
   if (precision == Precision::f16) {
     state.add(kLossScale, {{"scale", DType::f32, {}}, {"good_steps", DType::i64, {}}, {"skipped", DType::i64, {}}});
     from_host(state.loss_scale().scale, std::vector{optim::LossScale::kInitial}, state.stream());
@@ -227,7 +228,7 @@ std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection&
     storage =
         std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(flat.count()) * size_of(dtype)));
     copies = Tensor(storage, dtype, flat.shape());
-    if (flat.count() > 0) cast(copies, flat, stream());
+    if (flat.count() > 0) ops::cast(copies, flat, stream());
   }
   std::map<std::string, nn::Var> result;
   for (std::size_t i = 0; i < leaves.leaves().size(); ++i) {
@@ -266,8 +267,13 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
   values.partitioner = partitioner_;
   // The backward pass may still need the old values, so value_and_grad writes the new ones at its end.
   if (grads == nullptr) {
-    values.assign = [variables = values.variables](const std::string& path, const nn::Var& value) {
-      copy(variables.at(path).value(), value.value(), value.stream());
+    std::map<std::string, Tensor> leaves;
+    for (const std::string& name : variables_) {
+      for (const Leaf& leaf : collection(name).leaves()) leaves.emplace(leaf.path, leaf.value);
+    }
+    values.assign = [leaves, on = stream()](const std::string& path, const nn::Var& value) {
+      copy(leaves.at(path), value.value(), on);
+      return nn::Var(leaves.at(path), on);
     };
   }
   return values;
@@ -299,6 +305,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
       if (leaf != leaf_of.end()) reduction->ready(leaf->second);
     };
   }
+  detail::before_write(grads.bytes(), stream());
   nn::backward(loss, options);
   for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
   if (!is_last) return;
@@ -349,7 +356,7 @@ std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, con
 nn::Var TrainState::gradient_norm() const {
   const Tensor grads = collection("grads").flat(partitioner_ ? partitioner_->update_shard() : Shard{});
   const nn::Var squares = nn::Var::computed(DType::f64, {}, {nn::Var(grads, stream())}, nullptr);
-  sum_of_squares(squares.value(), grads, stream());
+  ops::sum_of_squares(squares.value(), grads, stream());
   if (partitioner_) partitioner_->sum_over_shards(squares.value(), stream());
   const Tensor scale = loss_scale().scale;
   const nn::Var norm = nn::sqrt(squares);
@@ -360,14 +367,16 @@ void TrainState::set_learning_rate_scale(double scale) {
   if (!std::isfinite(scale) || scale < 0) {
     throw_error(ErrorCode::invalid_argument, "set_learning_rate_scale: found {}, expected a finite number >= 0", scale);
   }
-  fill(at("learning_rate_scale"), scale, stream());
+  detail::before_write(at("learning_rate_scale"), stream());
+  ops::fill(at("learning_rate_scale"), scale, stream());
 }
 
 void TrainState::apply_gradients(std::source_location where) {
   const detail::ContextUse use(context());
   const detail::CallSite site(where);
   plan_->apply(*this, loss_scale(), partitioner_.get());
-  increment(at("step"), 1, stream());
+  detail::before_write(at("step"), stream());
+  ops::increment(at("step"), 1, stream());
 }
 
 }  // namespace giro

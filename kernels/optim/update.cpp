@@ -7,15 +7,15 @@
 #include <cmath>
 #include <map>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/checks.h"
+#include "kernels/elementwise.h"
 #include "kernels/expr/fusion.h"
 #include "kernels/expr/table.h"
 #include "kernels/optim/update_frame.h"
-#include "runtime/program/overlap.h"
+#include "runtime/held_values.h"
 #include "runtime/program/recording.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
@@ -116,19 +116,23 @@ void UpdateFrame::finish() {
     for (const UpdatedValue& each : changed) {
       const Value after = condition ? where(*condition, each.now, each.before) : each.now;
       code->write(after.in(*code), each.memory, expr::broadcast_layout(space, space));
+      detail::before_write(each.memory, stream);
     }
     return;
   }
   // All values are computed before the first is written.
-  std::vector<nn::Var> after;
+  std::vector<std::pair<Tensor, nn::Var>> stores;
   for (const UpdatedValue& each : changed) {
     const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
-    const bool is_memory = std::any_of(changed.begin(), changed.end(), [&](const UpdatedValue& other) {
-      return giro::detail::overlap(other.memory, now.value());
-    });
-    after.push_back(condition ? nn::where(condition->var(), now, each.before.var()) : is_memory ? 1.0 * now : now);
+    stores.emplace_back(each.memory, condition ? nn::where(condition->var(), now, each.before.var()) : now);
   }
-  for (std::size_t i = 0; i < changed.size(); ++i) giro::cast(changed[i].memory, after[i].value(), stream);
+  changed.clear();
+  moments.clear();
+  params.reset();
+  for (const auto& [memory, after] : stores) {
+    detail::before_write(memory, stream);
+    ops::cast(memory, after.value(), stream);
+  }
 }
 
 Value Update::param() const { return frame_->param(); }
@@ -177,10 +181,11 @@ Value Update::rate(const LearningRate& rate) const {
   if (frame.needs != nullptr) frame.needs->rates.push_back(rate);
   if (frame.t.learning_rate && !frame.has_rate) {
     frame.has_rate = true;
+    detail::before_write(frame.t.learning_rate, frame.stream);
     if (frame.code) {
       frame.code->write(value.in(*frame.code), frame.t.learning_rate, Layout());
     } else {
-      giro::cast(frame.t.learning_rate, value.var().value(), frame.stream);
+      ops::cast(frame.t.learning_rate, value.var().value(), frame.stream);
     }
   }
   return value;

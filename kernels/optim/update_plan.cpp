@@ -1,4 +1,5 @@
 #include "kernels/optim/update_plan.h"
+#include "kernels/elementwise.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,9 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/reduce.h>
-
+#include "runtime/held_values.h"
 #include "runtime/throw_error.h"
 
 namespace giro::optim {
@@ -123,7 +122,7 @@ void UpdatePlan::add_to(State& state) const {
     if (shard_.count > 1) {
       if (each.moments.front().copies_param) copy(moments.flat(), params, state.stream());
       for (const Leaf& leaf : moments.leaves()) {
-        if (each.moments.front().initial != 0) fill(leaf.value, each.moments.front().initial, state.stream());
+        if (each.moments.front().initial != 0) ops::fill(leaf.value, each.moments.front().initial, state.stream());
       }
       continue;
     }
@@ -131,7 +130,7 @@ void UpdatePlan::add_to(State& state) const {
       const Tensor& value = moments.leaves()[i].value;
       const Tensor& param = state.collection("params").leaves()[each.of_params[i]].value;
       if (each.moments[i].copies_param) copy(value, param, state.stream());
-      if (each.moments[i].initial != 0) fill(value, each.moments[i].initial, state.stream());
+      if (each.moments[i].initial != 0) ops::fill(value, each.moments[i].initial, state.stream());
     }
   }
   if (accumulated_steps_ > 1) state.add("opt_state/accumulated", params_, options);
@@ -173,7 +172,7 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
   const auto squared_norm = [&](const Tensor& grads) {
     memory.push_back(stream.allocate(sizeof(double)));
     const Tensor norm(memory.back().data(), DType::f64, {}, stream.device());
-    sum_of_squares(norm, grads, stream);
+    ops::sum_of_squares(norm, grads, stream);
     if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
     return norm;
   };
@@ -193,7 +192,9 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
     if (!group.needs.rates.empty()) tensors.learning_rate = {};
   }
   if (scale.scale) adjust_loss_scale(scale, tensors.must_be_finite, stream);
-  if (partitioner != nullptr) partitioner->gather_shards(state.collection("params"), stream);
+  if (partitioner == nullptr) return;
+  detail::before_write(state.collection("params").bytes(), stream);
+  partitioner->gather_shards(state.collection("params"), stream);
 }
 
 void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors tensors) const {

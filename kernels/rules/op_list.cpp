@@ -203,9 +203,14 @@ bool OpList::write_in_place_of(const Tensor& copy, const Tensor& value, std::siz
   const detail::Value& there = values_.of(copy);
   // Another stream may use the memory, and be waited for in between.
   if (!value_readers || !is_all_of_one(value) || copy.bytes() != value.bytes() || copy.device() != value.device() ||
-      segment_[i] != segment_[k] || is_needed_below(there, i, k)) {
+      segment_[i] != segment_[k] || is_needed_below(there, i + 1, k)) {
     return false;
   }
+  const auto may_write_over = [&](const Tensor& read) {
+    return !overlap(read, copy) || ops_[i].call->can_write_over(value, read);
+  };
+  const auto writes_below = [&](detail::Id earlier) { return writers_[earlier] == i; };
+  if (!std::ranges::all_of(reads(i), may_write_over) || std::ranges::any_of(there.over, writes_below)) return false;
   for (const std::size_t reader : *value_readers) {
     if (reader > k && (is_overwritten(copy, k + 1, reader + 1) || !is_unchanged(copy, k, reader))) return false;
   }

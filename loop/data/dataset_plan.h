@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/gather.h>
+#include <giro/kernels/row_order.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/data/row_source.h>
 

@@ -1,4 +1,5 @@
 #include "loop/data/resident_rows.h"
+#include "kernels/ops.h"
 
 #include <memory>
 #include <utility>
@@ -33,7 +34,7 @@ BatchSpec ResidentRows::spec(std::int64_t rows) const {
 Batch ResidentRows::gather(std::int64_t rows, const ByteRing& positions, const Stream& stream) const {
   const Buffer index_buffer = stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   const Tensor indices(index_buffer.data(), DType::i64, {rows}, device_);
-  batch_indices(indices, positions, order_, stream);
+  queue(ops::BatchIndices{indices, positions.slots, positions.call, order_}, stream);
 
   const auto storage = std::make_shared<std::vector<Buffer>>();
   Batch::Features features;
@@ -42,7 +43,7 @@ Batch ResidentRows::gather(std::int64_t rows, const ByteRing& positions, const S
     const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(tensor.dtype());
     storage->push_back(stream.allocate(bytes));
     const Tensor gathered(storage->back().data(), tensor.dtype(), shape, device_);
-    gather_rows(gathered, tensor, indices, stream);
+    queue(ops::GatherRows{gathered, tensor, indices, 0, {}}, stream);
     features.emplace_back(name, gathered);
   }
   return Batch(std::move(features), stream, storage);

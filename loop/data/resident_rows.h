@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <giro/kernels/gather.h>
+#include <giro/kernels/row_order.h>
 #include <giro/kernels/slots.h>
 #include <giro/loop/data/batch.h>
 #include <giro/runtime/buffer.h>

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/ops.h"
+#include "kernels/publish_op.h"
 #include "runtime/faults.h"
 #include "runtime/throw_error.h"
 
@@ -118,7 +120,11 @@ bool LogRing::takes(const Logs& logs) const {
 
 void LogRing::publish(const Logs& logs) const {
   const auto tensor = [&](std::size_t entry) { return logs.values()[entry].scalar()->value(); };
-  for (const Array& array : arrays_) write_slot(array_ring_, array.offset, tensor(array.entry), stream_);
+  for (const Array& array : arrays_) {
+    const Tensor value = tensor(array.entry);
+    if (value.count() == 0) continue;
+    queue(ops::WriteSlot{array_ring_.slots, array_ring_.call, value, array.offset}, stream_);
+  }
   std::vector<Tensor> scalars;
   for (const std::size_t entry : scalars_) scalars.push_back(tensor(entry));
   publish_row(ring_, call_, scalars, stream_);

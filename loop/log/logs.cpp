@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <optional>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/loop/log/log_ring.h>
 #include <giro/loop/log/outputs.h>
 
+#include "kernels/elementwise.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -26,7 +26,7 @@ LogSchema with_role(const LogSchema& schema, std::size_t entry, const LogSchema:
 double to_number(const Tensor& scalar, const Stream& stream) {
   const Buffer storage = stream.allocate(sizeof(double));
   const Tensor number(storage.data(), DType::f64, {}, stream.device());
-  cast(number, scalar, stream);
+  ops::cast(number, scalar, stream);
   return to_host<double>(number, stream).front();
 }
 

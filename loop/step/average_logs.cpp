@@ -1,4 +1,6 @@
 #include "loop/step/average_logs.h"
+#include "kernels/elementwise.h"
+#include "kernels/moments.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -6,8 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/moments.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/partitioner.h>
 
@@ -62,22 +62,22 @@ void average_logs(Logs& logs, const Partitioner& partitioner, double weight, con
   };
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto& [entry, factor] = entries[i];
-    scale(element(means, i), value(entry), factor, stream);
+    ops::scale(element(means, i), value(entry), factor, stream);
   }
   for (std::size_t i = 0; i < counted.size(); ++i) {
     const auto& [number, count, mean, logarithm] = counted[i];
-    moment_sums(sums(i), value(mean.value_or(logarithm.value_or(number))), mean ? value(number) : Tensor(),
-                value(count), stream);
+    ops::moment_sums(sums(i), value(mean.value_or(logarithm.value_or(number))), mean ? value(number) : Tensor(),
+                     value(count), stream);
     // A part without samples holds a row that does not count.
-    if (weight == 0) fill(sums(i), 0, stream);
+    if (weight == 0) ops::fill(sums(i), 0, stream);
   }
   partitioner.mean(means, stream);
   for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i].entry] = nn::Var(element(means, i), stream);
   for (std::size_t i = 0; i < counted.size(); ++i) {
     const auto& [number, count, mean, logarithm] = counted[i];
     const Tensor of_all = allocate(3);
-    moments_of_sums(element(of_all, 0), mean ? element(of_all, 1) : Tensor(), element(of_all, 2), sums(i),
-                    partitioner.size(), stream);
+    ops::moments_of_sums(element(of_all, 0), mean ? element(of_all, 1) : Tensor(), element(of_all, 2), sums(i),
+                         partitioner.size(), stream);
     logs.values()[number] = nn::Var(element(of_all, mean ? 1 : 0), stream);
     logs.values()[count] = nn::Var(element(of_all, 2), stream);
     if (mean) logs.values()[*mean] = nn::Var(element(of_all, 0), stream);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/ops.h"
 #include "loop/data/resident_rows.h"
 #include "runtime/throw_error.h"
 
@@ -124,7 +125,8 @@ void InputRing::flush() {
 
 void InputRing::take() const {
   if (!fixed_) return;
-  if (!features_.empty() || !values_.empty()) read_slot(fixed_bytes_, ring_, fixed_from_, stream_);
+  if ((features_.empty() && values_.empty()) || fixed_bytes_.count() == 0) return;
+  queue(ops::ReadSlot{fixed_bytes_, ring_.slots, ring_.call, fixed_from_}, stream_);
 }
 
 }  // namespace giro::detail

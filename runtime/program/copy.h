@@ -9,7 +9,8 @@ namespace giro::ops {
 // Copies the bytes of a tensor to another tensor of the same size.
 struct Copy {
   static constexpr const char* kName = "copy";
-  static constexpr const char* kDims = "_ -> _";
+  static constexpr const char* kArguments = "from: * -> to: *";
+  static constexpr bool kTakesHostMemory = true;
   Out to{};
   In from{};
 };

@@ -20,6 +20,32 @@
 #include "runtime/throw_error.h"
 
 namespace giro {
+namespace {
+
+// The memory that a replay changes, without its temporaries.
+std::vector<detail::MemoryRange> memory_written(const detail::GraphOwned& graph) {
+  std::vector<detail::MemoryRange> ranges;
+  for (const Program::Node& node : graph.program.nodes()) {
+    for (const Tensor& write : node.writes) {
+      const auto holds = [&](const auto& arena) { return arena->block_at(write.raw()) != nullptr; };
+      if (write.count() == 0 || std::ranges::any_of(graph.arenas, holds)) continue;
+      const auto* const begin = static_cast<const std::byte*>(write.raw());
+      ranges.emplace_back(begin, begin + write.bytes());
+    }
+  }
+  std::ranges::sort(ranges);
+  std::vector<detail::MemoryRange> joined;
+  for (const auto& range : ranges) {
+    if (joined.empty() || joined.back().second < range.first) {
+      joined.push_back(range);
+    } else {
+      joined.back().second = std::max(joined.back().second, range.second);
+    }
+  }
+  return joined;
+}
+
+}  // namespace
 
 Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
   return detail::GraphRecorder::record(stream, body, options, {});
@@ -46,6 +72,7 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
     recorded->owned.program.set_names(options.leaves);
     recorded->owned.calls = std::move(recording.calls);
     recorded->owned.calls.resize(recorded->owned.program.nodes().size());
+    recorded->owned.writes = memory_written(recorded->owned);
     recorded->owned.is_blocking = detail::OpByOp::is_wanted();
     return Graph(std::move(recorded));
   } catch (const Error& error) {
@@ -86,13 +113,14 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
   detail::GraphOwned& owned = result.impl_->owned;
   for (const auto& part : impls) {
-    const auto& [arenas, kept, states, peers, program, calls, is_blocking, replays] = part->owned;
+    const auto& [arenas, kept, states, peers, program, calls, writes, is_blocking, replays] = part->owned;
     owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
     owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
     owned.states.insert(owned.states.end(), states.begin(), states.end());
     owned.peers.add(peers);
     owned.program.append(program);
     owned.calls.insert(owned.calls.end(), calls.begin(), calls.end());
+    owned.writes.insert(owned.writes.end(), writes.begin(), writes.end());
     owned.is_blocking = owned.is_blocking || is_blocking;
   }
   const auto drop_repeated = [](auto& pointers) {
@@ -125,6 +153,9 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   if (times < 0) throw_invalid("replay: {} times, expected at least 0", times);
   check_replay(stream);
   if (stream.is_recording()) detail::Recording::current()->flush();
+  if (times > 0 && !stream.impl().held_values.is_empty()) {
+    for (const auto& written : graph.owned.writes) stream.impl().held_values.before_write(written, stream);
+  }
   const Span span("launch", "replay", "times", times);
   graph.owned.peers.check();  // work that waits for failed peers would never end
   const bool is_recording = stream.is_recording();

@@ -21,8 +21,9 @@ struct GraphOwned {
   Program program;                                // its ops
   // The calls that queue the nodes of the program again; null for work that is not an op of giro.
   std::vector<std::shared_ptr<const OpCall>> calls;
-  bool is_blocking = false;  // replay op by op if all are ops, and wait in any case
-  std::int64_t replays = 0;  // so far, if is_blocking
+  std::vector<MemoryRange> writes;  // memory that a replay changes, without its temporaries
+  bool is_blocking = false;         // replay op by op if all are ops, and wait in any case
+  std::int64_t replays = 0;         // so far, if is_blocking
 };
 
 class GraphImpl {

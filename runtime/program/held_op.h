@@ -13,6 +13,9 @@
 
 namespace giro::detail {
 
+class OpSignature;
+struct HeldOp;
+
 // An op held by a program: what it will queue, with its own copy of the arguments.
 class OpCall {
  public:
@@ -22,8 +25,10 @@ class OpCall {
   virtual void emit(const Stream& stream) const = 0;
   // The op as a node of a program.
   virtual Program::Node node(std::string name) const = 0;
-  // The dimensions of its arguments (dimensions.h); empty if they are not known.
-  virtual std::string dims() const { return {}; }
+  // What it declares of its arguments; null for nothing.
+  virtual const OpSignature* signature() const { return nullptr; }
+  // Throws what is wrong with its arguments.
+  virtual void check(const HeldOp& /*held*/) const {}
   // Whether it does one thing after the other, and may read what it has written, in the order of for_each.
   virtual bool is_sequence() const { return false; }
   // Whether `write` may share the memory of `read`, if nothing else uses the value of `read` any more.

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,13 +16,14 @@
 
 #include "runtime/op_by_op.h"
 #include "runtime/program/fields.h"
+#include "runtime/program/op_signature.h"
 #include "runtime/program/recording.h"
 
 // An op is a struct of its arguments. The type of each tensor says how the op uses it (in_out.h):
 //
 //   struct Dense {
 //     static constexpr const char* kName = "dense";
-//     static constexpr const char* kDims = "bi, io, o -> bo";  // dimensions.h; or a function dims()
+//     static constexpr const char* kArguments = "x: s(bi), w: s(io), b?: s|f32(o) -> y: s(bo)";  // op_signature.h
 //     Out y;
 //     In x, w, b;
 //     MathMode math;
@@ -29,9 +34,11 @@
 // An op that does one thing after the other, such as a row of logs after an update, has kIsSequence; then a field may
 // read what an earlier one writes.
 //
-// An op may also have bytes(), the number of bytes it reads and writes, if that is not all of its arguments, and a
-// function next to it, may_write_over(op, write, read): whether `write` may share the memory of `read`, if nothing else
-// uses the value of `read` any more. Everything an op touches must be among its arguments.
+// What its arguments are may depend on the op: then a function arguments() returns the OpSignature. An op may also have
+// check(name, stream), which throws what is wrong with its arguments besides; kTakesHostMemory, if not all of them must
+// be on the stream's device; bytes(), the number of bytes it reads and writes, if that is not all of its arguments; and
+// a function next to it, may_write_over(op, write, read): whether `write` may share the memory of `read`, if nothing
+// else uses the value of `read` any more. Everything an op touches must be among its arguments.
 namespace giro::detail {
 
 template <class Op>
@@ -48,6 +55,33 @@ Program::Node node_of(std::string name, const Op& op) {
   return {std::move(name), std::move(writes), std::move(reads), flops, bytes};
 }
 
+// What an op declares of its arguments; null for nothing.
+template <class Op>
+const OpSignature* signature_of(const Op& op) {
+  if constexpr (requires { op.arguments(); }) return &op.arguments();
+  if constexpr (requires { Op::kArguments; }) {
+    static const OpSignature signature(Op::kArguments);
+    return &signature;
+  }
+  return nullptr;
+}
+
+// Throws what is wrong with the op's arguments.
+template <class Op>
+void check_op(std::string_view name, const Op& op, const Stream& stream) {
+  if constexpr (
+      requires { op.arguments(); } || requires { Op::kArguments; }) {
+    std::array<const Tensor*, 12> reads{}, writes{};
+    std::size_t read = 0, written = 0;
+    for_each_tensor(op, [&](const Tensor& tensor, Use use) {
+      if constexpr (!requires { Op::kTakesHostMemory; }) expect_on_device(name, tensor, stream.device());
+      (use == Use::read ? reads.at(read++) : writes.at(written++)) = &tensor;
+    });
+    signature_of(op)->check(name, std::span(reads).first(read), std::span(writes).first(written));
+  }
+  if constexpr (requires { op.check(name, stream); }) op.check(name, stream);
+}
+
 // An op in a program.
 template <class Op>
 class CallOf final : public OpCall {
@@ -57,11 +91,8 @@ class CallOf final : public OpCall {
   void for_each(const std::function<void(Tensor&, Use)>& f) override { for_each_tensor(op, f); }
   void emit(const Stream& stream) const override { run(op, stream); }
   Program::Node node(std::string name) const override { return node_of(std::move(name), op); }
-  std::string dims() const override {
-    if constexpr (requires { op.dims(); }) return op.dims();
-    if constexpr (requires { Op::kDims; }) return Op::kDims;
-    return {};
-  }
+  const OpSignature* signature() const override { return signature_of(op); }
+  void check(const HeldOp& held) const override { check_op(held.node.op, op, held.stream); }
   bool is_sequence() const override {
     return requires { Op::kIsSequence; };
   }
@@ -84,9 +115,11 @@ const Op* op_of(const HeldOp& held) {
 
 namespace giro {
 
-// Queues an op on the stream; in a recording it is held as an op of the program, under that name.
+// Queues an op on the stream; in a recording it is held as an op of the program, under that name. Errors:
+// device_mismatch, those of OpSignature::check, and what check() of the op throws.
 template <class Op>
 void queue(const std::string& name, Op op, const Stream& stream) {
+  detail::check_op(name, op, stream);
   if (!detail::Recording::holds()) return detail::run_op(name.c_str(), stream, [&] { run(op, stream); });
   detail::Recording::current()->hold(
       {Program::Node(name, {}, {}), stream, std::make_shared<detail::CallOf<Op>>(std::move(op))});

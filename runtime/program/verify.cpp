@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "runtime/call_site.h"
-#include "runtime/program/dimensions.h"
 #include "runtime/program/overlap.h"
 #include "runtime/throw_error.h"
 
@@ -22,18 +21,16 @@ class Verifier {
     op_ = &op;
     const CallSite site = CallSite::of_node(op.node.where);
     std::vector<Id> writes;
-    std::vector<Tensor> read_shapes, written_shapes;
     op.call->for_each([&](const Tensor& tensor, Use use) {
       if (tensor) expect_name(tensor);
       if (tensor && use == Use::updated && values_.of(tensor).before == 0 && values_.of(tensor).parts.empty()) {
         fail("changes value {} of nothing, expected what the op finds there", id_of(tensor));
       }
-      (use == Use::read ? read_shapes : written_shapes).push_back(tensor);
     });
-    if (const std::string dims = op.call->dims(); !dims.empty()) {
-      if (const auto wrong = unfitting(dims, read_shapes, written_shapes)) {
-        fail("has the dimensions '{}', but {}", dims, *wrong);
-      }
+    try {
+      op.call->check(op);
+    } catch (const Error& error) {
+      fail("is wrong: {}", error.what());
     }
     values_.for_each_use(op, [&](const Tensor& tensor, bool is_read) {
       if (is_read) return read(tensor);

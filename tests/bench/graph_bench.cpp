@@ -11,12 +11,12 @@
 #include <optional>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/bench/launch_gap.h"
+#include "tests/support/tensor_ops.h"
 
 namespace {
 

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include <giro/callbacks/jaxloop/outer_loop.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
+
+#include "tests/support/tensor_ops.h"
 
 namespace {
 

@@ -13,7 +13,6 @@
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/reduce_on_plateau.h>
 #include <giro/callbacks/restore_on_divergence.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/metrics.h>
@@ -27,6 +26,7 @@
 
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <giro/callbacks/profile.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
@@ -17,6 +16,7 @@
 
 #include "tests/kernels/nn/models.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 #include "tests/support/trace_file.h"
 
 namespace giro {

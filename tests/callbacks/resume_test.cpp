@@ -19,7 +19,6 @@
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/resume.h>
 #include <giro/callbacks/timer.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/optim/train_state.h>
 #include <giro/loop/inner_loop.h>
@@ -32,6 +31,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/saved_bytes.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

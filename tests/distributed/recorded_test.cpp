@@ -2,7 +2,6 @@
 
 #include <giro/distributed/communicator.h>
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/pool.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/program/program.h>
@@ -17,6 +16,7 @@
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -2,9 +2,10 @@
 
 #include <cstdlib>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/log/log_ring.h>
+
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 

@@ -1,12 +1,12 @@
 // Recordings with ops that run in parallel on a GPU.
 
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/program/graph.h>
 
 #include <vector>
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -1,9 +1,9 @@
-#include <giro/kernels/dense.h>
 
 #include "kernels/ops.h"
 #include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {
@@ -323,34 +323,6 @@ TEST_P(DeclinedDenseTest, OtherPrecisions) {
     check_backward({35, 34, 33}, precision);
     check_backward({260, 4, 8}, precision);
   }
-}
-
-TEST_P(DenseTest, RejectsMismatchedArguments) {
-  const Tensor x = tensor({4, 7}), w = tensor({7, 3}), b = tensor({3}), y = tensor({4, 3});
-  const auto call = [&](const Tensor& y_, const Tensor& x_, const Tensor& w_, const Tensor& b_) {
-    return [=, this] { dense(y_, x_, w_, b_, stream()); };
-  };
-  expect_shape_error({7, 3}, {6, 3}, call(y, x, tensor({6, 3}), b));
-  expect_shape_error({4, 3}, {4, 5}, call(tensor({4, 5}), x, w, b));
-  expect_shape_error({3}, {5}, call(y, x, w, tensor({5})));
-  expect_error(ErrorCode::shape_mismatch, {giro::to_string(Shape{4, 7, 1})}, call(y, tensor({4, 7, 1}), w, b));
-  expect_dtype_error(DType::f32, DType::f64, call(y, tensor({4, 7}, DType::f64), w, b));
-  expect_dtype_error(DType::f32, DType::f16, call(y, x, w, tensor({3}, DType::f16)));
-  expect_device_error(call(y, x, elsewhere(w), b));
-  expect_device_error(call(y, x, w, elsewhere(b)));
-}
-
-TEST_P(DenseTest, BackwardRejectsMismatchedArguments) {
-  const Tensor x = tensor({4, 7}), w = tensor({7, 3}), dz = tensor({4, 3});
-  const Tensor dx = tensor({4, 7}), dw = tensor({7, 3}), db = tensor({3});
-  expect_shape_error({4, 7}, {4, 6}, [&] { dense_backward(tensor({4, 6}), dw, db, dz, x, w, stream()); });
-  expect_shape_error({7, 3}, {3, 7}, [&] { dense_backward(dx, tensor({3, 7}), db, dz, x, w, stream()); });
-  expect_shape_error({3}, {4}, [&] { dense_backward(dx, dw, tensor({4}), dz, x, w, stream()); });
-  expect_shape_error({4, 3}, {5, 3}, [&] { dense_backward(dx, dw, db, tensor({5, 3}), x, w, stream()); });
-  expect_dtype_error(DType::f32, DType::f64, [&] {
-    dense_backward(dx, dw, db, tensor({4, 3}, DType::f64), x, w, stream());
-  });
-  expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
 }
 
 // More shapes than the cache of primitives holds (kernels/cpu/one_dnn.h).

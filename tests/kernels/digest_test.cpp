@@ -1,4 +1,3 @@
-#include <giro/kernels/digest.h>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

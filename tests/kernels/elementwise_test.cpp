@@ -1,6 +1,6 @@
-#include <giro/kernels/elementwise.h>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {
@@ -298,43 +298,6 @@ TEST_P(ElementwiseTest, Increment) {
            .run = [=](const Tensors& out, const Tensors&, const Stream& s) { increment(out[0], amount, s); },
            .expected = {{{41.0 + static_cast<double>(amount)}, {0}}}});
   }
-}
-
-TEST_P(ElementwiseTest, RejectsDifferentShapes) {
-  const Tensor a = tensor({2, 3}), b = tensor({3, 2});
-  expect_shape_error({2, 3}, {3, 2}, [&] { add(a, a, b, stream()); });
-  expect_shape_error({2, 3}, {3, 2}, [&] { add(a, b, a, stream()); });
-  expect_shape_error({2, 3}, {3, 2}, [&] { multiply(b, a, a, stream()); });
-  expect_shape_error({2, 3}, {3, 2}, [&] { scale(a, b, 2, stream()); });
-  expect_shape_error({2, 3}, {3, 2}, [&] { cast(a, b, stream()); });
-  expect_shape_error({2, 3}, {3, 2}, [&] { scale_rows(a, b, tensor({2}), stream()); });
-  expect_shape_error({2}, {3}, [&] { scale_rows(a, a, tensor({3}), stream()); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { broadcast(a, tensor({2}), 1, stream()); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
-               [&] { increment(tensor({2}, DType::i64), 1, stream()); });
-}
-
-TEST_P(ElementwiseTest, RejectsDifferentDTypes) {
-  const Tensor a = tensor({4}), d = tensor({4}, DType::f64), i = tensor({4}, DType::i32);
-  expect_dtype_error(DType::f32, DType::f64, [&] { add(a, a, d, stream()); });
-  expect_dtype_error(DType::f32, DType::f64, [&] { multiply(d, a, a, stream()); });
-  expect_error(ErrorCode::dtype_mismatch, {"i32"}, [&] { add(i, i, i, stream()); });
-  expect_error(ErrorCode::dtype_mismatch, {"i32"}, [&] { scale(i, a, 2, stream()); });
-  expect_dtype_error(DType::f32, DType::f64, [&] { scale_rows(a, a, d, stream()); });
-  expect_dtype_error(DType::f32, DType::f64, [&] { broadcast(a, tensor({}, DType::f64), 1, stream()); });
-  expect_dtype_error(DType::i64, DType::i32, [&] { increment(tensor({}, DType::i32), 1, stream()); });
-}
-
-TEST_P(ElementwiseTest, RejectsTensorsOfAnotherDevice) {
-  const Tensor a = tensor({4}), far = elsewhere(a);
-  expect_device_error([&] { add(a, far, a, stream()); });
-  expect_device_error([&] { multiply(far, a, a, stream()); });
-  expect_device_error([&] { scale(a, far, 2, stream()); });
-  expect_device_error([&] { cast(far, a, stream()); });
-  expect_device_error([&] { fill(far, 2, stream()); });
-  expect_device_error([&] { scale_rows(a, a, far, stream()); });
-  expect_device_error([&] { broadcast(a, elsewhere(tensor({})), 1, stream()); });
-  expect_device_error([&] { increment(elsewhere(tensor({}, DType::i64)), 1, stream()); });
 }
 
 }  // namespace

@@ -1,20 +1,15 @@
 // Each fused op must give the same bits as the ops that it replaces.
 
-#include <giro/kernels/accuracy.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/gather.h>
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
-#include <giro/kernels/reduce.h>
-#include <giro/kernels/softmax_cross_entropy.h>
 
 #include "kernels/cpu/narrow_dense.h"
 #include "kernels/ops.h"
 #include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

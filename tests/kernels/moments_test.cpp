@@ -1,8 +1,8 @@
-#include <giro/kernels/moments.h>
 
 #include <cmath>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {
@@ -92,16 +92,10 @@ TEST_P(MomentsTest, SumsOfPartsEqualTheSumOfTheWhole) {
          .expected = {{{5.6}, {1e-12}}, {{std::sqrt(216 / 5.0 - 5.6 * 5.6)}, {1e-12}}, {{5}, {0}}}});
 }
 
-TEST_P(MomentsTest, RejectsMismatchedArguments) {
+TEST_P(MomentsTest, RejectsAMaskOfOtherAxes) {
   const Tensor number = tensor({}, DType::f64), values = tensor({4, 3}), mask = tensor({3}, DType::boolean);
   test::expect_error(ErrorCode::shape_mismatch, {"moments", "mask", "(3,)", "(4, 3)"},
                      [&] { moments(number, number, number, values, mask, stream()); });
-  test::expect_error(ErrorCode::dtype_mismatch, {"moments", "mask"},
-                     [&] { moments(number, number, number, values, tensor({4}), stream()); });
-  test::expect_error(ErrorCode::dtype_mismatch, {"moments", "count"},
-                     [&] { moments(number, number, tensor({}), values, {}, stream()); });
-  test::expect_error(ErrorCode::shape_mismatch, {"moment_sums", "sums"},
-                     [&] { moment_sums(tensor({2}, DType::f64), number, {}, number, stream()); });
 }
 
 }  // namespace

@@ -8,9 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
-
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

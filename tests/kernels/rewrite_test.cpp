@@ -1,15 +1,9 @@
 #include "kernels/rules/record.h"
 
-#include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/gather.h>
 #include <giro/kernels/matmul.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
-#include <giro/kernels/reduce.h>
-#include <giro/kernels/softmax_cross_entropy.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,6 +24,7 @@
 #include "tests/kernels/relu.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {
@@ -734,7 +729,7 @@ TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
   EXPECT_EQ(record(is_held), (Names{"scale", "copy"}));
   EXPECT_EQ(record(target_is_read), (Names{"scale", "scale", "copy"}));
   EXPECT_EQ(record(target_is_written), (Names{"scale", "fill", "copy"}));
-  EXPECT_EQ(record(target_is_an_input), (Names{"scale", "copy"}));
+  EXPECT_EQ(record(target_is_an_input), (Names{"scale"})) << "element by element";
   EXPECT_EQ(record(changes), (Names{"scale", "copy", "fill", "scale"}));
   EXPECT_EQ(record(is_a_part), (Names{"scale"}));
   EXPECT_EQ(record(twice), (Names{"scale", "copy", "copy"})) << "no copy of the target to itself";

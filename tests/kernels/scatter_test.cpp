@@ -1,6 +1,6 @@
-#include <giro/kernels/scatter.h>
 
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {
@@ -24,7 +24,7 @@ class ScatterTest : public test::OpTest {
       }
     }
     Expected expected;
-    const DType dtype = dtype_of_sums(updates.dtype);
+    const DType dtype = ops::dtype_of_sums(updates.dtype);
     for (std::size_t i = 0; i < cells; ++i) {
       // A single update is copied.
       const double tolerance = terms[i] < 2 || !is_floating(dtype) ? 0 : static_cast<double>(terms[i]) * magnitudes[i];
@@ -90,21 +90,6 @@ TEST_P(ScatterTest, NaNAffectsOnlyItsSum) {
   Array x = updates({70, 2});
   x.values[20] = test::kNaN;
   check_sums(x, random_.integers({70}, 0, 4, DType::i32), 5);
-}
-
-TEST_P(ScatterTest, RejectsMismatchedArguments) {
-  const Tensor sums = tensor({5, 3}), rows = tensor({4, 3}), indices = tensor({4}, DType::i32);
-  const auto run = [&](const Tensor& out, const Tensor& in, const Tensor& by) {
-    scatter_add(out, in, by, false, stream());
-  };
-  expect_shape_error({4, 3}, {3, 3}, [&] { run(sums, tensor({3, 3}), indices); });
-  expect_shape_error({4, 2}, {4, 3}, [&] { run(tensor({5, 2}), rows, indices); });
-  expect_dtype_error(DType::f32, DType::f64, [&] { run(tensor({5, 3}, DType::f64), rows, indices); });
-  expect_error(ErrorCode::dtype_mismatch, {"scatter_add", "updates", "u8"}, [&] {
-    run(tensor({5, 3}, DType::i64), tensor({4, 3}, DType::u8), indices);
-  });
-  expect_error(ErrorCode::dtype_mismatch, {"f32"}, [&] { run(sums, rows, tensor({4})); });
-  expect_device_error([&] { run(sums, rows, elsewhere(indices)); });
 }
 
 }  // namespace

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/dense.h>
 #include <giro/kernels/matmul.h>
 #include <giro/kernels/pool.h>
 #include <giro/runtime/buffer.h>
@@ -27,6 +26,7 @@
 #include <giro/runtime/tensor.h>
 
 #include "kernels/cpu/hold_signals.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -7,9 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
-
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -9,23 +9,18 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/cumulative.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/matmul.h>
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/pool.h>
-#include <giro/kernels/reduce.h>
-#include <giro/kernels/scatter.h>
-#include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
+
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -2,16 +2,15 @@
 
 #include <tuple>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/optim/loss_scale.h>
-#include <giro/kernels/reduce.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/program/program.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::optim {
 namespace {

@@ -2,15 +2,12 @@
 
 #include "runtime/program/verify.h"
 
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/reduce.h>
-
 #include "kernels/expr/expression_op.h"
 #include "kernels/ops.h"
 #include "runtime/program/copy.h"
 #include "runtime/program/op.h"
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {
@@ -139,11 +136,12 @@ TEST_F(VerifyTest, NamesWhatIsNoWholeValue) {
 }
 
 TEST_F(VerifyTest, NamesArgumentsWhoseDimensionsDoNotFit) {
-  expect_named({"the rule planted", "'dense'", "'bi, io, o -> bo'", "i is 4"}, [](Ops& ops, detail::Values&) {
-    auto& dense = the<ops::Dense>(ops, "dense");
-    std::swap(dense.x, dense.w);
-  });
-  expect_named({"the rule planted", "'dense_backward'", "expected those of o"}, [](Ops& ops, detail::Values&) {
+  expect_named({"the rule planted", "'dense'", "w is f32(4, 3)", "expected shape (2, O)"},
+               [](Ops& ops, detail::Values&) {
+                 auto& dense = the<ops::Dense>(ops, "dense");
+                 std::swap(dense.x, dense.w);
+               });
+  expect_named({"the rule planted", "'dense_backward'", "db is", "expected shape (2,)"}, [](Ops& ops, detail::Values&) {
     auto& backward = the<ops::DenseBackward>(ops, "dense_backward");
     backward.db = backward.dw;
   });

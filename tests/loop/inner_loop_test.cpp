@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/loop/loop.h>
 
 #include "tests/support/expect_error.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/attention.h>
 #include <giro/kernels/nn/cumulative.h>
 #include <giro/kernels/nn/einsum.h>
@@ -37,6 +35,7 @@
 
 #include "tests/misuse/misuse.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
 
 #include "tests/runtime/device_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

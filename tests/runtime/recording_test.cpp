@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/program/graph.h>
@@ -13,6 +12,7 @@
 
 #include "tests/runtime/device_test.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

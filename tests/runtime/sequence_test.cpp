@@ -2,11 +2,11 @@
 
 #include <optional>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/program/graph.h>
 
 #include "tests/runtime/device_test.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

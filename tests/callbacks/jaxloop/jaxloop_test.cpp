@@ -17,7 +17,6 @@
 #include <giro/callbacks/jaxloop/loops.h>
 #include <giro/callbacks/jaxloop/outer_loop.h>
 #include <giro/callbacks/jaxloop/step.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/transformer.h>
@@ -27,6 +26,7 @@
 #include "tests/callbacks/recording_writer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::jaxloop {
 namespace {

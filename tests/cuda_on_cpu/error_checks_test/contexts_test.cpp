@@ -9,8 +9,6 @@
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/program/graph.h>
@@ -18,6 +16,7 @@
 #include <giro/runtime/state.h>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

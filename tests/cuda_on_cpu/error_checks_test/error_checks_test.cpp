@@ -14,19 +14,11 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
-#include <giro/kernels/dense.h>
-#include <giro/kernels/elementwise.h>
-#include <giro/kernels/gather.h>
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
-#include <giro/kernels/reduce.h>
-#include <giro/kernels/scatter.h>
 #include <giro/kernels/slots.h>
-#include <giro/kernels/softmax_cross_entropy.h>
-#include <giro/kernels/sort.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/error.h>
@@ -37,6 +29,7 @@
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/kernels/declined.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
@@ -15,6 +14,7 @@
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/kernels/nn/models.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -18,6 +18,7 @@
 #include "tests/distributed/ranks/small_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::test {
 namespace {

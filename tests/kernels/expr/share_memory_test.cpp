@@ -1,13 +1,10 @@
-#include <giro/kernels/cumulative.h>
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/reduce.h>
-#include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/program/program.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -46,6 +46,20 @@ TEST_P(CumulativeVarTest, WorksAlongAnyAxis) {
   }
 }
 
+TEST_P(CumulativeVarTest, TheFirstOfEqualMaximaGetsTheGradient) {
+  const Var x = value(DType::f32, {2, 5}, {1, 3, 3, 2, 4, -1, -2, test::kNaN, 7, test::kNaN});
+  const Tensor dx = tensor({2, 5});
+  const Var y = cumulative_max(Var::parameter(x.value(), dx, stream()), 1);
+  const Doubles found = read(y);
+  EXPECT_EQ(Doubles(found.begin(), found.begin() + 7), (Doubles{1, 3, 3, 3, 4, -1, -1}));
+  EXPECT_TRUE(std::all_of(found.begin() + 7, found.end(), [](double each) { return std::isnan(each); }));
+  const Var slopes = value(DType::f32, {2, 5}, {1, 2, 4, 8, 16, 1, 2, 4, 8, 16});
+  backward(sum(y * slopes));
+  EXPECT_EQ(to_host<float>(dx, stream()), (std::vector<float>{1, 14, 0, 0, 16, 3, 0, 28, 0, 0}));
+  EXPECT_EQ(read(cumulative_max(value(DType::i32, {4}, {-5, -7, 2, 1}), 0)), (Doubles{-5, -5, 2, 2}));
+  EXPECT_EQ(cumulative_max(value(DType::u8, {0, 3}, {}), 0).shape(), (Shape{0, 3}));
+}
+
 TEST_P(CumulativeVarTest, Dtypes) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64}) {
     const Var x = value(dtype, {3}, {1, 2, 3});

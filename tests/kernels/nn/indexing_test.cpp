@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/program/graph.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::nn {
 namespace {

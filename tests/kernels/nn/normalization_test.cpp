@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/program/graph.h>
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 #include "tests/kernels/nn/leaves_of.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::nn {
 namespace {

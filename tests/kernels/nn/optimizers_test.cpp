@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/optim/train_state.h>
@@ -25,6 +24,7 @@
 #include "tests/support/fake_partitioner.h"
 #include "tests/support/saved_bytes.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::optim {
 namespace {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/runtime/program/graph.h>
@@ -23,6 +22,7 @@
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

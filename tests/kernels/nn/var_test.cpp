@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/program/graph.h>
@@ -19,6 +18,7 @@
 #include "runtime/backend.h"
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro::nn {
 namespace {

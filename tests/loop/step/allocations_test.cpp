@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/loop.h>
 
 #include "tests/kernels/nn/models.h"
+#include "tests/support/tensor_ops.h"
 
 namespace {
 std::atomic<std::int64_t> allocations = 0;

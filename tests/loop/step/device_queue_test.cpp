@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
-
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

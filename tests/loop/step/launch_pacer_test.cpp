@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include <giro/kernels/elementwise.h>
-
 #include "tests/kernels/op_test.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

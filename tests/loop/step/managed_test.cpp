@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/loop/predefined_loops.h>
 
 #include "tests/kernels/nn/models.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/optim/train_state.h>
@@ -21,6 +20,7 @@
 #include "tests/runtime/device_test.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/fake_partitioner.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

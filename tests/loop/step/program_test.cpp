@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
@@ -19,6 +18,7 @@
 
 #include "tests/kernels/op_test.h"
 #include "tests/support/environment_setting.h"
+#include "tests/support/tensor_ops.h"
 #include "tests/support/training.h"
 
 namespace giro {

@@ -10,11 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/optim/train_state.h>
-#include <giro/kernels/reduce.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/step/step.h>
 #include <giro/runtime/snapshot.h>
@@ -24,6 +22,7 @@
 #include "tests/support/environment_setting.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/saved_bytes.h"
+#include "tests/support/tensor_ops.h"
 
 namespace giro {
 namespace {

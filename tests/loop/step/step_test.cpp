@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
@@ -28,6 +27,7 @@
 #include "tests/kernels/op_test.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/saved_bytes.h"
+#include "tests/support/tensor_ops.h"
 #include "tests/support/training.h"
 
 namespace giro {

@@ -124,6 +124,7 @@ std::vector<Case> reductions() {
       of(
           "argmin", [](const Var& x) { return argmin(x, Axes({1}).dropped()); }, false),
       of("cumulative_sum", [](const Var& x) { return cumulative_sum(x, 1); }),
+      of("cumulative_max", [](const Var& x) { return cumulative_max(x, 1); }),
       of("cumulative_product", [](const Var& x) { return cumulative_product(x, -1); }),
       of("sort", [](const Var& x) { return sort(x, 1); }),
       of("argsort", [](const Var& x) { return argsort(x); }),

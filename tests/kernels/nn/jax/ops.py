@@ -118,6 +118,7 @@ FUNCTIONS = {
     "max": lambda x: x.max(0, keepdims=True),
     "argmin": lambda x: x.argmin(1),
     "cumulative_sum": lambda x: jnp.cumsum(x, 1),
+    "cumulative_max": lambda x: jax.lax.cummax(x, 1),
     "cumulative_product": lambda x: jnp.cumprod(x, -1),
     "sort": lambda x: jnp.sort(x, 1),
     "argsort": jnp.argsort,

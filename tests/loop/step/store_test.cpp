@@ -1,0 +1,129 @@
+// A value that was read before a leaf is stored stays what it was, in recorded and in eager steps.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/slice.h>
+#include <giro/kernels/optim/train_state.h>
+#include <giro/loop/step/step.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using Floats = std::vector<float>;
+
+class StoreTest : public test::OpTest {
+ protected:
+  State made() const {
+    State state(DeviceContext(stream().device()));
+    state.add("data", {{"w", DType::f32, {3}}, {"old", DType::f32, {3}}, {"part", DType::f32, {2}}});
+    from_host(state.at("data/w"), Floats{1, 2, 3}, state.stream());
+    return state;
+  }
+  static nn::Var leaf(const State& state, const std::string& path) { return {state.at(path), state.stream()}; }
+  static Floats read(const State& state, const std::string& path) {
+    return to_host<float>(state.at(path), state.stream());
+  }
+};
+
+TEST_P(StoreTest, AValueKeepsTheOldNumbers) {
+  const auto body = [](State& state, const Batch&) {
+    const nn::Var before = leaf(state, "data/w");
+    const nn::Var part = slice(before, {.axis = 0, .begin = 1}), whole = before.reshape({3, 1});
+    set(state, "data/w", before * 2);
+    set(state, "data/old", whole.reshape({3}) + 0.5);
+    set(state, "data/w", leaf(state, "data/w") + 1);
+    set(state, "data/part", part);
+    return Logs();
+  };
+  for (const bool recorded : {false, true}) {
+    State state = made();
+    const auto run = [&](auto step) {
+      for (int call = 0; call < 3; ++call) {
+        const Floats w = read(state, "data/w");
+        step(state, Batch());
+        EXPECT_EQ(read(state, "data/w"), (Floats{w[0] * 2 + 1, w[1] * 2 + 1, w[2] * 2 + 1}));
+        EXPECT_EQ(read(state, "data/old"), (Floats{w[0] + 0.5f, w[1] + 0.5f, w[2] + 0.5f}));
+        EXPECT_EQ(read(state, "data/part"), (Floats{w[1], w[2]}));
+      }
+    };
+    recorded ? run(jit(body)) : run(eager(body));
+  }
+}
+
+// A value that is read after the store costs a copy: here its own, and one of the new value, which must wait for it.
+TEST_P(StoreTest, AProgramNamesTheCopy) {
+  const auto ops_of = [&](bool reads) {
+    State state = made();
+    const auto step = jit([reads](State& s, const Batch&) {
+      const nn::Var before = leaf(s, "data/w");
+      set(s, "data/w", before * 2);
+      if (reads) set(s, "data/old", before);
+      return Logs();
+    });
+    const Program program = step.program(state, Batch());
+    std::vector<std::string> ops;
+    for (const Program::Node& node : program.nodes()) ops.push_back(node.op);
+    return ops;
+  };
+  const std::vector<std::string> without = ops_of(false), with = ops_of(true);
+  EXPECT_EQ(std::ranges::count(without, "copy"), 0);
+  EXPECT_EQ(std::ranges::count(with, "copy"), 2);
+}
+
+TEST_P(StoreTest, AValueFromOutsideSurvivesARecordedStep) {
+  State state = made();
+  const auto step = jit([](State& s, const Batch&) {
+    set(s, "data/w", leaf(s, "data/w") * 2);
+    return Logs();
+  });
+  step(state, Batch());
+  const nn::Var before = leaf(state, "data/w"), again = leaf(state, "data/w");
+  step(state, Batch());
+  step(state, Batch());
+  EXPECT_EQ(to_host<float>(before.value(), state.stream()), (Floats{2, 4, 6}));
+  EXPECT_EQ(before.value().raw(), again.value().raw());
+  EXPECT_EQ(read(state, "data/w"), (Floats{8, 16, 24}));
+  EXPECT_EQ(to_host<float>((before + leaf(state, "data/w")).value(), state.stream()), (Floats{10, 20, 30}));
+}
+
+TEST_P(StoreTest, ParametersKeepTheirNumbersThroughAnUpdate) {
+  const nn::Layer model = nn::dense(2);
+  TrainState state = TrainState::create(
+      model, optim::sgd(0.5), {.inputs = {{"x", DType::f32, {1, 3}}}, .context = DeviceContext(stream().device())});
+  const nn::Params before = state.params();
+  const Floats kernel = read(state, "params/kernel");
+  const nn::Var x = nn::constant(HostArray(Floats{1, 2, 3}, {1, 3}), state.stream());
+  (void)state.value_and_grad([&](const nn::Params& params) { return sum(square(model(params, x))); });
+  state.apply_gradients();
+  EXPECT_NE(read(state, "params/kernel"), kernel);
+  EXPECT_EQ(to_host<float>(before["kernel"].value(), state.stream()), kernel);
+}
+
+TEST_P(StoreTest, RejectsWhatDoesNotFit) {
+  State state = made();
+  const nn::Var w = leaf(state, "data/w");
+  test::expect_error(ErrorCode::not_found, {"data/v", "data/w"}, [&] { set(state, "data/v", w); });
+  test::expect_error(ErrorCode::shape_mismatch, {"set", "'data/part'", "f32(2,)", "f32(3,)"},
+                     [&] { set(state, "data/part", w); });
+  test::expect_error(ErrorCode::dtype_mismatch, {"set", "'data/w'", "f32(3,)", "i32(3,)"},
+                     [&] { set(state, "data/w", cast(w, DType::i32)); });
+  test::expect_error(ErrorCode::invalid_argument, {"set", "'data/w'", "another stream"},
+                     [&] { set(state, "data/w", nn::Var(tensor({3}), stream())); });
+  EXPECT_EQ(read(state, "data/w"), (Floats{1, 2, 3}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, StoreTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

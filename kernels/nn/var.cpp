@@ -13,6 +13,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/nn/call_order.h"
 #include "kernels/nn/gradients.h"
+#include "kernels/nn/store.h"
 #include "runtime/backend.h"
 #include "runtime/call_site.h"
 #include "runtime/program/recording.h"
@@ -199,7 +200,7 @@ void set(const State& state, const std::string& path, const Var& given, std::sou
     throw_error(value.shape() != leaf.shape() ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
                 "set: '{}' is {}, found {}", path, to_string(leaf), to_string(value.value()));
   }
-  copy(leaf, value.value(), state.stream());
+  store(leaf, value);
 }
 
 void Var::check_on_host() const {

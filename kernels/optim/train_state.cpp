@@ -12,6 +12,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/nn/call_order.h"
 #include "kernels/nn/declared_leaves.h"
+#include "kernels/nn/store.h"
 #include "kernels/optim/update_plan.h"
 #include "runtime/call_site.h"
 #include "runtime/held_values.h"
@@ -272,7 +273,7 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
       for (const Leaf& leaf : collection(name).leaves()) leaves.emplace(leaf.path, leaf.value);
     }
     values.assign = [leaves, on = stream()](const std::string& path, const nn::Var& value) {
-      copy(leaves.at(path), value.value(), on);
+      nn::store(leaves.at(path), value);
       return nn::Var(leaves.at(path), on);
     };
   }
@@ -307,7 +308,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
   }
   detail::before_write(grads.bytes(), stream());
   nn::backward(loss, options);
-  for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
+  for (const auto& [path, value] : params.written()) nn::store(at(path), value);
   if (!is_last) return;
   // Gradients of frozen parameters stay zero.
   for (std::size_t i = 0; i < grads.leaves().size(); ++i) {
@@ -339,7 +340,7 @@ std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, con
   const nn::Var part = BatchShare::weight() * loss;
   const std::vector<nn::Var> grads =
       nn::gradients(scale ? part * nn::Var(scale, stream()) : part, leaves, {.differentiable = false});
-  for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
+  for (const auto& [path, value] : params.written()) nn::store(at(path), value);
   std::map<std::string, nn::Var> result;
   for (std::size_t i = 0; i < names.size(); ++i) {
     nn::Var grad = nn::stop_gradient(nn::cast(grads[i], DType::f32));

@@ -10,7 +10,8 @@ int main() {
   const auto memory = giro::Buffer::allocate(stream.device(), 3 * sizeof(float));
   const giro::Tensor x(memory.data(), giro::DType::f32, {3}, stream.device());
   giro::from_host<float>(x, {1, 2, 3}, stream);
-  giro::Graph::record(stream, [&] { giro::scale(x, x, 2, stream); }).replay(stream);
+  const auto twice = [&] { copy(x, (2 * giro::nn::Var(x, stream)).value(), stream); };
+  giro::Graph::record(stream, twice).replay(stream);
   if (giro::to_host<float>(x, stream) != std::vector<float>{2, 4, 6}) return 1;
   try {
     (void)giro::parse_device("abacus", discovery);

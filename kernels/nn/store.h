@@ -1,0 +1,16 @@
+#pragma once
+
+#include <giro/kernels/nn/var.h>
+
+#include "runtime/held_values.h"
+
+namespace giro::nn {
+
+// Writes a value to a leaf of its shape and dtype. Whoever holds what was there keeps it, `value` too.
+inline void store(const Tensor& leaf, const Var& value) {
+  if (value.value().raw() == leaf.raw()) return;
+  giro::detail::before_write(leaf, value.stream());
+  copy(leaf, value.value(), value.stream());
+}
+
+}  // namespace giro::nn

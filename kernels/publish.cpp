@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/checks.h"
 #include "kernels/publish_op.h"
 #include "runtime/throw_error.h"
 
@@ -17,8 +16,8 @@ void ScalarRing::begin(std::int64_t first) const noexcept {
 
 void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
   constexpr std::string_view op = "publish_row";
-  checks::on_device(op, {{"row", row}}, stream);
-  checks::has_dtype_and_shape(op, {"row", row}, DType::i64, {});
+  detail::expect_fit(op, "row: i64()", {&row});
+  detail::expect_on_device(op, row, stream.device());
   if (!std::has_single_bit(static_cast<std::uint64_t>(ring.capacity))) {
     throw_error(ErrorCode::invalid_argument, "publish_row: a ring of {} rows, expected a power of two", ring.capacity);
   }
@@ -27,8 +26,8 @@ void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Te
                 scalars.size(), ring.columns);
   }
   for (const Tensor& scalar : scalars) {
-    checks::on_device(op, {{"scalar", scalar}}, stream);
-    checks::has_shape(op, {"scalar", scalar}, {});
+    detail::expect_fit(op, "scalar: *()", {&scalar});
+    detail::expect_on_device(op, scalar, stream.device());
   }
   // A kernel publishes up to kMaxColumns scalars, one per lane. The last kernel counts the row.
   std::size_t first = 0;

@@ -66,6 +66,7 @@ char* Arena::add_chunk(std::size_t bytes) {
   constexpr std::size_t kLargePage = std::size_t{2} << 20;
   if (device_.is_cpu() && kind_ != Kind::stream && shares_ && bytes >= kLargePage) {
     memory = cpu::map(bytes);
+    if (kind_ != Kind::trace) cpu::use_large_pages(memory.get(), bytes);  // most of a trace is never touched
   } else {
     const auto own = std::make_shared<Buffer>(Buffer::allocate(device_, bytes));
     memory = {own, own->data()};
@@ -115,7 +116,10 @@ void Arena::drop_unpinned() {
   std::vector<bool> stays(chunks_.size());
   for (const auto& [data, block] : blocks_) stays[block.chunk] = stays[block.chunk] || block.pinned;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (stays[i]) continue;
+    if (stays[i]) {
+      if (kind_ == Kind::trace && device_.is_cpu()) cpu::use_large_pages(chunks_[i].memory.get(), chunks_[i].size);
+      continue;
+    }
     reserved_ -= chunks_[i].size;
     chunks_[i] = {};
   }

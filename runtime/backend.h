@@ -138,6 +138,8 @@ void deallocate(void* data) noexcept;
 // Zeros in pages of their own, which take memory once they are written. All of them go back to the system with the last
 // owner; blocks of the heap may stay resident. Error(out_of_memory).
 std::shared_ptr<void> map(std::size_t bytes);
+// Requests huge pages, which reduce TLB misses in a pass over memory. Without support for them, nothing changes.
+void use_large_pages(void* data, std::size_t bytes);
 std::shared_ptr<detail::StreamImpl> create_stream();
 // Queues a host function on a CPU stream.
 void submit_function(const Stream& stream, std::function<void()> function);

@@ -22,7 +22,7 @@ Tensor Collection::flat() const {
                 name_, path_of(specs_.front()), name_of(dtype), path_of(leaf), name_of(leaf.dtype));
   }
   const auto count = static_cast<std::int64_t>(buffer_->size() / size_of(dtype));
-  return Tensor(buffer_->data(), dtype, {count}, buffer_->device());
+  return Tensor::of_leaf(buffer_, buffer_->data(), dtype, {count});
 }
 
 Tensor Collection::flat(const Shard& shard) const {
@@ -38,7 +38,7 @@ Tensor Collection::flat(const Shard& shard) const {
 }
 
 Tensor Collection::bytes() const {
-  return Tensor(buffer_->data(), DType::u8, {static_cast<std::int64_t>(buffer_->size())}, buffer_->device());
+  return Tensor::of_leaf(buffer_, buffer_->data(), DType::u8, {static_cast<std::int64_t>(buffer_->size())});
 }
 
 }  // namespace giro

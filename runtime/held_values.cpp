@@ -8,9 +8,9 @@
 namespace giro::detail {
 namespace {
 
-MemoryRange range_of(const Tensor& tensor) {
-  const auto* const begin = static_cast<const std::byte*>(tensor.raw());
-  return {begin, begin + tensor.bytes()};
+MemoryRange range_of(const void* memory, std::size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  return {begin, begin + bytes};
 }
 
 std::uint64_t recording_on(const Stream& stream) { return stream.is_recording() ? StreamRecording::current()->id : 0; }
@@ -25,21 +25,22 @@ Tensor HeldValue::now(const Tensor& part) const {
   return whole.rows(first, first + part.count()).reshape(part.shape());
 }
 
-std::shared_ptr<const HeldValue> HeldValues::hold(const Tensor& memory, const Stream& stream) {
-  const MemoryRange range = range_of(memory);
+std::shared_ptr<const HeldValue> HeldValues::hold(const Tensor& leaf, const Stream& stream) {
+  const MemoryRange range = range_of(leaf.raw(), leaf.bytes());
   const std::uint64_t recording = recording_on(stream);
   const auto [first, last] = values_.equal_range(range.first);
   for (auto each = first; each != last; ++each) {
     std::shared_ptr<HeldValue> found = each->second.lock();
-    if (found && found->memory == range && found->recording == recording) return found;
+    const bool is_there = found && !found->copied && !found->owner.expired();
+    if (is_there && found->memory == range && found->recording == recording) return found;
   }
   if (values_.size() >= 2 * swept_ + 64) {
     std::erase_if(values_, [](const auto& each) { return each.second.expired(); });
     swept_ = values_.size();
   }
-  const auto value = std::make_shared<HeldValue>(HeldValue{range, recording});
+  const auto value = std::make_shared<HeldValue>(HeldValue{range, *leaf.leaf_memory(), recording});
   values_.emplace(range.first, value);
-  longest_ = std::max(longest_, memory.bytes());
+  longest_ = std::max(longest_, leaf.bytes());
   return value;
 }
 
@@ -48,7 +49,8 @@ void HeldValues::before_write(MemoryRange memory, const Stream& stream) {
   const std::uint64_t recording = recording_on(stream);
   auto each = values_.lower_bound(memory.first - longest_);
   while (each != values_.end() && each->first < memory.second) {
-    const std::shared_ptr<HeldValue> value = each->second.lock();
+    std::shared_ptr<HeldValue> value = each->second.lock();
+    if (value && value->owner.expired()) value = nullptr;  // another value may lie there by now
     const bool is_written = value && value->recording == recording && memory.first < value->memory.second;
     if (is_written) {
       const auto bytes = static_cast<std::size_t>(value->memory.second - value->memory.first);
@@ -62,8 +64,8 @@ void HeldValues::before_write(MemoryRange memory, const Stream& stream) {
   }
 }
 
-void before_write(const Tensor& tensor, const Stream& stream) {
-  if (tensor.count() > 0) stream.impl().held_values.before_write(range_of(tensor), stream);
+void before_write(const void* memory, std::size_t bytes, const Stream& stream) {
+  if (bytes > 0) stream.impl().held_values.before_write(range_of(memory, bytes), stream);
 }
 
 }  // namespace giro::detail

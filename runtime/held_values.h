@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/stream.h>
@@ -15,10 +14,10 @@ namespace giro::detail {
 
 using MemoryRange = std::pair<const std::byte*, const std::byte*>;  // begin, end
 
-// A value in memory that something else owns, such as a leaf. Before work changes that memory, the value is copied for
-// those who hold it.
+// A value in a state's memory. Before work changes that memory, the value is copied for those who hold it.
 struct HeldValue {
   MemoryRange memory;
+  std::weak_ptr<const Buffer> owner;
   std::uint64_t recording = 0;                     // that reads it; 0: none
   std::shared_ptr<const Buffer> copied = nullptr;  // where it is now, if no longer there
 
@@ -29,7 +28,8 @@ struct HeldValue {
 // The values held of memory that work on a stream may change.
 class HeldValues {
  public:
-  std::shared_ptr<const HeldValue> hold(const Tensor& memory, const Stream& stream);
+  // What is in a part of a state's memory now.
+  std::shared_ptr<const HeldValue> hold(const Tensor& leaf, const Stream& stream);
   // Call before work is queued, or recorded, that writes this memory. Work that is being recorded will run later, and
   // repeatedly: it copies only what its recording reads.
   void before_write(MemoryRange memory, const Stream& stream);
@@ -42,6 +42,9 @@ class HeldValues {
 };
 
 // The same for the values held on that stream.
-void before_write(const Tensor& tensor, const Stream& stream);
+void before_write(const void* memory, std::size_t bytes, const Stream& stream);
+inline void before_write(const Tensor& tensor, const Stream& stream) {
+  before_write(tensor.raw(), tensor.bytes(), stream);
+}
 
 }  // namespace giro::detail

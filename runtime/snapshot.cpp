@@ -3,6 +3,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
+#include "runtime/held_values.h"
 #include "runtime/structure.h"
 #include "runtime/throw_error.h"
 
@@ -103,6 +104,7 @@ void Snapshot::update(const State& state) {
 void Snapshot::write_back(const State& state) const {
   Saved& saved = this->saved();
   saved.transfer("write_back", state, saved.read, [&](const Saved::Part& part, void* of_state) {
+    detail::before_write(of_state, part.bytes, state.stream());
     state.stream().copy(of_state, part.data, part.bytes);
   });
 }

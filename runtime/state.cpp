@@ -138,10 +138,12 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
     const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
     char* const data = static_cast<char*>(collection->buffer_->data()) + (from - begin);
     if (!options.part) {
-      collection->leaves_.push_back({std::move(path), Tensor(data, leaf.dtype, leaf.shape, device())});
+      collection->leaves_.push_back(
+          {std::move(path), Tensor::of_leaf(collection->buffer_, data, leaf.dtype, leaf.shape)});
     } else if (from < to || (bytes == 0 && begin == 0)) {
       const auto element = [&](std::size_t byte) { return static_cast<std::int64_t>(byte / size_of(leaf.dtype)); };
-      collection->leaves_.push_back({std::move(path), Tensor(data, leaf.dtype, {element(to - from)}, device()),
+      collection->leaves_.push_back({std::move(path),
+                                     Tensor::of_leaf(collection->buffer_, data, leaf.dtype, {element(to - from)}),
                                      Piece{leaf.shape, bytes == 0 ? 0 : element(from - offset)}});
     }
     offset += round_up(bytes);

@@ -20,7 +20,15 @@ Tensor::Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape s
   if (data_ == nullptr) expect_no_elements();
 }
 
+Tensor Tensor::of_leaf(const std::shared_ptr<const Buffer>& memory, void* data, DType dtype, Shape shape) {
+  Tensor leaf(data, dtype, shape, memory->device());
+  leaf.buffer_ = memory;
+  leaf.is_leaf_ = true;
+  return leaf;
+}
+
 std::shared_ptr<const Buffer> Tensor::buffer() const {
+  if (is_leaf_) return nullptr;
   std::shared_ptr<const Buffer> buffer = buffer_.lock();
   const std::weak_ptr<const Buffer> none;
   if (!buffer && (buffer_.owner_before(none) || none.owner_before(buffer_))) {
@@ -124,6 +132,7 @@ void detail::write_bytes(const Tensor& tensor, const void* host, std::size_t byt
   }
   check_accessible("the tensor to write", tensor, stream);
   check_not_recording("from_host", tensor, stream);
+  before_write(tensor, stream);
   stream.copy(tensor.raw(), host, bytes);
   stream.synchronize();
 }

@@ -27,6 +27,8 @@ class Tensor {
   }
   // At the beginning of a buffer.
   Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape);
+  // A part of a state's memory, which the state keeps.
+  static Tensor of_leaf(const std::shared_ptr<const Buffer>& memory, void* data, DType dtype, Shape shape);
 
   void* raw() const noexcept { return data_; }
   // The elements as T. Errors: dtype_mismatch if T does not store the tensor's dtype; invalid_argument for a value in
@@ -50,6 +52,9 @@ class Tensor {
   // freed.
   std::shared_ptr<const Buffer> buffer() const;
 
+  // For a part of a state's memory: all of it, as long as that exists; null for any other tensor.
+  const std::weak_ptr<const Buffer>* leaf_memory() const noexcept { return is_leaf_ ? &buffer_ : nullptr; }
+
   // The same elements under another shape of equal count, else Error(shape_mismatch).
   Tensor reshape(const Shape& shape) const;
   // Rows [begin, end) of the first axis. Error(invalid_argument) if they are out of range.
@@ -71,7 +76,7 @@ class Tensor {
   Shape shape_;
   Device device_;
   DType dtype_ = DType::f32;
-  bool recorded_ = false;
+  bool recorded_ = false, is_leaf_ = false;
 };
 
 // "f32(32, 10) on cuda:0"

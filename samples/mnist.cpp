@@ -15,7 +15,7 @@ namespace {
 struct Arguments : sample::Options {
   std::string model = "linear", data = giro::data::MnistOptions().dir, profile = "";
   std::int64_t batch = 32, log_every = 1;
-  bool program = false;
+  bool program = false, arguments = false;
 
   Arguments() {
     steps = 5'000;
@@ -87,7 +87,7 @@ int train(const Arguments& args) {
 
   if (args.program) {
     const giro::Program program = train_step.profile(state, *train_data.begin());
-    if (world.is_primary()) std::fputs(program.text().c_str(), stdout);
+    if (world.is_primary()) std::fputs(program.text(args.arguments).c_str(), stdout);
     return 0;
   }
 
@@ -146,6 +146,8 @@ void add_options(CLI::App& app, Arguments& args) {
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
+  app.add_flag(
+      "--arguments", args.arguments, "with --program: and what each op's arguments are called, and their axes");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/checks.h"
 #include "kernels/elementwise.h"
 #include "kernels/expr/build.h"
 #include "kernels/nn/arguments.h"
@@ -35,14 +34,8 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
     throw_error(ErrorCode::unsupported, "{}: query is {}, key is {}, expected heads of size at most {}", kName,
                 to_string(q), to_string(k), kMaxWidth);
   }
-  const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
-  if (mask) {
-    checks::has_dtype(kName, {"mask", mask}, DType::boolean);
-    expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
-  }
-  if (lengths) {
-    checks::has_dtype_and_shape(kName, {"key_lengths", lengths}, DType::i32, {q[0]});
-  }
+  const Tensor& mask = options.mask.value();
+  if (mask) expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw_error(ErrorCode::invalid_argument, "{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout);
   }
@@ -124,24 +117,14 @@ Var attend(const Shape& q, const Shape& k, const Var& query, const Var& key, con
 Var dot_product_attention(const Var& query, const Var& key, const Var& value, const AttentionOptions& options,
                           Where where) {
   const detail::CallSite site(where);
-  checks::is_storage(kName, {"query", query.value()});
-  checks::same_dtype(kName, {"key", key.value()}, {"query", query.value()});
-  checks::same_dtype(kName, {"value", value.value()}, {"query", query.value()});
-  checks::has_rank(kName, {"query", query.value()}, 4);
-  checks::has_rank(kName, {"key", key.value()}, 4);
-  checks::same_shape(kName, {"value", value.value()}, {"key", key.value()});
-  const Shape &q = query.shape(), &k = key.shape();
-  if (q[0] != k[0] || q[3] != k[3]) {
-    throw_error(ErrorCode::shape_mismatch, "{}: query is {}, key is {}, expected (B, T, H, D) and (B, S, K, D)", kName,
-                to_string(query.value()), to_string(key.value()));
-  }
-  return attend(q, k, query, key, value, options);
+  giro::detail::expect_fit(kName, "query: s(bthd), key: s(bskd), value: s(bskd)",
+                           {&query.value(), &key.value(), &value.value()});
+  return attend(query.shape(), key.shape(), query, key, value, options);
 }
 
 Var dot_product_attention(const Var& qkv, std::int64_t heads, const AttentionOptions& options, Where where) {
   const detail::CallSite site(where);
-  checks::is_storage(kName, {"qkv", qkv.value()});
-  checks::has_rank(kName, {"qkv", qkv.value()}, 4);
+  giro::detail::expect_fit(kName, "qkv: s(bthd)", {&qkv.value()});
   const Shape& all = qkv.shape();
   const std::int64_t keys = (all[2] - heads) / 2;
   if (heads < 1 || keys < 1 || heads + 2 * keys != all[2]) {

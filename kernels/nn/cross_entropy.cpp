@@ -4,7 +4,6 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/losses.h>
 
-#include "kernels/checks.h"
 #include "kernels/elementwise.h"
 #include "kernels/nn/gradients.h"
 #include "kernels/ops.h"
@@ -47,8 +46,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
                 to_string(logits.value()), to_string(labels.value()));
   }
   const Stream& stream = (logits.has_stream() ? logits : labels).stream();
-  checks::is_storage("softmax_cross_entropy", {"logits", logits.value()});
-  checks::is_integer("softmax_cross_entropy", {"labels", labels.value()});
+  giro::detail::expect_fit("softmax_cross_entropy", "logits: s, labels: i", {&logits.value(), &labels.value()});
   const std::int64_t rows = of_labels.count(), classes = of_logits.begin()[of_labels.rank()];
   const Fault fault = giro::detail::Faults::of(stream, "softmax_cross_entropy: label", labels.value(), classes);
   if (of_logits.rank() == 2) return losses_of_rows(logits, labels, fault);

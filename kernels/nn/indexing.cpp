@@ -13,7 +13,6 @@
 #include <giro/kernels/nn/sort.h>
 #include <giro/runtime/buffer.h>
 
-#include "kernels/checks.h"
 #include "kernels/expr/build.h"
 #include "kernels/expr/term.h"
 #include "kernels/nn/arguments.h"
@@ -30,7 +29,9 @@ using expr::Builder;
 using expr::Layout;
 using expr::Term;
 
-void expect_indices(const char* op, const Var& indices) { checks::is_integer(op, {"indices", indices.value()}); }
+void expect_indices(const char* op, const Var& indices) {
+  giro::detail::expect_fit(op, "indices: i", {&indices.value()});
+}
 
 // Constant indices may have no stream yet.
 Var on_stream_of(const Var& indices, const Var& x) { return x.has_stream() ? indices.on(x.stream()) : indices; }
@@ -151,7 +152,7 @@ Var embedding(const Var& ids, const Var& table, Where where) {
   if (table.shape().rank() != 2) {
     throw_error(ErrorCode::shape_mismatch, "embedding: table is {}, expected (V, D)", to_string(table.value()));
   }
-  checks::is_integer("embedding", {"ids", ids.value()});
+  giro::detail::expect_fit("embedding", "ids: i", {&ids.value()});
   return take_checked("embedding: id", table, ids);
 }
 

@@ -9,12 +9,12 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
 
-#include "kernels/checks.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/axes.h"
 #include "kernels/nn/mean_of_ranks.h"
 #include "kernels/nn/norm.h"
 #include "runtime/call_site.h"
+#include "runtime/program/op_signature.h"
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
@@ -77,7 +77,10 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
     }
     return logits.shape().begin()[logits.shape().rank() - 1];
   }();
-  if (has_weights) checks::has_shape(op, {"class_weights", options.class_weights.value()}, {classes});
+  if (has_weights) {
+    giro::detail::expect_fit(op, "logits: *(...c), class_weights: *(c)",
+                             {&logits.value(), &options.class_weights.value()});
+  }
   // -log p of each class, times its weight.
   const auto terms = [&] {
     const Var all = -log_softmax(logits);
@@ -85,7 +88,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   };
   if (has_targets) {
     if (options.ignored_label) reject(op, "an ignored label together with targets", "labels");
-    checks::same_shape(op, {"targets", labels.value()}, {"logits", logits.value()});
+    giro::detail::expect_fit(op, "logits: *(...) -> targets: *(...)", {&logits.value()}, {&labels.value()});
     const Var exact = in_f32(labels, logits).var;
     const Var targets = smoothing == 0 ? exact : (1 - smoothing) * exact + smoothing / static_cast<double>(classes);
     return as_losses(sum(targets * terms(), kLast));

@@ -5,7 +5,6 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/checks.h"
 #include "kernels/correct_rows.h"
 #include "kernels/elementwise.h"
 #include "kernels/moments.h"
@@ -58,15 +57,12 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
   return average(correct(logits, labels), mask);
 }
 
-Var correct(const Var& given, const Var& labels, Where where) {
-  const detail::CallSite site(where);
-  const Var logits = stop_gradient(given);
-  checks::is_storage("correct", {"logits", logits.value()});
-  checks::is_integer("correct", {"labels", labels.value()});
-  checks::has_rank("correct", {"logits", logits.value()}, 2);
-  checks::has_shape("correct", {"labels", labels.value()}, {logits.shape()[0]});
+namespace {
+
+Var correct_rows_of(const char* op, const Var& logits, const Var& labels) {
+  giro::detail::expect_fit(op, "logits: s(rc), labels: i(r)", {&logits.value(), &labels.value()});
   if (logits.shape()[1] == 0) {
-    throw_error(ErrorCode::invalid_argument, "correct: logits is {}, expected at least one class",
+    throw_error(ErrorCode::invalid_argument, "{}: logits is {}, expected at least one class", op,
                 to_string(logits.value()));
   }
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
@@ -75,10 +71,17 @@ Var correct(const Var& given, const Var& labels, Where where) {
   return out;
 }
 
+}  // namespace
+
+Var correct(const Var& logits, const Var& labels, Where where) {
+  const detail::CallSite site(where);
+  return correct_rows_of("correct", stop_gradient(logits), labels);
+}
+
 Var accuracy(const Operand& given, const Var& labels) {
   const detail::CallSite site(given.where);
   const Var logits = stop_gradient(given.var);
-  const Var rows = correct(logits, labels, given.where);
+  const Var rows = correct_rows_of("accuracy", logits, labels);
   if (rows.shape().count() == 0) {
     throw_error(ErrorCode::invalid_argument, "accuracy: logits is {}, which has no elements",
                 to_string(logits.value()));
@@ -124,7 +127,7 @@ void expect_classes(const char* op, const Var& predictions, const Var& labels) {
     throw_error(ErrorCode::dtype_mismatch, "{}: predictions is {}, labels is {}; expected class indices", op,
                 to_string(predictions.value()), to_string(labels.value()));
   }
-  checks::same_shape(op, {"predictions", predictions.value()}, {"labels", labels.value()});
+  giro::detail::expect_fit(op, "labels: *(...) -> predictions: *(...)", {&labels.value()}, {&predictions.value()});
 }
 
 // Of the elements that have the class in `among`, the fraction that have it in `other`, too.

@@ -56,7 +56,8 @@ Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream
 }
 
 Var stop_gradient(const Var& x) {
-  Var result(x.value(), x.node_->storage);
+  const Tensor& value = x.value();  // may settle where it is
+  Var result(value, x.node_->storage);
   result.node_->held = x.node_->held;
   result.node_->stream = x.node_->stream;
   result.node_->math = x.node_->math;
@@ -175,7 +176,7 @@ Var Var::on(const Stream& stream) const {
 }
 
 void Var::hold() const {
-  if (node_->storage || !node_->value || node_->value.count() == 0) return;
+  if (node_->value.leaf_memory() == nullptr || node_->value.count() == 0) return;
   node_->held = stream().impl().held_values.hold(node_->value, stream());
 }
 
@@ -348,6 +349,7 @@ void Var::set_gradient(const Var& dx) const {
   keep(node.grad_storage, node.grad);
   const Tensor value = dx.value().reshape(node.grad.shape());
   if (std::exchange(node.has_grad, true)) {
+    detail::before_write(node.grad, stream());
     ops::add(node.grad, node.grad, value, stream());
   } else {
     copy(node.grad, value, stream());

@@ -88,8 +88,9 @@ class Var {
   // A constant. It keeps its memory alive if the tensor owns it, like the value() of another Var; any other memory must
   // outlive the work. It has no stream until it is combined with a Var that has one.
   Var(const Tensor& constant);
-  // A constant on a stream. In memory that the tensor does not own, such as a leaf of a state, it keeps the value that
-  // is there now: where an op, or a copy, writes that memory on that stream, the value is copied first.
+  // A constant on a stream. Made of a leaf of a state, it keeps the value that the leaf has now: what giro writes there
+  // on that stream copies it first. Only a kernel of your own, and a step that uses a Var from outside of it, find the
+  // leaf as it is when they run.
   Var(const Tensor& constant, const Stream& stream);
   // A constant in memory that `owner` keeps alive.
   Var(const Tensor& constant, std::shared_ptr<const void> owner);

@@ -2,24 +2,16 @@
 
 #include <utility>
 
-#include "kernels/checks.h"
 #include "kernels/expr/term.h"
 #include "runtime/held_values.h"
+#include "runtime/program/op_signature.h"
 
 namespace giro::optim {
 
 void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const Stream& stream) {
-  constexpr std::string_view op = "adjust_loss_scale";
-  const auto check = [&](const checks::Argument& argument, DType dtype) {
-    checks::on_device(op, {argument}, stream);
-    checks::has_dtype_and_shape(op, argument, dtype, {});
-  };
-  check({"scale", scale.scale}, DType::f32);
-  check({"good_steps", scale.good_steps}, DType::i64);
-  check({"skipped", scale.skipped}, DType::i64);
-  check({"squared_norm", squared_norm}, DType::f64);
-
-  for (const Tensor& leaf : {scale.scale, scale.good_steps, scale.skipped}) giro::detail::before_write(leaf, stream);
+  detail::expect_fit("adjust_loss_scale", "scale: f32(), good_steps: i64(), skipped: i64(), squared_norm: f64()",
+                     {&scale.scale, &scale.good_steps, &scale.skipped, &squared_norm});
+  for (const Tensor& leaf : {scale.scale, scale.good_steps, scale.skipped}) detail::before_write(leaf, stream);
   expr::Builder code({});
   const auto read = [&](const Tensor& leaf) { return expr::Term(code, code.read(leaf, {})); };
   const auto before = read(scale.scale), good_steps = read(scale.good_steps), skipped = read(scale.skipped);

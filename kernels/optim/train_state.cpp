@@ -63,6 +63,7 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
     for (std::size_t i = 0; i < all->size(); ++i) {
       Initial& initial = (*all)[i];
       const Tensor& leaf = collection.leaves()[i].value;
+      detail::before_write(leaf, stream);
       if (!initial.everywhere) {
         const std::vector<float> values =
             initial.declared.initializer(leaf.count(), initial.declared.fans, initial.rng);
@@ -77,7 +78,6 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
           ops::cast(leaf, in_f32, stream);
         }
       }
-      detail::before_write(leaf, stream);
       if (initial.everywhere) ops::fill(leaf, *initial.everywhere, stream);
     }
   };

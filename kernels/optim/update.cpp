@@ -10,12 +10,12 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/checks.h"
 #include "kernels/elementwise.h"
 #include "kernels/expr/fusion.h"
 #include "kernels/expr/table.h"
 #include "kernels/optim/update_frame.h"
 #include "runtime/held_values.h"
+#include "runtime/program/op_signature.h"
 #include "runtime/program/recording.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
@@ -199,7 +199,7 @@ Value Update::gradient_norm() const {
                 "around what changes them");
   }
   if (frame.needs != nullptr) frame.needs->norm = true;
-  checks::has_dtype("update", {"squared_norm", frame.t.squared_norm}, DType::f64);
+  detail::expect_fit("update", "squared_norm: f64()", {&frame.t.squared_norm});
   const Value norm = sqrt(frame.scalar(frame.t.squared_norm));
   return frame.in_f32(frame.gradient_scale ? norm * *frame.gradient_scale : norm);
 }
@@ -302,44 +302,35 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
     throw_error(ErrorCode::unsupported,
                 "update: {} updates each leaf separately, expected an optimizer of flat buffers", optimizer.name);
   }
-  const auto check_on_device = [&](const checks::Argument& argument) {
-    checks::on_device("update", {argument}, stream);
+  const std::initializer_list<const Tensor*> all{&t.params,         &t.grads,         &t.decays,
+                                                 &t.step,           &t.skipped,       &t.squared_norm,
+                                                 &t.must_be_finite, &t.learning_rate, &t.learning_rate_scale,
+                                                 &t.loss_scale};
+  detail::expect_fit("update",
+                     "params: f32(n), grads: f32(n), decays?: u8(d), step: i64(), skipped?: i64(), "
+                     "squared_norm?: f64(), must_be_finite?: f64(), learning_rate?: f32(), "
+                     "learning_rate_scale?: f32(), loss_scale?: f32()",
+                     all);
+  for (const Tensor* const each : all) detail::expect_on_device("update", *each, stream.device());
+  const auto check_aligned = [&](std::string_view name, const Tensor& flat) {
+    if (reinterpret_cast<std::uintptr_t>(flat.raw()) % UpdateTensors::kAlignment == 0) return;
+    throw_error(ErrorCode::invalid_argument, "update: {} is at {}, expected a multiple of {} bytes", name, flat.raw(),
+                UpdateTensors::kAlignment);
   };
-  const auto check_flat = [&](const checks::Argument& argument) {
-    check_on_device(argument);
-    checks::has_dtype_and_shape("update", argument, DType::f32, t.params.shape());
-    if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
-      throw_error(ErrorCode::invalid_argument, "update: {} is at {}, expected a multiple of {} bytes", argument.name,
-                  argument.tensor.raw(), UpdateTensors::kAlignment);
-    }
-  };
-  const auto check_scalar = [&](const checks::Argument& argument, DType dtype) {
-    if (!argument.tensor) return;
-    check_on_device(argument);
-    checks::has_dtype_and_shape("update", argument, dtype, {});
-  };
-  checks::has_rank("update", {"params", t.params}, 1);
-  check_flat({"params", t.params});
-  check_flat({"grads", t.grads});
-  for (const auto& [name, moment] : t.moments) check_flat({name, moment});
-  if (t.params.count() % UpdateTensors::kGranule != 0) {
+  check_aligned("params", t.params);
+  check_aligned("grads", t.grads);
+  for (const auto& [name, moment] : t.moments) {
+    detail::expect_fit("update: " + name, "params: f32(n), moment: f32(n)", {&t.params, &moment});
+    check_aligned(name, moment);
+  }
+  constexpr std::int64_t kGranule = UpdateTensors::kGranule;
+  if (t.params.count() % kGranule != 0) {
     throw_error(ErrorCode::shape_mismatch, "update: params is {}, expected a multiple of {} elements",
-                to_string(t.params), UpdateTensors::kGranule);
+                to_string(t.params), kGranule);
   }
-  if (t.decays) {
-    check_on_device({"decays", t.decays});
-    checks::has_dtype_and_shape("update", {"decays", t.decays}, DType::u8,
-                                {t.params.count() / UpdateTensors::kGranule});
-  }
-  checks::has_dtype("update", {"step", t.step}, DType::i64);
-  check_scalar({"step", t.step}, DType::i64);
-  check_scalar({"skipped", t.skipped}, DType::i64);
-  check_scalar({"squared_norm", t.squared_norm}, DType::f64);
-  check_scalar({"must_be_finite", t.must_be_finite}, DType::f64);
-  for (const auto& argument : std::initializer_list<checks::Argument>{{"learning_rate", t.learning_rate},
-                                                                      {"learning_rate_scale", t.learning_rate_scale},
-                                                                      {"loss_scale", t.loss_scale}}) {
-    check_scalar(argument, DType::f32);
+  if (t.decays && t.decays.count() != t.params.count() / kGranule) {
+    throw_error(ErrorCode::shape_mismatch, "update: decays is {}, expected shape ({},)", to_string(t.decays),
+                t.params.count() / kGranule);
   }
   if (!optimizer.update) return;
   UpdateFrame frame(optimizer, t, stream);

@@ -1,5 +1,4 @@
 #include "kernels/optim/update_plan.h"
-#include "kernels/elementwise.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "kernels/elementwise.h"
 #include "runtime/held_values.h"
 #include "runtime/throw_error.h"
 

@@ -207,7 +207,8 @@ bool OpList::write_in_place_of(const Tensor& copy, const Tensor& value, std::siz
     return false;
   }
   const auto may_write_over = [&](const Tensor& read) {
-    return !overlap(read, copy) || ops_[i].call->can_write_over(value, read);
+    const bool is_same = are_at_one_place(read, copy) && read.bytes() == copy.bytes();
+    return !overlap(read, copy) || (is_same && ops_[i].call->can_write_over(value, read));
   };
   const auto writes_below = [&](detail::Id earlier) { return writers_[earlier] == i; };
   if (!std::ranges::all_of(reads(i), may_write_over) || std::ranges::any_of(there.over, writes_below)) return false;

@@ -1,9 +1,9 @@
 #include "loop/data/resident_rows.h"
-#include "kernels/ops.h"
 
 #include <memory>
 #include <utility>
 
+#include "kernels/ops.h"
 #include "runtime/throw_error.h"
 
 namespace giro {

@@ -1,6 +1,4 @@
 #include "loop/step/average_logs.h"
-#include "kernels/elementwise.h"
-#include "kernels/moments.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +8,9 @@
 
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/partitioner.h>
+
+#include "kernels/elementwise.h"
+#include "kernels/moments.h"
 
 namespace giro::detail {
 

@@ -8,9 +8,7 @@
 #include "runtime/throw_error.h"
 
 namespace giro::cpu {
-namespace {
 
-// Requests huge pages, which reduce TLB misses in a pass over memory. Without support for them, nothing changes.
 void use_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #if defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t kLargePage = std::uintptr_t{2} << 20;
@@ -20,6 +18,8 @@ void use_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t b
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
 }
+
+namespace {
 
 [[noreturn]] void fail_out_of_memory(std::size_t bytes) {
   throw_error(ErrorCode::out_of_memory, "the host does not have {} bytes of memory left", bytes);
@@ -41,7 +41,6 @@ void deallocate(void* data) noexcept { ::operator delete(data, std::align_val_t{
 std::shared_ptr<void> map(std::size_t bytes) {
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) fail_out_of_memory(bytes);
-  use_large_pages(data, bytes);
   return {data, [bytes](void* pages) { munmap(pages, bytes); }};
 }
 

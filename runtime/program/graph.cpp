@@ -152,10 +152,10 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   detail::GraphImpl& graph = impl();
   if (times < 0) throw_invalid("replay: {} times, expected at least 0", times);
   check_replay(stream);
-  if (stream.is_recording()) detail::Recording::current()->flush();
   if (times > 0 && !stream.impl().held_values.is_empty()) {
     for (const auto& written : graph.owned.writes) stream.impl().held_values.before_write(written, stream);
   }
+  if (stream.is_recording()) detail::Recording::current()->flush();
   const Span span("launch", "replay", "times", times);
   graph.owned.peers.check();  // work that waits for failed peers would never end
   const bool is_recording = stream.is_recording();

@@ -13,7 +13,6 @@
 
 namespace giro::detail {
 
-class OpSignature;
 struct HeldOp;
 
 // An op held by a program: what it will queue, with its own copy of the arguments.
@@ -25,8 +24,6 @@ class OpCall {
   virtual void emit(const Stream& stream) const = 0;
   // The op as a node of a program.
   virtual Program::Node node(std::string name) const = 0;
-  // What it declares of its arguments; null for nothing.
-  virtual const OpSignature* signature() const { return nullptr; }
   // Throws what is wrong with its arguments.
   virtual void check(const HeldOp& /*held*/) const {}
   // Whether it does one thing after the other, and may read what it has written, in the order of for_each.

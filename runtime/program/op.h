@@ -41,20 +41,6 @@
 // else uses the value of `read` any more. Everything an op touches must be among its arguments.
 namespace giro::detail {
 
-template <class Op>
-Program::Node node_of(std::string name, const Op& op) {
-  std::vector<Tensor> writes, reads;
-  for_each_tensor(op, [&](const Tensor& tensor, Use use) {
-    if (use != Use::read) writes.push_back(tensor);
-    if (use != Use::written) reads.push_back(tensor);
-  });
-  double flops = 0;
-  std::optional<std::int64_t> bytes;
-  if constexpr (requires { op.flops(); }) flops = op.flops();
-  if constexpr (requires { op.bytes(); }) bytes = op.bytes();
-  return {std::move(name), std::move(writes), std::move(reads), flops, bytes};
-}
-
 // What an op declares of its arguments; null for nothing.
 template <class Op>
 const OpSignature* signature_of(const Op& op) {
@@ -66,6 +52,22 @@ const OpSignature* signature_of(const Op& op) {
   return nullptr;
 }
 
+template <class Op>
+Program::Node node_of(std::string name, const Op& op) {
+  std::vector<Tensor> writes, reads;
+  for_each_tensor(op, [&](const Tensor& tensor, Use use) {
+    if (use != Use::read) writes.push_back(tensor);
+    if (use != Use::written) reads.push_back(tensor);
+  });
+  double flops = 0;
+  std::optional<std::int64_t> bytes;
+  if constexpr (requires { op.flops(); }) flops = op.flops();
+  if constexpr (requires { op.bytes(); }) bytes = op.bytes();
+  Program::Node node(std::move(name), std::move(writes), std::move(reads), flops, bytes);
+  if (const OpSignature* const signature = signature_of(op)) node.arguments = signature->line();
+  return node;
+}
+
 // Throws what is wrong with the op's arguments.
 template <class Op>
 void check_op(std::string_view name, const Op& op, const Stream& stream) {
@@ -74,10 +76,11 @@ void check_op(std::string_view name, const Op& op, const Stream& stream) {
     std::array<const Tensor*, 12> reads{}, writes{};
     std::size_t read = 0, written = 0;
     for_each_tensor(op, [&](const Tensor& tensor, Use use) {
-      if constexpr (!requires { Op::kTakesHostMemory; }) expect_on_device(name, tensor, stream.device());
       (use == Use::read ? reads.at(read++) : writes.at(written++)) = &tensor;
     });
-    signature_of(op)->check(name, std::span(reads).first(read), std::span(writes).first(written));
+    std::optional<Device> device;
+    if constexpr (!requires { Op::kTakesHostMemory; }) device = stream.device();
+    signature_of(op)->check(name, std::span(reads).first(read), std::span(writes).first(written), device);
   }
   if constexpr (requires { op.check(name, stream); }) op.check(name, stream);
 }
@@ -91,7 +94,6 @@ class CallOf final : public OpCall {
   void for_each(const std::function<void(Tensor&, Use)>& f) override { for_each_tensor(op, f); }
   void emit(const Stream& stream) const override { run(op, stream); }
   Program::Node node(std::string name) const override { return node_of(std::move(name), op); }
-  const OpSignature* signature() const override { return signature_of(op); }
   void check(const HeldOp& held) const override { check_op(held.node.op, op, held.stream); }
   bool is_sequence() const override {
     return requires { Op::kIsSequence; };

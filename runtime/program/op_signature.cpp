@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 
 #include "runtime/throw_error.h"
 
@@ -86,7 +88,7 @@ std::vector<OpSignature::Argument> arguments_of(std::string_view side) {
 // What is known of the arguments seen so far.
 class Arguments {
  public:
-  explicit Arguments(std::string_view op) : op_(op) { sizes_.fill(-1); }
+  Arguments(std::string_view op, std::optional<Device> device) : op_(op), device_(device) { sizes_.fill(-1); }
 
   // Compound axes may fit once the others are known.
   bool has_open_axes() const { return has_open_axes_; }
@@ -95,6 +97,10 @@ class Arguments {
     if (tensor.is_empty()) {
       if (argument.is_optional) return;
       throw_error(ErrorCode::shape_mismatch, "{}: {} is empty, expected a tensor", op_, argument.name);
+    }
+    if (device_ && tensor && tensor.device() != *device_) {
+      throw_error(ErrorCode::device_mismatch, "{}: {} is {}, but the stream is on {}", op_, argument.name,
+                  to_string(tensor), to_string(*device_));
     }
     const auto fits = [&](const OpSignature::Type& type) { return has_type(type, tensor.dtype()); };
     if (std::ranges::none_of(argument.types, fits)) reject_dtype(argument, tensor);
@@ -156,7 +162,8 @@ class Arguments {
       }
     }
     if (unknown == nullptr) return known == size;
-    if (known == 0 || size % known != 0) return false;
+    if (known == 0) return size == 0;
+    if (size % known != 0) return false;
     *unknown = size / known;
     return true;
   }
@@ -196,6 +203,7 @@ class Arguments {
   }
 
   std::string_view op_;
+  std::optional<Device> device_;
   std::optional<DType> common_;
   std::array<std::int64_t, 32> sizes_{};  // by letter; -1 if not known
   std::vector<std::int64_t> any_;         // of kAnyAxes, the last axis first
@@ -203,6 +211,17 @@ class Arguments {
 };
 
 }  // namespace
+
+void expect_fit(std::string_view op, const char* line, std::initializer_list<const Tensor*> values,
+                std::initializer_list<const Tensor*> results) {
+  static std::mutex mutex;
+  static std::map<const char*, OpSignature> known;
+  const OpSignature& signature = [&]() -> const OpSignature& {
+    const std::lock_guard lock(mutex);
+    return known.try_emplace(line, line).first->second;
+  }();
+  signature.check(op, values, results);
+}
 
 void expect_on_device(std::string_view op, const Tensor& argument, Device device) {
   if (!argument || argument.device() == device) return;
@@ -214,17 +233,16 @@ OpSignature::OpSignature(std::string_view line) : line_(line) {
   constexpr std::string_view kArrow = "->";
   const std::string_view text = line_;
   const std::size_t arrow = text.find(kArrow);
-  if (arrow == text.npos) throw_invalid("the signature '{}' has no {}", line, kArrow);
   reads_ = arguments_of(text.substr(0, arrow));
-  writes_ = arguments_of(text.substr(arrow + kArrow.size()));
+  if (arrow != text.npos) writes_ = arguments_of(text.substr(arrow + kArrow.size()));
 }
 
-void OpSignature::check(std::string_view op, Tensors reads, Tensors writes) const {
+void OpSignature::check(std::string_view op, Tensors reads, Tensors writes, std::optional<Device> device) const {
   if (reads.size() != reads_.size() || writes.size() != writes_.size()) {
     throw_invalid("{}: the signature '{}' has {} and {} arguments, the op has {} and {}", op, line_, reads_.size(),
                   writes_.size(), reads.size(), writes.size());
   }
-  Arguments known(op);
+  Arguments known(op, device);
   const auto add_all = [&] {
     for (std::size_t i = 0; i < reads.size(); ++i) known.add(reads_[i], *reads[i], false);
     for (std::size_t i = 0; i < writes.size(); ++i) known.add(writes_[i], *writes[i], true);

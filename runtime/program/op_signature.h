@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@ namespace giro::detail {
 //
 //   "x: s(bi), w: s(io), b?: s|f32(o) -> y: s(bo)"
 //
-// First the Ins, then the Outs and InOuts, each in the order of the op's fields. A question mark: may be omitted.
+// First the Ins, then, behind the arrow, the Outs and InOuts, each in the order of the op's fields. A question mark:
+// may be omitted.
 //
 // Dtypes, one of several with |:
 //   s        f32, bf16 or f16, the same for all arguments with an s; n: the same of all dtypes but bool, t: of all
@@ -37,7 +39,7 @@ class OpSignature {
   // Throws what does not fit: Error(shape_mismatch or dtype_mismatch), naming the op, the argument and what is
   // expected. Error(invalid_argument) for another number of arguments.
   using Tensors = std::span<const Tensor* const>;
-  void check(std::string_view op, Tensors reads, Tensors writes) const;
+  void check(std::string_view op, Tensors reads, Tensors writes, std::optional<Device> device = {}) const;
 
   struct Axis {
     std::string letters = {};  // the first one slowest; empty: any axes
@@ -61,6 +63,11 @@ class OpSignature {
   std::string line_;
   std::vector<Argument> reads_, writes_;
 };
+
+// Checks values that are not yet the arguments of an op against a line, which is a literal. `results` follow the arrow,
+// if it has one; they broadcast with nothing.
+void expect_fit(std::string_view op, const char* line, std::initializer_list<const Tensor*> values,
+                std::initializer_list<const Tensor*> results = {});
 
 // Error(device_mismatch), naming the op, for an argument on another device.
 void expect_on_device(std::string_view op, const Tensor& argument, Device device);

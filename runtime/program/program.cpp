@@ -168,6 +168,16 @@ std::string indented(const std::vector<std::string>& words) {
   return text;
 }
 
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    words.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
 std::string microseconds(double seconds) { return fmt::format("{:.2f} us", 1e6 * seconds); }
 
 // The time as a multiple of its floor.
@@ -177,7 +187,7 @@ std::string times_floor(double seconds, double floor) {
 
 }  // namespace
 
-std::string Program::text() const {
+std::string Program::text(bool with_arguments) const {
   struct Line {
     std::string op, times, values;
     double flops;
@@ -198,7 +208,9 @@ std::string Program::text() const {
     const Node& node = nodes_[i];
     std::string times;
     if (times_) times = node.seconds ? times_of(*node.seconds, floor(node)) : "  not measured: not an op of giro";
-    lines.push_back({node.op, std::move(times), indented(arguments(values, node, i)), node.flops, node.bytes});
+    std::string below = indented(arguments(values, node, i));
+    if (with_arguments && !node.arguments.empty()) below += indented(words_of(node.arguments));
+    lines.push_back({node.op, std::move(times), std::move(below), node.flops, node.bytes});
   }
   lines.push_back(
       {fmt::format("total of {} ops", nodes_.size()), times_ ? times_of(all, floors) : "", "", flops(), bytes()});

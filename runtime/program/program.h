@@ -5,6 +5,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <giro/runtime/state.h>
@@ -40,6 +41,8 @@ class Program {
     bool is_op = true;                  // can run by itself; not a collective, or work that giro knows only by name
     std::source_location where;         // the line of the user's program that made it; line() is 0 if unknown
     std::optional<double> seconds;      // for this op by itself, once measured (Step::profile)
+    // Names, dtypes and dimensions of its arguments (runtime/program/op_signature.h); empty for expressions.
+    std::string_view arguments = {};
   };
 
   // Measured times of a program: of each op by itself, repeatedly, so that its inputs may be in a cache, and of the
@@ -76,7 +79,8 @@ class Program {
   // One line for each op with its values below it, then the totals and the memory of the temporaries. With times, each
   // op's line also shows its time, its share of all ops, its floor, and its time as a multiple of the floor; one more
   // line describes the replay, and one the device. No line is wider than 120 columns.
-  std::string text() const;
+  // `with_arguments`: below each op also what it declares of its arguments, such as "x: s(bi), w: s(io) -> y: s(bo)".
+  std::string text(bool with_arguments = false) const;
   // A node with its values, and the line of the user's program that made it.
   std::string describe(std::size_t node) const;
   // The program as a graph for Graphviz: an edge for each value that one op writes and another reads.

@@ -25,7 +25,7 @@ struct Arguments : sample::Options {
   std::vector<std::int32_t> prompt_ids;
   std::int64_t batch = 4, warmup = 100, log_every = 10, validate_every = 250, sample_every = 250, generate = 0;
   double learning_rate = 6e-4, weight_decay = 0.1, temperature = 0.8;
-  bool program = false;
+  bool program = false, arguments = false;
 
   bool are_bytes() const { return bytes_per_token == 1 && model.vocabulary <= 256; }
 };
@@ -194,7 +194,7 @@ int run(const Arguments& args) {
   }
   if (args.program) {
     const giro::Program program = train_step.profile(state, *train_data.begin());
-    if (world.is_primary()) std::fputs(program.text().c_str(), stdout);
+    if (world.is_primary()) std::fputs(program.text(args.arguments).c_str(), stdout);
     return 0;
   }
 
@@ -292,6 +292,8 @@ void add_options(CLI::App& app, Arguments& args) {
   app.add_option("--save", args.save, "where to write the weights, in Hugging Face's format");
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
+  app.add_flag(
+      "--arguments", args.arguments, "with --program: and what each op's arguments are called, and their axes");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct Arguments : sample::Options {
   std::string data;
   std::int64_t batch = 128, features = 64, evaluate_every = 500;
   double learning_rate = 0.1, ema = 0.99;
-  bool eager = false, program = false;
+  bool eager = false, program = false, arguments = false;
 
   Arguments() {
     steps = 2'000;
@@ -81,7 +81,7 @@ int train(const Arguments& args) {
   const auto train_step = args.eager ? giro::eager(update) : giro::jit(update);
   if (args.program) {
     const giro::Program program = train_step.profile(state, *train_data.begin());
-    if (world.is_primary()) std::fputs(program.text().c_str(), stdout);
+    if (world.is_primary()) std::fputs(program.text(args.arguments).c_str(), stdout);
     return 0;
   }
   auto test_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
@@ -138,6 +138,8 @@ void add_options(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   app.add_flag("--eager", args.eager, "run each op as it is called, without recording, for debugging");
   app.add_flag("--program", args.program, "show the ops of a step, their times and floors, without training");
+  app.add_flag(
+      "--arguments", args.arguments, "with --program: and what each op's arguments are called, and their axes");
 }
 
 }  // namespace

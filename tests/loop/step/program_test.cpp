@@ -157,6 +157,10 @@ TEST_P(ProgramTest, ReshapesAreFree) {
   EXPECT_EQ(ops_of(graph.program()),
             (Names{"dense", "dense", "mean", "fill", "divide", "broadcast_to", "dense_backward", "dense_backward",
                    "copy", "copy", "dense_backward", "copy", "copy"}));
+  constexpr const char* kArguments =
+      "    dz: s(bo), x?: s|u8(bi), w?: s(io) -> dx?: s(bi), dw?: s|f32(io), db?: s|f32(o)\n";
+  EXPECT_EQ(graph.program().text().find(kArguments), std::string::npos);
+  EXPECT_NE(graph.program().text(true).find(kArguments), std::string::npos) << graph.program().text(true);
 }
 
 // Work that an op queues is part of the op; work that giro cannot look into is listed by name.

@@ -14,6 +14,8 @@
 #include <giro/kernels/nn/slice.h>
 #include <giro/kernels/optim/train_state.h>
 #include <giro/loop/step/step.h>
+#include <giro/runtime/program/graph.h>
+#include <giro/runtime/snapshot.h>
 
 #include "tests/kernels/op_test.h"
 
@@ -108,6 +110,83 @@ TEST_P(StoreTest, ParametersKeepTheirNumbersThroughAnUpdate) {
   state.apply_gradients();
   EXPECT_NE(read(state, "params/kernel"), kernel);
   EXPECT_EQ(to_host<float>(before["kernel"].value(), state.stream()), kernel);
+}
+
+// Also as a constant that outlives the first handle, and whoever else stores the leaf.
+TEST_P(StoreTest, AValueKeepsTheOldNumbersWhateverStores) {
+  State state = made();
+  const Snapshot snapshot(state);
+  const std::vector<std::function<void()>> stores{
+      [&] { set(state, "data/w", leaf(state, "data/w") * 2); },
+      [&] { snapshot.write_back(state); },
+      [&] {
+        from_host(state.at("data/w"), Floats{7, 8, 9}, state.stream());
+      },
+      [&] { state.assign(made()); },
+      [&] { copy(state.at("data/w"), state.at("data/old"), state.stream()); },
+  };
+  for (const auto& store : stores) {
+    const Floats before = read(state, "data/w");
+    std::optional<nn::Var> value = leaf(state, "data/w");
+    store();
+    EXPECT_NE(read(state, "data/w"), before);
+    const nn::Var constant = stop_gradient(*value);
+    value.reset();
+    const nn::Var other = leaf(state, "data/old") * 3;  // would take memory that nobody holds
+    EXPECT_EQ(to_host<float>(constant.value(), state.stream()), before);
+  }
+}
+
+TEST_P(StoreTest, InitialValuesAreAStore) {
+  TrainState state =
+      TrainState::create(nn::dense(2), optim::sgd(0.5),
+                         {.inputs = {{"x", DType::f32, {1, 3}}}, .context = DeviceContext(stream().device())});
+  from_host(state.at("params/kernel"), Floats(6, 1), state.stream());
+  const nn::Params before = state.params();
+  state.reset("params");
+  EXPECT_EQ(to_host<float>(before["kernel"].value(), state.stream()), Floats(6, 1));
+}
+
+TEST_P(StoreTest, AReplayWithinARecordingIsAStore) {
+  State state = made();
+  const Graph doubled = Graph::record(state.stream(), [&] { set(state, "data/w", leaf(state, "data/w") * 2); });
+  const Graph outer = Graph::record(state.stream(), [&] {
+    const nn::Var before = leaf(state, "data/w");
+    doubled.replay(state.stream());
+    set(state, "data/old", before);
+  });
+  outer.replay(state.stream());
+  EXPECT_EQ(read(state, "data/w"), (Floats{2, 4, 6}));
+  EXPECT_EQ(read(state, "data/old"), (Floats{1, 2, 3}));
+}
+
+// What is stored is computed from memory that overlaps the leaf.
+TEST_P(StoreTest, PartsOfOneCollectionMayOverlap) {
+  State state(DeviceContext(stream().device()));
+  const Tensor flat = state.add("data", {{"", DType::f32, {16}}}).flat();
+  const auto body = [flat](State& s, const Batch&) {
+    copy(flat.rows(1, 9), (2 * nn::Var(flat.rows(0, 8), s.stream())).value(), s.stream());
+    return Logs();
+  };
+  Floats expected(16);
+  for (std::size_t i = 0; i < 16; ++i) expected[i] = static_cast<float>(i);
+  from_host(flat, expected, state.stream());
+  jit(body)(state, Batch());
+  for (std::size_t i = 8; i > 0; --i) expected[i] = 2 * expected[i - 1];
+  EXPECT_EQ(to_host<float>(flat, state.stream()), expected);
+}
+
+TEST_P(StoreTest, AValueMayOutliveItsState) {
+  const DeviceContext context(stream().device());
+  std::vector<nn::Var> values;
+  for (int i = 0; i < 3; ++i) {
+    State state(context);
+    state.add("data", {{"w", DType::f32, {100'000}}});
+    values.push_back(leaf(state, "data/w"));
+    set(state, "data/w", leaf(state, "data/w") + 1);
+    values.push_back(leaf(state, "data/w"));
+  }
+  EXPECT_EQ(to_host<float>(values[0].value(), context.stream()).front(), 0);
 }
 
 TEST_P(StoreTest, RejectsWhatDoesNotFit) {

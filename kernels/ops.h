@@ -18,7 +18,6 @@
 #include "kernels/slots_op.h"
 #include "kernels/sort_op.h"
 #include "kernels/sum_rows_op.h"
-#include "runtime/dispatch.h"
 
 // clang-format off
 #define GIRO_EACH_OP(F) \
@@ -48,6 +47,9 @@
   F(WriteSlot)
 // clang-format on
 #define GIRO_DECLARE_RUN(Op) void run(const ops::Op& op, const Stream& stream);
+namespace giro::ops {
+GIRO_EACH_OP(GIRO_DECLARE_RUN)  // on the stream's device
+}
 namespace giro::cpu {
 GIRO_EACH_OP(GIRO_DECLARE_RUN)
 }
@@ -56,12 +58,3 @@ GIRO_EACH_OP(GIRO_DECLARE_RUN)
 }
 #undef GIRO_DECLARE_RUN
 // GIRO_EACH_OP stays defined for kernels/no_cuda.
-
-namespace giro::ops {
-
-template <class Op>
-void run(const Op& op, const Stream& stream) {
-  GIRO_DISPATCH(stream, run(op, stream));
-}
-
-}  // namespace giro::ops

@@ -8,7 +8,6 @@
 #include <giro/kernels/publish.h>
 
 #include "kernels/expr/expression_op.h"
-#include "runtime/dispatch.h"
 
 namespace giro {
 namespace ops {
@@ -56,8 +55,8 @@ void run(const ops::RunAndPublish& op, const Stream& stream);
 }  // namespace cuda
 
 namespace ops {
-inline void run(const Publish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
-inline void run(const RunAndPublish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
+void run(const Publish& op, const Stream& stream);
+void run(const RunAndPublish& op, const Stream& stream);
 }  // namespace ops
 
 // Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row`, an i64 scalar on the

@@ -5,11 +5,11 @@
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/log/log_ring.h>
 
-#include "tests/support/tensor_ops.h"
+#include "kernels/elementwise.h"
 
 namespace giro {
 
-void cast(const Tensor&, const Tensor&, const Stream&) { std::abort(); }
+void ops::cast(const Tensor&, const Tensor&, const Stream&) { std::abort(); }
 const Stream& nn::Var::stream() const { std::abort(); }
 const Tensor& nn::Var::value() const { std::abort(); }
 bool LogRow::ready() const { std::abort(); }

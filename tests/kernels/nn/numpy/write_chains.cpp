@@ -128,7 +128,7 @@ class Chain {
       }
       default: {  // a leaf is set to a part of a value
         const int i = at_most(2);
-        const Shape& of_leaf = leaf(i).shape();
+        const Shape of_leaf = leaf(i).shape();
         if (shape.count() < of_leaf.count()) return;
         const Var part = slice(x.reshape({shape.count()}), {.end = of_leaf.count()}).reshape(of_leaf);
         set(state_, kLeaves[i], part);

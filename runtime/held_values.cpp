@@ -18,7 +18,6 @@ std::uint64_t recording_on(const Stream& stream) { return stream.is_recording() 
 }  // namespace
 
 Tensor HeldValue::now(const Tensor& part) const {
-  if (!copied) return part;
   const auto size = static_cast<std::int64_t>(size_of(part.dtype()));
   const std::int64_t first = (static_cast<const std::byte*>(part.raw()) - memory.first) / size;
   const Tensor whole(copied, part.dtype(), {(memory.second - memory.first) / size});

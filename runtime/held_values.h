@@ -21,7 +21,7 @@ struct HeldValue {
   std::uint64_t recording = 0;                     // that reads it; 0: none
   std::shared_ptr<const Buffer> copied = nullptr;  // where it is now, if no longer there
 
-  // Where a part of the memory's value is now.
+  // Where a part of the memory's value is, once it was copied.
   Tensor now(const Tensor& part) const;
 };
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import python_environment
 from sample_runs import FolderCase, command_of, history
 
-torch = python_environment.import_torch()
+torch = python_environment.import_module("torch")
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 2, 2, 32, 16, 61
 STEPS, RATE, WARMUP, DECAY = 10, 5e-3, 3, 0.1

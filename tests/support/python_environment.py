@@ -1,4 +1,4 @@
-"""Pythons for tests: a virtual environment with packages from PyPI, and one that has PyTorch.
+"""Pythons for tests: a virtual environment with packages from PyPI, and one that has a module.
 
 usage: python_environment.py VENV PACKAGE...    makes the environment; exits with code 77 if it cannot
 """
@@ -44,24 +44,25 @@ def run(venv, packages, script, *arguments, seconds=60):
     return 77 if python is None else subprocess.run([python, script, *arguments], check=False).returncode
 
 
-def with_torch():
-    """A Python that has PyTorch: this one or Debian's python3-torch. If neither has it, prints so and returns None."""
+def with_module(module):
+    """A Python that has the module: this one or Debian's, by its package python3-MODULE. If neither has it, prints so and
+    returns None."""
     for python in (sys.executable, DEBIAN_PYTHON):
         try:
-            if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+            if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0:
                 return python
         except OSError:
             pass
-    print(f"skipped: neither {sys.executable} nor {DEBIAN_PYTHON} has a module torch (package python3-torch)")
+    print(f"skipped: neither {sys.executable} nor {DEBIAN_PYTHON} has a module {module} (package python3-{module})")
     return None
 
 
-def import_torch():
-    """PyTorch. If this Python lacks it, goes on as a Python that has it, or exits with code 77."""
+def import_module(module):
+    """The module. If this Python lacks it, goes on as a Python that has it, or exits with code 77."""
     try:
-        return importlib.import_module("torch")
+        return importlib.import_module(module)
     except ImportError:
-        python = with_torch()
+        python = with_module(module)
         if python is None:
             sys.exit(77)
         os.execv(python, [python, *sys.argv])

@@ -112,7 +112,7 @@ TEST_P(StoreTest, ParametersKeepTheirNumbersThroughAnUpdate) {
   EXPECT_EQ(to_host<float>(before["kernel"].value(), state.stream()), kernel);
 }
 
-// Also as a constant that outlives the first handle, and whoever else stores the leaf.
+// Whichever call stores the leaf, and even if only a constant made of the value is left.
 TEST_P(StoreTest, AValueKeepsTheOldNumbersWhateverStores) {
   State state = made();
   const Snapshot snapshot(state);

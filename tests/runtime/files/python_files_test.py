@@ -24,7 +24,7 @@ def main(venv, programs):
         return 77
     cases = pathlib.Path(__file__).parent / "python_files"
     status = subprocess.run([python, cases / "exchange.py", *programs], check=False).returncode
-    torch_python = python_environment.with_torch()
+    torch_python = python_environment.with_module("torch")
     if torch_python is None:
         return status
     (packages,) = venv.glob("lib/python3*/site-packages")

@@ -9,17 +9,14 @@ GIRO_EXPRESSIONS also sets the number of programs. Only elements with a derived 
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
-try:
-    import numpy as np
-except ModuleNotFoundError:
-    DEBIAN_PYTHON = "/usr/bin/python3"
-    if not os.path.exists(DEBIAN_PYTHON) or os.path.realpath(sys.executable) == os.path.realpath(DEBIAN_PYTHON):
-        print("skipped: no NumPy (package python3-numpy)")
-        sys.exit(77)
-    os.execv(DEBIAN_PYTHON, [DEBIAN_PYTHON, *sys.argv])
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "support"))
+import python_environment
+
+np = python_environment.import_module("numpy")
 
 import numbers_with_errors as n
 import variables as v

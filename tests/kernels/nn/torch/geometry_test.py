@@ -17,7 +17,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "support"))
 import python_environment
 
-torch = python_environment.import_torch()
+torch = python_environment.import_module("torch")
 
 F = torch.nn.functional
 GEOMETRIES = 40

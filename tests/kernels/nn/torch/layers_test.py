@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "support"))
 import python_environment
 
-torch = python_environment.import_torch()
+torch = python_environment.import_module("torch")
 
 nn = torch.nn
 TOLERANCE = 1e-6  # for results of about 1, from weights of about 1 / sqrt(terms)

@@ -66,8 +66,8 @@ void check_parts(const char* call, const char* whole_name, const Tensor& whole, 
     throw_error(ErrorCode::shape_mismatch, "{}: {} is {}, expected the shape {} for {} ranks, since {} is {}", call,
                 whole_name, to_string(whole), to_string(expected), size, part_name, to_string(part));
   }
-  const auto* const begin = static_cast<const char*>(whole.raw());
-  const auto* const own = static_cast<const char*>(part.raw());
+  const auto* const begin = static_cast<const char*>(whole.place());
+  const auto* const own = static_cast<const char*>(part.place());
   const bool apart = own + part.bytes() <= begin || begin + whole.bytes() <= own;
   if (!apart && own != begin + static_cast<std::size_t>(rank) * part.bytes()) {
     throw_invalid("{}: {} overlaps {} but is not the part of rank {}", call, part_name, whole_name, rank);

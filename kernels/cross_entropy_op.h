@@ -40,9 +40,9 @@ struct MeanCrossEntropy {
 
 // The gradient of a cross-entropy may lie over its logits.
 template <class Op>
-  requires requires(const Op& op) { op.dlogits.raw() == op.logits.raw(); }
+  requires requires(const Op& op) { op.dlogits.place() == op.logits.place(); }
 bool may_write_over(const Op& op, const Tensor& write, const Tensor& read) {
-  return write.raw() == op.dlogits.raw() && read.raw() == op.logits.raw() && write.dtype() == read.dtype();
+  return write.place() == op.dlogits.place() && read.place() == op.logits.place() && write.dtype() == read.dtype();
 }
 
 }  // namespace giro::ops

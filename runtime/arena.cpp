@@ -6,24 +6,54 @@
 #include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
+#include <giro/runtime/error.h>
+#include <giro/runtime/place.h>
+
 #include "runtime/backend.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
 // Bytes allocated at a time. Workspaces of a recording's ops are small. A large chunk is rounded up, by at most a 32nd
 // and 32 MiB: the next recording of a step often needs a little more than the first one, and would take a second chunk.
 std::size_t chunk_size(Arena::Kind kind, std::size_t needed) {
-  const std::size_t least = std::size_t{1} << (kind == Arena::Kind::recording ? 18 : 20);
+  const std::size_t least = std::size_t{1} << (kind == Arena::Kind::stream ? 20 : 18);
   const std::size_t unit =
       std::clamp<std::size_t>(std::bit_floor(needed) / 32, Buffer::kAlignment, std::size_t{32} << 20);
   const std::size_t rounded = (needed + unit - 1) / unit * unit;
   return std::max(least, rounded >= needed ? rounded : needed);
 }
 
+// The names of all traces (detail::is_name), which take them by the range.
+struct Names {
+  std::mutex mutex;
+  std::map<const char*, Arena*> ranges{};
+  std::uintptr_t next = std::uintptr_t{1} << 62;
+};
+Names& names() {
+  static auto* const all = new Names;  // values may outlive what is destroyed at exit
+  return *all;
+}
+
 }  // namespace
+
+void* detail::address_of(const void* name) {
+  const std::lock_guard lock(names().mutex);
+  const auto after = names().ranges.upper_bound(static_cast<const char*>(name));
+  Arena* const trace = after != names().ranges.begin() ? std::prev(after)->second : nullptr;
+  const Arena::Named* const block = trace != nullptr ? trace->block_named(name) : nullptr;
+  if (block == nullptr || (block->free && block->memory == nullptr)) {
+    throw_invalid(
+        "a value of a recording has no memory any more, which was released with the last nn::Var that held it; "
+        "expected "
+        "a Var that is kept until the recording ends");
+  }
+  return trace->settle(name);
+}
 
 bool Arena::is_off() {
   const char* setting = std::getenv("GIRO_ARENA");
@@ -39,6 +69,12 @@ std::size_t Arena::block_size(std::size_t bytes) {
 }
 
 Arena::Arena(Device device, Kind kind) : device_(device), kind_(kind), shares_(!is_off()) {}
+
+Arena::~Arena() {
+  if (named_.empty()) return;
+  const std::lock_guard lock(names().mutex);
+  std::erase_if(names().ranges, [this](const auto& range) { return range.second == this; });
+}
 
 Buffer Arena::lend(char* data, std::size_t bytes) {
   Buffer buffer;
@@ -58,15 +94,15 @@ Buffer Arena::allocate_separately(std::size_t bytes) {
   return own;
 }
 
-// Most of a trace is never written, nor what its rounding adds to a recording's chunk. On the CPU such memory must not
-// lie in the heap, where the blocks' headers would make large pages resident. A small chunk has none of these, and
-// mapping it would take a fifth of the time of recording a small step.
+// Much of what a recording's chunk is rounded up by is never written. On the CPU such memory must not lie in the heap,
+// where the blocks' headers would make large pages resident. A small chunk has none of these, and mapping it would take
+// a fifth of the time of recording a small step.
 char* Arena::add_chunk(std::size_t bytes) {
   std::shared_ptr<void> memory;
   constexpr std::size_t kLargePage = std::size_t{2} << 20;
   if (device_.is_cpu() && kind_ != Kind::stream && shares_ && bytes >= kLargePage) {
     memory = cpu::map(bytes);
-    if (kind_ != Kind::trace) cpu::use_large_pages(memory.get(), bytes);  // most of a trace is never touched
+    cpu::use_large_pages(memory.get(), bytes);
   } else {
     const auto own = std::make_shared<Buffer>(Buffer::allocate(device_, bytes));
     memory = {own, own->data()};
@@ -78,56 +114,74 @@ char* Arena::add_chunk(std::size_t bytes) {
 
 Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
-  if (kind_ == Kind::nowhere && unused_ == nullptr) {
-    // Between the program and its libraries, where nothing is mapped.
-    unused_ = reinterpret_cast<char*>(std::uintptr_t{1} << 44);
-    unused_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
+  if (size > unused_names_) {
+    constexpr std::size_t kLeast = std::size_t{1} << 32;
+    const std::lock_guard lock(names().mutex);
+    if (size > (std::uintptr_t{1} << 63) - names().next - kLeast) {
+      throw_error(ErrorCode::out_of_memory, "a recording has a temporary of {} bytes, more than there are names",
+                  bytes);
+    }
+    unused_names_ = std::max(size, kLeast);
+    next_name_ = reinterpret_cast<char*>(std::exchange(names().next, names().next + unused_names_));
+    names().ranges.emplace(next_name_, this);
   }
+  named_.push_back({next_name_, bytes});
+  next_name_ += size;
+  unused_names_ -= size;
+  return lend(named_.back().name, bytes);
+}
+
+bool Arena::holds(const void* place) const {
+  if (block_named(place) != nullptr) return true;
+  return std::ranges::any_of(chunks_, [&](const Chunk& chunk) {
+    const auto* const begin = static_cast<const char*>(chunk.memory.get());
+    return place >= begin && place < begin + chunk.size;
+  });
+}
+
+const Arena::Named* Arena::block_named(const void* place) const {
+  if (named_.empty() || place < named_.front().name) return nullptr;
+  const Named& block = *std::prev(std::ranges::upper_bound(named_, place, {}, &Named::name));
+  return place < block.name + block_size(block.bytes) ? &block : nullptr;
+}
+
+char* Arena::place_of(const void* place) const {
+  char* const given = static_cast<char*>(const_cast<void*>(place));
+  const Named* const block = block_named(place);
+  if (block == nullptr) return detail::is_name(place) ? static_cast<char*>(detail::address_of(place)) : given;
+  return block->memory != nullptr ? block->memory + (given - block->name) : given;
+}
+
+void Arena::settle(Named& block) {
+  if (block.memory != nullptr) return;
+  // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
+  if (!shares_) {
+    block.memory = add_chunk(std::max<std::size_t>(block.bytes, 1));
+    return;
+  }
+  const std::size_t size = block_size(block.bytes);
   if (unused_bytes_ < size) {
-    // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
-    const std::size_t chunk = shares_ ? chunk_size(kind_, size) : std::max<std::size_t>(bytes, 1);
-    unused_ = add_chunk(chunk);
-    unused_bytes_ = std::max(size, chunk);
+    unused_bytes_ = chunk_size(kind_, size);
+    unused_ = add_chunk(unused_bytes_);
   }
-  char* const data = unused_;
-  blocks_.emplace(data, Block{size, chunks_.empty() ? 0 : chunks_.size() - 1, false});
+  block.memory = unused_;
   unused_ += size;
   unused_bytes_ -= size;
-  return lend(data, bytes);
 }
 
-const Arena::Blocks::value_type* Arena::block_at(const void* address) const {
-  const auto after = blocks_.upper_bound(static_cast<char*>(const_cast<void*>(address)));
-  if (after == blocks_.begin()) return nullptr;
-  const auto& block = *std::prev(after);
-  return address < block.first + block.second.size ? &block : nullptr;
+char* Arena::settle(const void* place) {
+  if (const Named* const block = block_named(place)) settle(named_[index_of(*block)]);
+  return place_of(place);
 }
 
-void Arena::pin_held() {
-  for (auto& [data, block] : blocks_) block.pinned = block.pinned || !block.free;
-}
-
-void Arena::pin(const void* address) {
-  if (const auto* const block = block_at(address)) blocks_.at(block->first).pinned = true;
-}
-
-void Arena::drop_unpinned() {
-  if (!shares_) return;
-  std::vector<bool> stays(chunks_.size());
-  for (const auto& [data, block] : blocks_) stays[block.chunk] = stays[block.chunk] || block.pinned;
-  for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (stays[i]) {
-      if (kind_ == Kind::trace && device_.is_cpu()) cpu::use_large_pages(chunks_[i].memory.get(), chunks_[i].size);
-      continue;
-    }
-    reserved_ -= chunks_[i].size;
-    chunks_[i] = {};
+void Arena::settle_held() {
+  for (Named& block : named_) {
+    if (!block.free) settle(block);
   }
-  unused_bytes_ = 0;
 }
 
 Buffer Arena::allocate(std::size_t bytes) {
-  if (is_trace()) return allocate_traced(bytes);
+  if (kind_ == Kind::trace) return allocate_traced(bytes);
   if (!shares_) return allocate_separately(bytes);
   const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
@@ -147,10 +201,13 @@ Buffer Arena::allocate(std::size_t bytes) {
 }
 
 void Arena::release(void* data) noexcept {
-  if (!shares_ && !is_trace()) return;
+  if (kind_ == Kind::trace) {
+    named_[index_of(*block_named(data))].free = true;
+    return;
+  }
+  if (!shares_) return;
   auto block = blocks_.find(static_cast<char*>(data));
   block->second.free = true;
-  if (is_trace()) return;
   const auto joins = [](const Block& a, const Block& b) { return a.free && b.free && a.chunk == b.chunk; };
   if (auto next = std::next(block); next != blocks_.end() && joins(block->second, next->second)) {
     block->second.size += next->second.size;

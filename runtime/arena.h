@@ -15,19 +15,20 @@ namespace giro {
 // are replayed one after the other. A block that is still held is never shared. Not thread-safe; an arena belongs to
 // one stream, or to the recordings of one.
 //
-// An arena of kind `trace` shares nothing: while work is recorded, none of it has run, so each temporary gets its own
-// addresses, from which the memory is planned at the end (recording.h).
-//
-// An arena of kind `nowhere` is a trace whose addresses have no memory: for work that will never run.
+// An arena of kind `trace` gives no memory: while work is recorded, none of it has run, so each temporary gets a name,
+// and memory is planned when all are known (recording.h). Names are like addresses, and none is one: a part's name is
+// as many bytes behind its whole's. A block that is asked for its address, or still held when the work is planned,
+// settles in memory of its own.
 //
 // With GIRO_ARENA=0 in the environment nothing is shared: each request is a separate allocation, freed when it is given
 // back, or with its recording. compute-sanitizer and AddressSanitizer then detect accesses beyond a temporary, and uses
 // of a stream's temporary after it was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  enum class Kind { stream, recording, trace, nowhere };
+  enum class Kind { stream, recording, trace };
 
   Arena(Device device, Kind kind);
+  ~Arena();
   // Whether GIRO_ARENA is 0 now.
   static bool is_off();
 
@@ -37,35 +38,45 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   std::size_t reserved_bytes() const noexcept { return reserved_; }
 
+  // Whether the memory, or what a name stands for, is this arena's.
+  bool holds(const void* place) const;
+
+  // The size of a block for `bytes` bytes.
+  static std::size_t block_size(std::size_t bytes);
+  // Whether temporaries may share memory.
+  bool shares() const noexcept { return shares_; }
+
+  // Of a trace.
+  struct Named {
+    char* name;
+    std::size_t bytes;
+    bool free = false;
+    char* memory = nullptr;  // where it has settled
+  };
+  // The block that this is the name of, or of a part of; null for anything else.
+  const Named* block_named(const void* place) const;
+  std::size_t count() const noexcept { return named_.size(); }
+  std::size_t index_of(const Named& block) const { return static_cast<std::size_t>(&block - named_.data()); }
+  // Where that is: its address, if it has settled, as what another recording has made does now.
+  char* place_of(const void* place) const;
+  // Lets the block settle, and returns the address; that of anything else is what is given. Errors: out_of_memory.
+  char* settle(const void* place);
+  void settle_held();
+
+ private:
   struct Block {
     std::size_t size;
     std::size_t chunk;
     bool free;
-    bool pinned = false;  // in a trace: it keeps its address
   };
   using Blocks = std::map<char*, Block>;
-
-  // The size of a block for `bytes` bytes.
-  static std::size_t block_size(std::size_t bytes);
-  bool is_trace() const noexcept { return kind_ == Kind::trace || kind_ == Kind::nowhere; }
-  // For a trace: the block that contains an address, or null.
-  const Blocks::value_type* block_at(const void* address) const;
-  // Blocks held now keep their addresses as long as this arena lives.
-  void pin_held();
-  // The same for the block that contains this address, if there is one.
-  void pin(const void* address);
-  // Whether blocks may be given other addresses.
-  bool shares() const noexcept { return shares_; }
-  // Frees the chunks without pinned blocks, if it shares.
-  void drop_unpinned();
-
- private:
   struct Chunk {
     std::shared_ptr<void> memory;
     std::size_t size;
   };
 
   char* add_chunk(std::size_t bytes);
+  void settle(Named& block);
   Buffer allocate_traced(std::size_t bytes);
   Buffer allocate_separately(std::size_t bytes);
   Buffer lend(char* data, std::size_t bytes);
@@ -74,8 +85,12 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Kind kind_;
   bool shares_;
   std::vector<Chunk> chunks_;
-  Blocks blocks_;           // every block by address; neighbours in a chunk are neighbours here
-  char* unused_ = nullptr;  // in a trace: the rest of the last chunk
+  Blocks blocks_;  // every block by address; neighbours in a chunk are neighbours here
+  // In a trace: its blocks by name, the rest of the last range of names, and of the last chunk.
+  std::vector<Named> named_;
+  char* next_name_ = nullptr;
+  std::size_t unused_names_ = 0;
+  char* unused_ = nullptr;
   std::size_t unused_bytes_ = 0;
   std::size_t reserved_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <giro/runtime/device.h>
+#include <giro/runtime/place.h>
 
 namespace giro {
 
@@ -31,7 +32,10 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
 
-  void* data() const noexcept { return data_; }
+  // Errors: those of detail::address_of.
+  void* data() const { return detail::is_name(data_) ? detail::address_of(data_) : data_; }
+  // The same, or in a recording the name of the memory that it will have.
+  void* place() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }  // bytes
   Device device() const noexcept { return device_; }
   MemoryKind kind() const noexcept { return kind_; }

@@ -64,7 +64,7 @@ Fault Faults::of(const Stream& stream, const std::string& element, const Tensor&
   }
   if (StreamRecording* const recording = StreamRecording::current()) {
     const auto& block = memory[static_cast<std::size_t>(found - checks.begin()) / kChecks];
-    recording->keep(block, block->data());
+    recording->keep(block, block->place());
   }
   return {found->words, call};
 }

@@ -19,13 +19,13 @@ std::uint64_t recording_on(const Stream& stream) { return stream.is_recording() 
 
 Tensor HeldValue::now(const Tensor& part) const {
   const auto size = static_cast<std::int64_t>(size_of(part.dtype()));
-  const std::int64_t first = (static_cast<const std::byte*>(part.raw()) - memory.first) / size;
+  const std::int64_t first = (static_cast<const std::byte*>(part.place()) - memory.first) / size;
   const Tensor whole(copied, part.dtype(), {(memory.second - memory.first) / size});
   return whole.rows(first, first + part.count()).reshape(part.shape());
 }
 
 std::shared_ptr<const HeldValue> HeldValues::hold(const Tensor& leaf, const Stream& stream) {
-  const MemoryRange range = range_of(leaf.raw(), leaf.bytes());
+  const MemoryRange range = range_of(leaf.place(), leaf.bytes());
   const std::uint64_t recording = recording_on(stream);
   const auto [first, last] = values_.equal_range(range.first);
   for (auto each = first; each != last; ++each) {

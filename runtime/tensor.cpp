@@ -15,7 +15,7 @@ namespace giro {
 Tensor::Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape)
     : buffer_(buffer), shape_(shape), dtype_(dtype) {
   if (!buffer) throw_invalid("a tensor {}{} is given a buffer that is null", name_of(dtype), to_string(shape));
-  data_ = buffer->data();
+  data_ = buffer->place();
   device_ = buffer->device();
   if (data_ == nullptr) expect_no_elements();
 }

@@ -8,6 +8,7 @@
 
 #include <giro/runtime/device.h>
 #include <giro/runtime/dtype.h>
+#include <giro/runtime/place.h>
 #include <giro/runtime/shape.h>
 
 namespace giro {
@@ -30,14 +31,18 @@ class Tensor {
   // A part of a state's memory, which the state keeps.
   static Tensor of_leaf(const std::shared_ptr<const Buffer>& memory, void* data, DType dtype, Shape shape);
 
-  void* raw() const noexcept { return data_; }
+  // Its address. In a recording, what it is asked of gets memory of its own, which stays as long as the recorded graph.
+  // Errors: those of detail::address_of.
+  void* raw() const { return detail::is_name(data_) ? detail::address_of(data_) : data_; }
+  // The same, or in a recording the name of the memory that it will have.
+  void* place() const noexcept { return data_; }
   // The elements as T. Errors: dtype_mismatch if T does not store the tensor's dtype; invalid_argument for a value in
   // host memory that the calling thread's recording computes: it does not exist before the replay.
   template <class T>
   T* data() const {
     check_dtype(dtype_of<T>);
     if (recorded_) check_computed();
-    return static_cast<T*>(data_);
+    return static_cast<T*>(raw());
   }
 
   const Shape& shape() const noexcept { return shape_; }

@@ -35,7 +35,7 @@ Step<const TrainState> eval_step(const EvalTask& task) {
 // Of contiguous values. `ranks`: set if each rank has one shard of the values.
 double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ranks = nullptr) {
   const Buffer buffer = stream.allocate(sizeof(double));
-  const Tensor squares(buffer.data(), DType::f64, {}, values.device());
+  const Tensor squares(buffer.place(), DType::f64, {}, values.device());
   ops::sum_of_squares(squares, values, stream);
   if (ranks != nullptr) ranks->sum_over_shards(squares, stream);
   return std::sqrt(to_host<double>(squares, stream).front());

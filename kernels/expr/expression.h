@@ -40,7 +40,7 @@ struct Access {
   Tensor memory;
   Layout layout;
   bool operator==(const Access& other) const {
-    return memory.raw() == other.memory.raw() && memory.dtype() == other.memory.dtype() && layout == other.layout;
+    return memory.place() == other.memory.place() && memory.dtype() == other.memory.dtype() && layout == other.layout;
   }
 };
 

@@ -25,7 +25,7 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
       return false;
     }
     if (!detail::overlap(each.to.memory, write)) continue;
-    if (to != nullptr || each.to.memory.raw() != write.raw()) return false;
+    if (to != nullptr || each.to.memory.place() != write.place()) return false;
     to = &each.to;
   }
   if (to == nullptr || reduces(expression)) return false;
@@ -34,14 +34,14 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
   }
   return std::all_of(expression.reads.begin(), expression.reads.end(), [&](const Access& from) {
     return !detail::overlap(from.memory, read) ||
-           (from.memory.raw() == read.raw() && from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
+           (from.memory.place() == read.place() && from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
   });
 }
 
 bool writes_only_some(const Expression& expression, const Tensor& memory) {
   std::int64_t written = 0;
   for (const Expression::Write& write : expression.writes) {
-    if (write.to.memory.raw() != memory.raw() || write.to.memory.bytes() != memory.bytes()) continue;
+    if (write.to.memory.place() != memory.place() || write.to.memory.bytes() != memory.bytes()) continue;
     std::int64_t elements = 1;
     for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
       if (write.to.layout.strides[axis] != 0) elements *= expression.space.begin()[axis];
@@ -102,7 +102,7 @@ Program::Node node_of(std::string name, const Expression& expression) {
     for (const auto& first : accesses) {
       const Tensor& memory = access_of(first).memory;
       const auto is_same = [&](const Tensor& other) {
-        return other.raw() == memory.raw() && other.bytes() == memory.bytes();
+        return other.place() == memory.place() && other.bytes() == memory.bytes();
       };
       if (std::any_of(to.begin(), to.end(), is_same)) continue;
       to.push_back(memory);

@@ -20,7 +20,7 @@ using Kind = Instruction::Kind;
 constexpr std::size_t kMaxInstructions = 192, kMaxReads = 24;
 constexpr std::size_t kMaxReductions = 16;  // what fits into a block's shared memory
 
-bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
+bool same_memory(const Tensor& a, const Tensor& b) { return a.place() == b.place() && a.dtype() == b.dtype(); }
 
 // Whether two parts of one array, with the same strides along the axes of a space, have no element in common: no
 // difference of coordinates gives the distance between them.

@@ -8,7 +8,7 @@ namespace giro::nn {
 
 // Writes a value to a leaf of its shape and dtype. Whoever holds what was there keeps it, `value` too.
 inline void store(const Tensor& leaf, const Var& value) {
-  if (value.value().raw() == leaf.raw()) return;
+  if (value.value().place() == leaf.place()) return;
   giro::detail::before_write(leaf, value.stream());
   copy(leaf, value.value(), value.stream());
 }

@@ -25,7 +25,7 @@ std::shared_ptr<const Buffer> allocate(const Stream& stream, DType dtype, const 
 
 // Makes a recording keep memory from outside of it alive, for its replays.
 void keep(const std::shared_ptr<const void>& memory, const Tensor& value) {
-  if (detail::Recording* const recording = detail::Recording::current()) recording->keep(memory, value.raw());
+  if (detail::Recording* const recording = detail::Recording::current()) recording->keep(memory, value.place());
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
           from_host(leaf, values, stream);
         } else {
           const Buffer memory = stream.allocate(values.size() * sizeof(float));
-          const Tensor in_f32(memory.data(), DType::f32, leaf.shape(), stream.device());
+          const Tensor in_f32(memory.place(), DType::f32, leaf.shape(), stream.device());
           from_host(in_f32, values, stream);
           ops::cast(leaf, in_f32, stream);
         }
@@ -299,10 +299,10 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
   std::unordered_map<const void*, std::size_t> leaf_of;  // by the address that the model sees
   if (reduction) {
     for (std::size_t i = 0; i < grads.leaves().size(); ++i) {
-      leaf_of.emplace(params[below(grads, grads.leaves()[i])].value().raw(), i);
+      leaf_of.emplace(params[below(grads, grads.leaves()[i])].value().place(), i);
     }
     options.on_gradient = [&](const nn::Var& parameter) {
-      const auto leaf = leaf_of.find(parameter.value().raw());
+      const auto leaf = leaf_of.find(parameter.value().place());
       if (leaf != leaf_of.end()) reduction->ready(leaf->second);
     };
   }

@@ -34,10 +34,10 @@ UpdateFrame::UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensor
 
 Value UpdateFrame::scalar(const Tensor& leaf) {
   for (const auto& [memory, value] : scalars) {
-    if (memory == leaf.raw()) return value;
+    if (memory == leaf.place()) return value;
   }
   const Value value = code ? Value(*code, code->read(leaf, Layout())) : Value(nn::Var(leaf, stream));
-  scalars.emplace_back(leaf.raw(), value);
+  scalars.emplace_back(leaf.place(), value);
   return value;
 }
 

@@ -171,7 +171,7 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
   std::vector<Buffer> memory;
   const auto squared_norm = [&](const Tensor& grads) {
     memory.push_back(stream.allocate(sizeof(double)));
-    const Tensor norm(memory.back().data(), DType::f64, {}, stream.device());
+    const Tensor norm(memory.back().place(), DType::f64, {}, stream.device());
     ops::sum_of_squares(norm, grads, stream);
     if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
     return norm;

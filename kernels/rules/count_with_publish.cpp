@@ -13,7 +13,7 @@ bool count_with_publish(OpList& ops, std::size_t i) {
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const publish = detail::op_of<ops::Publish>(ops[k]);
     if (publish == nullptr || !publish->ends_row()) continue;
-    if (ops.are_at_one_place(increment->after, publish->row()) || !ops.can_run_late(i, k)) return false;
+    if (ops.replaces(increment->after, publish->row()) || !ops.can_run_late(i, k)) return false;
     ops::Publish counting = *publish;
     counting.counters.push_back({increment->after, increment->amount});
     ops.tie(increment->after, increment->before);

@@ -29,13 +29,13 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const auto [sum, a, b] = *add;
   if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
   const Tensor first = same(a, dw) ? b : a;
-  // The first gradient must already be in the sum, as after an earlier backward pass, or in a temporary that can be
-  // placed there.
+  // The sum must replace the first gradient, as after an earlier backward pass, or that must be a temporary which it
+  // can replace.
   const auto writer = ops.writer(first);
-  const bool is_there = ops.are_at_one_place(first, sum)
-                            ? !ops.is_written_over_reads(i, sum)
+  const bool replaces = ops.replaces_exactly(sum, first)
+                            ? !ops.replaces_reads(sum, i)
                             : writer && *writer < i && ops.write_under(sum, first, *writer, *reader);
-  if (!is_there) return false;
+  if (!replaces) return false;
   ops.tie(sum, first);
   queue(ops::DenseBackwardAdd{sum.reshape(dw.shape()), backward->db, backward->dz, backward->x, backward->math},
         stream);
@@ -72,7 +72,7 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
   const auto reader = ops.only_reader(i, convolution->y);
   const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
   if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||
-      ops.is_written_over_reads(i, relu->y) || !ops.can_run_late(i, *reader)) {
+      ops.replaces_reads(relu->y, i) || !ops.can_run_late(i, *reader)) {
     return false;
   }
   ops::Conv2d both = *convolution;
@@ -94,9 +94,9 @@ bool pool_in_convolution(OpList& ops, std::size_t i) {
   if (!readers || readers->empty()) return false;
   const std::size_t at = readers->front();
   const auto* const pool = detail::op_of<ops::AvgPool>(ops[at]);
-  if (pool == nullptr || !same_array(pool->x, y) || ops.is_written_over_reads(i, pool->y) ||
-      pool->options != PoolOptions{} || !pool_windows_tile(y.shape(), pool->options) ||
-      !(convolution->has_relu || pool->has_relu) || !ops.can_run_late(i, at)) {
+  if (pool == nullptr || !same_array(pool->x, y) || ops.replaces_reads(pool->y, i) || pool->options != PoolOptions{} ||
+      !pool_windows_tile(y.shape(), pool->options) || !(convolution->has_relu || pool->has_relu) ||
+      !ops.can_run_late(i, at)) {
     return false;
   }
   ops::Conv2d pooled = *convolution;
@@ -142,7 +142,7 @@ bool bias_gradient(OpList& ops, std::size_t i) {
     const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
     if (backward == nullptr || !same(backward->dz, pool->dx) || !backward->db) continue;
     if (backward->dw && FewChannels(*backward)) return false;  // its kernel sums both at once
-    if (!ops.can_run_early(k, i) || ops.is_written_over_reads(i, backward->db)) return false;
+    if (!ops.can_run_early(k, i) || ops.replaces_reads(backward->db, i)) return false;
     ops::AvgPoolBackward with_sum = *pool;
     with_sum.db = backward->db;
     ops::Conv2dBackward without_sum = *backward;

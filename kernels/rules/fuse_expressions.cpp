@@ -78,7 +78,6 @@ bool recompute_in_readers(OpList& ops, std::size_t i) {
   if (!readers || readers->empty()) return false;
   double stored = bytes_of(value, producer->space) * static_cast<double>(readers->size()), repeated = 0;
   for (const expr::Access& read : producer->reads) stored += bytes_of(read, producer->space);
-  std::vector<expr::Expression> with_it;
   for (const std::size_t j : *readers) {
     const expr::Expression* const reader = expression_of(ops[j]);
     if (reader == nullptr) return false;
@@ -86,14 +85,17 @@ bool recompute_in_readers(OpList& ops, std::size_t i) {
       if (!ops.is_unchanged(read.memory, i, j)) return false;
       const bool is_read_anyway =
           std::any_of(reader->reads.begin(), reader->reads.end(),
-                      [&](const expr::Access& other) { return other.memory.raw() == read.memory.raw(); });
+                      [&](const expr::Access& other) { return other.memory.place() == read.memory.place(); });
       if (!is_read_anyway) repeated += bytes_of(read, producer->space);
     }
-    const auto fused = expr::fuse(*producer, *reader, memory_of(ops));
+  }
+  if (repeated >= stored) return false;
+  std::vector<expr::Expression> with_it;
+  for (const std::size_t j : *readers) {
+    const auto fused = expr::fuse(*producer, *expression_of(ops[j]), memory_of(ops));
     if (!fused) return false;
     with_it.push_back(expr::without_write(fused->expression, value.memory));
   }
-  if (repeated >= stored) return false;
   for (std::size_t k = 0; k < readers->size(); ++k) {
     const std::size_t j = (*readers)[k];
     queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(with_it[k]), ops[j].stream);
@@ -110,7 +112,7 @@ std::vector<std::size_t> later_readers(const OpList& ops, std::size_t i, const s
   for (const Tensor& array : arrays) {
     if (array.count() < min_count) continue;
     for (const std::size_t k : ops.users(array)) {
-      if (k > i && std::ranges::find(ops.reads(k), array.raw(), &Tensor::raw) != ops.reads(k).end()) {
+      if (k > i && std::ranges::find(ops.reads(k), array.place(), &Tensor::place) != ops.reads(k).end()) {
         readers.push_back(k);
       }
     }

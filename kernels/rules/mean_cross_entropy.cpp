@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/correct_rows.h"
 #include "kernels/ops.h"
 #include "kernels/rules/op_list.h"
@@ -10,7 +12,9 @@ namespace {
 // Whether the op is `correct` for these logits and labels.
 bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const Tensor& labels) {
   const expr::Expression* const expression = expression_of(op);
+  const auto reads_logits = [&](const expr::Access& read) { return same(read.memory, logits); };
   return expression != nullptr && expression->writes.size() == 1 &&
+         std::ranges::any_of(expression->reads, reads_logits) &&
          *expression == correct_rows(expression->writes.front().to.memory, logits, labels);
 }
 
@@ -45,7 +49,7 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
     }
   }
   // If the gradients overwrite the logits, a later accuracy reads the gradients.
-  const bool logits_stay = !ops.overlap(row_gradients, logits) && !ops.overlap(dlogits, logits);
+  const bool logits_stay = !ops.replaces(row_gradients, logits) && !ops.replaces(dlogits, logits);
   Tensor share;
   for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {
     if (!counts_correct_rows(ops[k], logits, labels) || !ops.can_run_early(k, i, gone)) continue;

@@ -22,7 +22,7 @@ void erase(std::vector<std::size_t>& ops, std::size_t i) {
 
 void insert(std::vector<Tensor>& tensors, const Tensor& tensor) {
   const auto is_same = [&](const Tensor& other) {
-    return other.raw() == tensor.raw() && other.bytes() == tensor.bytes();
+    return other.place() == tensor.place() && other.bytes() == tensor.bytes();
   };
   if (std::none_of(tensors.begin(), tensors.end(), is_same)) tensors.push_back(tensor);
 }
@@ -139,11 +139,16 @@ bool OpList::is_unchanged(const Tensor& value, std::size_t i, std::size_t k) con
       value, [&](std::size_t writer) { return writer > i && (writer < k || ops_[writer].stream != ops_[k].stream); });
 }
 
-bool OpList::are_at_one_place(const Tensor& a, const Tensor& b) const { return placed(a).raw() == placed(b).raw(); }
-bool OpList::overlap(const Tensor& a, const Tensor& b) const { return detail::overlap(placed(a), placed(b)); }
+bool OpList::replaces(const Tensor& later, const Tensor& earlier) const {
+  return detail::overlap(placed(later), placed(earlier));
+}
 
-bool OpList::is_written_over_reads(std::size_t i, const Tensor& value) const {
-  return std::any_of(reads(i).begin(), reads(i).end(), [&](const Tensor& read) { return overlap(read, value); });
+bool OpList::replaces_exactly(const Tensor& later, const Tensor& earlier) const {
+  return placed(later).place() == placed(earlier).place() && later.bytes() == earlier.bytes();
+}
+
+bool OpList::replaces_reads(const Tensor& value, std::size_t i) const {
+  return std::ranges::any_of(reads(i), [&](const Tensor& read) { return replaces(value, read); });
 }
 
 bool OpList::reads_as_part(std::size_t j, std::size_t i) const {
@@ -162,7 +167,7 @@ bool OpList::is_all_of_one(const Tensor& value) const {
 void OpList::put(const Tensor& value, const Tensor& other) {
   detail::Value& moved = values_.of(value);
   const detail::Value& there = values_.of(other);
-  moved.place = static_cast<char*>(placed(other).raw());
+  moved.place = static_cast<char*>(placed(other).place());
   moved.is_temporary = there.is_temporary;
   for (const detail::Id earlier : there.over) {
     const detail::Value& under = values_[earlier];
@@ -174,13 +179,21 @@ void OpList::put(const Tensor& value, const Tensor& other) {
 
 void OpList::read_instead(const Tensor& copy, const Tensor& value) {
   const detail::Id from = detail::id_of(copy), to = detail::id_of(value);
-  const std::vector<std::size_t> readers = users(copy);
-  for (const std::size_t k : readers) remove(k);
-  if (values_[from].bytes > copy.bytes()) {
-    values_[from].parts.push_back({detail::offset_of(copy), copy.bytes(), to, 0});
-    values_[to].wholes.push_back(from);
-  } else {
-    for (const std::size_t k : readers) {
+  const bool is_all = values_[from].bytes == copy.bytes();
+  const auto names_it = [&](const Tensor& read) { return !is_all || detail::id_of(read) == from; };
+  // A reader of a whole, such as the update of all parameters, may read thousands of parts: the others are not touched.
+  std::vector<std::size_t> changed;
+  for (const std::size_t k : users(copy)) {
+    if (std::ranges::any_of(reads(k), names_it)) {
+      changed.push_back(k);
+    } else {
+      insert(readers_[to], k);
+    }
+  }
+  for (const std::size_t k : changed) remove(k);
+  if (is_all) {
+    readers_[from].clear();
+    for (const std::size_t k : changed) {
       ops_[k].call->for_each([&](Tensor& tensor, detail::Use use) {
         if (use == detail::Use::read && detail::id_of(tensor) == from) {
           tensor = detail::named(to, detail::offset_of(tensor), tensor);
@@ -194,8 +207,11 @@ void OpList::read_instead(const Tensor& copy, const Tensor& value) {
       values_[to].wholes.push_back(whole);
     }
     values_[from].is_gone = true;
+  } else {
+    values_[from].parts.push_back({detail::offset_of(copy), copy.bytes(), to, 0});
+    values_[to].wholes.push_back(from);
   }
-  for (const std::size_t k : readers) add(k);
+  for (const std::size_t k : changed) add(k);
 }
 
 bool OpList::write_in_place_of(const Tensor& copy, const Tensor& value, std::size_t i, std::size_t k) {
@@ -207,8 +223,7 @@ bool OpList::write_in_place_of(const Tensor& copy, const Tensor& value, std::siz
     return false;
   }
   const auto may_write_over = [&](const Tensor& read) {
-    const bool is_same = are_at_one_place(read, copy) && read.bytes() == copy.bytes();
-    return !overlap(read, copy) || (is_same && ops_[i].call->can_write_over(value, read));
+    return !replaces(copy, read) || (replaces_exactly(copy, read) && ops_[i].call->can_write_over(value, read));
   };
   const auto writes_below = [&](detail::Id earlier) { return writers_[earlier] == i; };
   if (!std::ranges::all_of(reads(i), may_write_over) || std::ranges::any_of(there.over, writes_below)) return false;

@@ -45,11 +45,12 @@ class OpList {
   // Whether op `k` can still read `value`, as op `i` can, i < k.
   bool is_unchanged(const Tensor& value, std::size_t i, std::size_t k) const;
 
-  // Whether both lie in the same memory, or overlap there.
-  bool are_at_one_place(const Tensor& a, const Tensor& b) const;
-  bool overlap(const Tensor& a, const Tensor& b) const;
-  // Whether op `i` reads memory that `value` is written over.
-  bool is_written_over_reads(std::size_t i, const Tensor& value) const;
+  // Whether an op that writes `later` replaces some of `earlier`, or exactly that, as what is stored in a leaf replaces
+  // what it held.
+  bool replaces(const Tensor& later, const Tensor& earlier) const;
+  bool replaces_exactly(const Tensor& later, const Tensor& earlier) const;
+  // Whether an op that writes `value` replaces some of what op `i` reads.
+  bool replaces_reads(const Tensor& value, std::size_t i) const;
   // Whether op `j` reads what op `i` writes as a part of another value.
   bool reads_as_part(std::size_t j, std::size_t i) const;
   // Where the memory of a value is.
@@ -104,7 +105,7 @@ class OpList {
 
 // Whether two views show the same elements.
 inline bool same(const Tensor& a, const Tensor& b) {
-  return a.raw() == b.raw() && a.dtype() == b.dtype() && a.count() == b.count();
+  return a.place() == b.place() && a.dtype() == b.dtype() && a.count() == b.count();
 }
 
 }  // namespace giro::rules

@@ -105,7 +105,7 @@ std::optional<Increment> increment_of(const OpList& ops, std::size_t i) {
     return std::nullopt;
   }
   const Tensor before = value->operand(0).array(), after = written(ops[i]);
-  if (!before || !ops.are_at_one_place(before, after) || before.count() != 1) return std::nullopt;
+  if (!before || !ops.replaces_exactly(after, before) || before.count() != 1) return std::nullopt;
   return Increment{after, before, value->operand(1).integer()};
 }
 

@@ -13,7 +13,7 @@ bool pool_gradient(OpList& ops, std::size_t i) {
   const Tensor &dx = pool->dx, &dy = pool->dy;
   const auto reader = ops.only_reader(i, dx);
   const std::optional<ReluGradient> relu = reader ? relu_gradient_of(ops[*reader]) : std::nullopt;
-  if (!relu || !same(relu->dy, dx) || relu->y.dtype() != dx.dtype() || ops.overlap(relu->dx, dy) ||
+  if (!relu || !same(relu->dy, dx) || relu->y.dtype() != dx.dtype() || ops.replaces(relu->dx, dy) ||
       !ops.can_run_late(i, *reader)) {
     return false;
   }
@@ -32,7 +32,7 @@ bool pool_gradient(OpList& ops, std::size_t i) {
 bool pool_after_relu(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Relu> relu = relu_of(ops[i]);
-  if (!relu || ops.are_at_one_place(relu->y, relu->x)) return false;
+  if (!relu || ops.replaces(relu->y, relu->x)) return false;
   const auto readers = ops.readers(i, relu->y);
   if (!readers) return false;
   std::size_t pools = 0;
@@ -44,7 +44,7 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
         pool_windows_tile(pool->x.shape(), pool->options)) {
       ++pools;
     } else if (backward == nullptr || !same(backward->x, relu->y) || !backward->has_relu ||
-               ops.overlap(backward->dx, relu->x)) {
+               ops.replaces(backward->dx, relu->x)) {
       return false;
     }
   }

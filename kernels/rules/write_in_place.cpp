@@ -45,7 +45,7 @@ std::optional<CopyOf> copy_of(const OpList& ops, std::size_t k, const Tensor& va
     if (from.kind != expr::Instruction::Kind::read || write.to.memory.dtype() != value.dtype()) continue;
     const auto read = contiguous(expression.reads[from.index], expression.space);
     const auto to = contiguous(write.to, expression.space);
-    if (read && same(*read, value) && to && !ops.is_written_over_reads(k, *to)) return CopyOf{write.to, *to};
+    if (read && same(*read, value) && to && !ops.replaces_reads(*to, k)) return CopyOf{write.to, *to};
   }
   return std::nullopt;
 }
@@ -53,7 +53,7 @@ std::optional<CopyOf> copy_of(const OpList& ops, std::size_t k, const Tensor& va
 // Lets op `i` write `value` to where op `k` would copy it, and takes that copy from op `k`.
 bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value) {
   if (const auto* const copy = detail::op_of<ops::Copy>(ops[k])) {
-    if (copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes() ||
+    if (copy->from.place() != value.place() || copy->from.bytes() != value.bytes() ||
         !ops.write_in_place_of(copy->to, value, i, k)) {
       return false;
     }
@@ -98,7 +98,7 @@ bool write_over_in_leaf(OpList& ops, std::size_t i) {
     if (expression == nullptr) continue;
     for (const Tensor& to : ops.writes(*reader)) {
       if (ops.is_temporary(to) || expression->space.count() != to.count()) continue;
-      if (ops.is_written_over_reads(*reader, to) || !may_write_over(*expression, to, value)) continue;
+      if (ops.replaces_reads(to, *reader) || !may_write_over(*expression, to, value)) continue;
       if (ops.write_under(to, value, i, *reader)) return true;
     }
   }

@@ -64,7 +64,7 @@ Batch Batch::slice(int part, int parts) const {
     const std::int64_t rows = size() / parts;
     if (tensor.shape().rank() == 0 || tensor.shape()[0] != size()) continue;
     const std::size_t bytes = tensor.bytes() / static_cast<std::size_t>(parts);
-    tensor = Tensor(static_cast<char*>(tensor.raw()) + static_cast<std::size_t>(part) * bytes, tensor.dtype(),
+    tensor = Tensor(static_cast<char*>(tensor.place()) + static_cast<std::size_t>(part) * bytes, tensor.dtype(),
                     tensor.shape().drop_front().with_front(rows), tensor.device());
   }
   return slice;

@@ -33,7 +33,7 @@ BatchSpec ResidentRows::spec(std::int64_t rows) const {
 
 Batch ResidentRows::gather(std::int64_t rows, const ByteRing& positions, const Stream& stream) const {
   const Buffer index_buffer = stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
-  const Tensor indices(index_buffer.data(), DType::i64, {rows}, device_);
+  const Tensor indices(index_buffer.place(), DType::i64, {rows}, device_);
   queue(ops::BatchIndices{indices, positions.slots, positions.call, order_}, stream);
 
   const auto storage = std::make_shared<std::vector<Buffer>>();
@@ -42,7 +42,7 @@ Batch ResidentRows::gather(std::int64_t rows, const ByteRing& positions, const S
     const Shape shape = tensor.shape().drop_front().with_front(rows);
     const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(tensor.dtype());
     storage->push_back(stream.allocate(bytes));
-    const Tensor gathered(storage->back().data(), tensor.dtype(), shape, device_);
+    const Tensor gathered(storage->back().place(), tensor.dtype(), shape, device_);
     queue(ops::GatherRows{gathered, tensor, indices, 0, {}}, stream);
     features.emplace_back(name, gathered);
   }

@@ -25,7 +25,7 @@ LogSchema with_role(const LogSchema& schema, std::size_t entry, const LogSchema:
 
 double to_number(const Tensor& scalar, const Stream& stream) {
   const Buffer storage = stream.allocate(sizeof(double));
-  const Tensor number(storage.data(), DType::f64, {}, stream.device());
+  const Tensor number(storage.place(), DType::f64, {}, stream.device());
   ops::cast(number, scalar, stream);
   return to_host<double>(number, stream).front();
 }

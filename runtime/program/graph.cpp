@@ -27,7 +27,7 @@ std::vector<detail::MemoryRange> memory_written(const detail::GraphOwned& graph)
   std::vector<detail::MemoryRange> ranges;
   for (const Program::Node& node : graph.program.nodes()) {
     for (const Tensor& write : node.writes) {
-      const auto holds = [&](const auto& arena) { return arena->block_at(write.raw()) != nullptr; };
+      const auto holds = [&](const auto& arena) { return arena->holds(write.raw()); };
       if (write.count() == 0 || std::ranges::any_of(graph.arenas, holds)) continue;
       const auto* const begin = static_cast<const std::byte*>(write.raw());
       ranges.emplace_back(begin, begin + write.bytes());
@@ -61,7 +61,6 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
     body();
     recording.flush();
     std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
-    recording.trace->drop_unpinned();
     recorded->owned.arenas = {std::move(recording.trace)};
     for (auto& [used_by, arena] : recording.arenas) recorded->owned.arenas.push_back(std::move(arena));
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
@@ -89,7 +88,6 @@ void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<vo
   const OutsideRecording outside;
   detail::Recording recording(stream.impl(), {});
   recording.is_dry_ = true;
-  recording.trace = std::make_shared<Arena>(stream.device(), Arena::Kind::nowhere);
   try {
     body();
   } catch (...) {

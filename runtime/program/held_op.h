@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
+#include "runtime/function_ref.h"
 #include "runtime/in_out.h"
 
 namespace giro::detail {
@@ -18,9 +18,11 @@ struct HeldOp;
 // An op held by a program: what it will queue, with its own copy of the arguments.
 class OpCall {
  public:
+  // `type` is the address of what there is one of for each type of op.
+  explicit OpCall(const void* type) : type(type) {}
   virtual ~OpCall() = default;
   // Calls f for each tensor among the arguments, and keeps what f makes of it.
-  virtual void for_each(const std::function<void(Tensor&, Use)>& f) = 0;
+  virtual void for_each(FunctionRef<void(Tensor&, Use)> f) = 0;
   virtual void emit(const Stream& stream) const = 0;
   // The op as a node of a program.
   virtual Program::Node node(std::string name) const = 0;
@@ -30,6 +32,8 @@ class OpCall {
   virtual bool is_sequence() const { return false; }
   // Whether `write` may share the memory of `read`, if nothing else uses the value of `read` any more.
   virtual bool can_write_over(const Tensor& /*write*/, const Tensor& /*read*/) const { return false; }
+
+  const void* const type;
 };
 
 struct HeldOp {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
 #include "runtime/arena.h"
 
@@ -24,7 +23,6 @@ struct Homes::Array {
 Homes::Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& trace, bool run_aside)
     : of_op(ops.size()), values_(&values), homes_(values.count() + 1, Home{kNone, 0}) {
   if (run_aside) order(ops);
-  if (!trace.shares()) return;
   std::vector<Array> arrays = arrays_of(trace);
   for (std::size_t i = 0; i < ops.size(); ++i) {
     values.for_each_use(ops[i], [&](const Tensor& tensor, bool is_read) {
@@ -78,14 +76,17 @@ bool Homes::depends(std::size_t j, std::size_t i) const {
 
 std::vector<Homes::Array> Homes::arrays_of(const Arena& trace) {
   std::vector<Array> arrays;
-  std::map<const char*, std::size_t> indices;
+  std::vector<std::size_t> indices(trace.count(), kNone);  // by block
   for (Id id = 1; id <= values_->count(); ++id) {
     const char* const place = (*values_)[id].place;
-    const auto* const traced = trace.block_at(place);
-    if (traced == nullptr || !traced->second.free || traced->second.pinned) continue;
-    const auto [at, is_new] = indices.try_emplace(traced->first, arrays.size());
-    if (is_new) arrays.push_back({.taken_from = arrays.size()});
-    homes_[id] = {at->second, static_cast<std::size_t>(place - traced->first)};
+    const auto* const traced = trace.block_named(place);
+    if (traced == nullptr) continue;
+    std::size_t& index = indices[trace.index_of(*traced)];
+    if (index == kNone) {
+      index = arrays.size();
+      arrays.push_back({.taken_from = index});
+    }
+    homes_[id] = {index, static_cast<std::size_t>(place - traced->name)};
   }
   return arrays;
 }

@@ -29,12 +29,12 @@ std::string size_text(std::size_t bytes) {
 std::string memory_report(const Recording& recording, const std::string& name) {
   std::map<const void*, LargestView> values;  // temporaries by address; the largest of several views
   const auto is_temporary = [&](const Tensor& tensor) {
-    const auto lies_in = [&](const auto& each) { return each.second->block_at(tensor.raw()) != nullptr; };
-    return recording.trace->block_at(tensor.raw()) != nullptr || std::ranges::any_of(recording.arenas, lies_in);
+    const auto lies_in = [&](const auto& each) { return each.second->holds(tensor.place()); };
+    return recording.trace->holds(tensor.place()) || std::ranges::any_of(recording.arenas, lies_in);
   };
   const auto look_at = [&](const Tensor& tensor, const std::string& op) {
     if (!is_temporary(tensor)) return;
-    const auto [at, is_new] = values.try_emplace(tensor.raw(), LargestView{tensor, op});
+    const auto [at, is_new] = values.try_emplace(tensor.place(), LargestView{tensor, op});
     if (!is_new && at->second.tensor.bytes() < tensor.bytes()) at->second = {tensor, op};
   };
   for (const Program::Node& node : recording.program.nodes()) {

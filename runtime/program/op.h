@@ -89,9 +89,10 @@ void check_op(std::string_view name, const Op& op, const Stream& stream) {
 template <class Op>
 class CallOf final : public OpCall {
  public:
-  explicit CallOf(Op of) : op(std::move(of)) {}
+  static inline const char kType = 0;
+  explicit CallOf(Op of) : OpCall(&kType), op(std::move(of)) {}
 
-  void for_each(const std::function<void(Tensor&, Use)>& f) override { for_each_tensor(op, f); }
+  void for_each(FunctionRef<void(Tensor&, Use)> f) override { for_each_tensor(op, f); }
   void emit(const Stream& stream) const override { run(op, stream); }
   Program::Node node(std::string name) const override { return node_of(std::move(name), op); }
   void check(const HeldOp& held) const override { check_op(held.node.op, op, held.stream); }
@@ -109,8 +110,8 @@ class CallOf final : public OpCall {
 // The op if it is of that type, or null.
 template <class Op>
 const Op* op_of(const HeldOp& held) {
-  const auto* const call = dynamic_cast<const CallOf<Op>*>(held.call.get());
-  return call != nullptr ? &call->op : nullptr;
+  if (held.call == nullptr || held.call->type != &CallOf<Op>::kType) return nullptr;
+  return &static_cast<const CallOf<Op>&>(*held.call).op;
 }
 
 }  // namespace giro::detail

@@ -10,7 +10,8 @@ namespace giro::detail {
 // shares none.
 inline bool overlap(const Tensor& a, const Tensor& b) {
   if (!a || !b) return false;
-  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.raw()), b_begin = reinterpret_cast<std::uintptr_t>(b.raw());
+  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.place()),
+             b_begin = reinterpret_cast<std::uintptr_t>(b.place());
   return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
 }
 

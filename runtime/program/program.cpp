@@ -53,7 +53,7 @@ class Values {
     std::string name = leaf_name(leaves_, tensor);
     if (name.empty()) name = fmt::format("%{}", numbers_++);
     std::erase_if(written_, [&](const Written& other) {
-      return other.tensor.raw() == tensor.raw() && other.tensor.bytes() <= tensor.bytes();
+      return other.tensor.place() == tensor.place() && other.tensor.bytes() <= tensor.bytes();
     });
     written_.push_back({tensor, {name, op}});
     return name;

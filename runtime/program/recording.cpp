@@ -79,9 +79,9 @@ class BranchStreams {
 // An operation on an event.
 class EventCall final : public OpCall {
  public:
-  explicit EventCall(std::function<void(const Stream&)> f) : f_(std::move(f)) {}
+  explicit EventCall(std::function<void(const Stream&)> f) : OpCall(nullptr), f_(std::move(f)) {}
 
-  void for_each(const std::function<void(Tensor&, Use)>&) override {}
+  void for_each(FunctionRef<void(Tensor&, Use)>) override {}
   void emit(const Stream& stream) const override { f_(stream); }
   Program::Node node(std::string name) const override { return {std::move(name), {}, {}}; }
 
@@ -155,12 +155,12 @@ Buffer Recording::allocate(StreamImpl& on, std::size_t bytes) {
                 "allocate: a stream that has joined a recording has no temporaries, expected the recording stream");
   }
   Buffer temporary = trace->allocate(bytes);
-  if (is_shared_) trace->pin_held();
+  if (is_shared_) trace->settle(temporary.place());
   return temporary;
 }
 
 void Recording::keep(const std::shared_ptr<const void>& memory, const void* address) {
-  if (!memory || trace->block_at(address) != nullptr) return;
+  if (!memory || trace->holds(address)) return;
   if (std::find(kept.begin(), kept.end(), memory) == kept.end()) kept.push_back(memory);
 }
 
@@ -210,19 +210,21 @@ std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp
 void Recording::pin_memory_of_other_streams(const std::vector<HeldOp>& ops) {
   for (const HeldOp& op : ops) {
     if (&op.stream.impl() == &stream) continue;
-    op.call->for_each([&](Tensor& tensor, Use) { trace->pin(tensor.raw()); });
+    op.call->for_each([&](Tensor& tensor, Use) { trace->settle(tensor.place()); });
   }
 }
 
 // Rewrites the ops, and gives their values memory.
 Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branches,
                           std::shared_ptr<StreamImpl>& side_stream) {
+  trace->settle_held();
   Values values = number(ops, *trace);
   const bool is_shared = std::exchange(is_shared_, false);  // what a rule queues is held
   try {
     if (verifies_programs()) verify(ops, values, "the trace");
     if (rewrite_.rewrite != nullptr) rewrite_.rewrite(ops, values);
     is_shared_ = is_shared;
+    if (!trace->shares()) values.settle(*trace);
     Homes homes(ops, values, *trace, has_branches());
     branches.resize(ops.size());
     side_stream = open_side_stream(ops, homes, branches);
@@ -250,7 +252,6 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   std::shared_ptr<StreamImpl> side_stream;
   const Buffer memory = lay_out(ops, branches, side_stream);
   if (rewrite_.prepare != nullptr) rewrite_.prepare(ops);
-  trace->pin_held();
   calls.reserve(program.nodes().size() + ops.size());
   BranchStreams order(*this, side_stream.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {

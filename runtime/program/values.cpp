@@ -15,7 +15,7 @@ namespace {
 constexpr int kOffsetBits = 40, kIdBits = 23;
 constexpr std::uint64_t kName = std::uint64_t{1} << 63;
 
-std::uint64_t bits_of(const Tensor& tensor) { return std::bit_cast<std::uint64_t>(tensor.raw()); }
+std::uint64_t bits_of(const Tensor& tensor) { return std::bit_cast<std::uint64_t>(tensor.place()); }
 
 // Finds out which value lies where, op by op.
 class Numbering {
@@ -54,8 +54,12 @@ class Numbering {
     return id;
   }
 
+  std::uintptr_t begin_of(const Tensor& tensor) const {
+    return std::bit_cast<std::uintptr_t>(trace_.place_of(tensor.place()));
+  }
+
   Tensor read(const Tensor& tensor) {
-    const std::uintptr_t begin = bits_of(tensor), end = begin + tensor.bytes();
+    const std::uintptr_t begin = begin_of(tensor), end = begin + tensor.bytes();
     if (begin == end) {
       const auto [at, is_new] = empty_.try_emplace(begin);
       if (is_new) at->second = values_.add({.place = std::bit_cast<char*>(begin), .bytes = 0, .is_input = true});
@@ -87,18 +91,17 @@ class Numbering {
   }
 
   Tensor write(const Tensor& tensor, Use use) {
-    const std::uintptr_t begin = bits_of(tensor), end = begin + tensor.bytes();
+    const std::uintptr_t begin = begin_of(tensor), end = begin + tensor.bytes();
     // An op that writes several parts of an array names the whole array each time.
     for (const Tensor& other : written_) {
       const Value& value = values_.of(other);
-      if (value.place == tensor.raw() && value.bytes == tensor.bytes()) return named(id_of(other), 0, tensor);
+      if (value.place == std::bit_cast<char*>(begin) && value.bytes == tensor.bytes())
+        return named(id_of(other), 0, tensor);
     }
     const Tensor before = use == Use::updated ? read(tensor) : Tensor();
-    const auto* const block = trace_.block_at(tensor.raw());
-    const bool is_temporary = block != nullptr && block->second.free && !block->second.pinned;
     const Id id = values_.add({.place = std::bit_cast<char*>(begin),
                                .bytes = end - begin,
-                               .is_temporary = is_temporary,
+                               .is_temporary = trace_.block_named(std::bit_cast<void*>(begin)) != nullptr,
                                .before = id_of(before),
                                .offset_of_before = offset_of(before)});
     if (begin == end) {
@@ -158,7 +161,7 @@ Tensor Values::placed(const Tensor& tensor) const {
   return {of(tensor).place + offset_of(tensor), tensor.dtype(), tensor.shape(), tensor.device()};
 }
 
-void Values::for_each_use(const HeldOp& op, const std::function<void(const Tensor&, bool)>& f) const {
+void Values::for_each_use(const HeldOp& op, FunctionRef<void(const Tensor&, bool)> f) const {
   op.call->for_each([&](const Tensor& tensor, Use use) {
     if (!tensor) return;
     if (use == Use::read) f(tensor, true);
@@ -166,6 +169,10 @@ void Values::for_each_use(const HeldOp& op, const std::function<void(const Tenso
     if (use == Use::updated && value.before != 0) f(named(value.before, value.offset_of_before, tensor), true);
     if (use != Use::read) f(tensor, false);
   });
+}
+
+void Values::settle(Arena& trace) {
+  for (Value& value : all_) value.place = trace.settle(value.place);
 }
 
 void Values::note_over(Id later, Id earlier) {

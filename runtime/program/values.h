@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -35,7 +34,7 @@ struct Value {
     bool operator==(const Part&) const = default;
   };
 
-  char* place;        // the memory that the trace gave it
+  char* place;        // the memory that the trace gave it, or its name
   std::size_t bytes;  // from there
   bool is_input = false;
   bool is_temporary = false;  // an op writes it, and nothing but ops of this program reads it
@@ -74,7 +73,9 @@ class Values {
     for_each_range(tensor, [&](Id id, std::size_t, std::size_t) { f(id); });
   }
   // Calls f(tensor, whether it is read) for each argument of an op, in both ways for an InOut.
-  void for_each_use(const HeldOp& op, const std::function<void(const Tensor&, bool)>& f) const;
+  void for_each_use(const HeldOp& op, FunctionRef<void(const Tensor&, bool)> f) const;
+  // Gives each temporary memory of its own.
+  void settle(Arena& trace);
   // Notes that a value is written to memory in which another is.
   void note_over(Id later, Id earlier);
 

@@ -1,5 +1,6 @@
 // The host's cost of a step of the MNIST sample's models: recording it, and calling the recorded step. On the CPU a
-// call also does the step's work, so there the batch is one image of 4 x 4, to leave little but the call.
+// call also does the step's work, so there the batch is one image of 4 x 4, to leave little but the call. Transformers
+// of 12 and 192 blocks show how the cost of recording grows with the model.
 //
 //   step_bench [--device=cuda]
 
@@ -12,6 +13,8 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/normalization.h>
+#include <giro/kernels/nn/transformer.h>
 #include <giro/kernels/optim/train_state.h>
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/step/step.h>
@@ -82,6 +85,34 @@ void call(benchmark::State& benchmark, bool cnn) {
   training.state.stream().synchronize();
 }
 
+// Recording a transformer's step, whose cost does not depend on its width.
+void record_transformer(benchmark::State& benchmark, int blocks) {
+  constexpr std::int64_t kTokens = 16, kVocabulary = 64, kFeatures = 32;
+  std::vector<nn::Layer> layers{nn::embedding(kVocabulary, kFeatures), nn::position_embedding(kTokens)};
+  for (int i = 0; i < blocks; ++i) {
+    layers.push_back(nn::transformer_block({.attention = {.heads = 2, .is_causal = true}}));
+  }
+  layers.push_back(nn::layer_norm());
+  layers.push_back(nn::dense(kVocabulary));
+  const nn::Layer model = nn::sequential(std::move(layers));
+  const std::vector<std::int32_t> tokens(2 * kTokens);
+  const giro::Dataset data =
+      giro::Dataset({{"tokens", giro::HostArray(tokens, {2, kTokens})}}).repeat().batch(2).to(device);
+  giro::TrainState state =
+      giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = data.spec(), .context = device});
+  const giro::Batch batch = *data.begin();
+  for (auto _ : benchmark) {
+    const auto step = giro::jit([&](giro::TrainState& s, const giro::Batch& windows) {
+      const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {
+        return mean(softmax_cross_entropy(model(params, windows["tokens"]), windows["tokens"]));
+      });
+      s.apply_gradients();
+      return giro::logs().add_metric("loss", loss);
+    });
+    benchmark::DoNotOptimize(step.find(state, batch, {}, nullptr));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,6 +122,10 @@ int main(int argc, char** argv) {
     const std::string model = cnn ? "cnn" : "linear";
     benchmark::RegisterBenchmark(("record_" + model).c_str(), record, cnn)->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("call_" + model).c_str(), call, cnn)->Unit(benchmark::kMicrosecond);
+  }
+  for (const int blocks : {12, 192}) {
+    const std::string name = "record_transformer_" + std::to_string(blocks);
+    benchmark::RegisterBenchmark(name.c_str(), record_transformer, blocks)->Unit(benchmark::kMillisecond);
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -35,7 +35,7 @@ class RecordedCollectivesTest : public test::OpTest {
     return tensor;
   }
   static Tensor view(const Buffer& buffer, const Shape& shape, Device device) {
-    return {buffer.data(), DType::f32, shape, device};
+    return {buffer.place(), DType::f32, shape, device};
   }
 
   // Later work on the other stream starts after the work queued here, and the other way round.

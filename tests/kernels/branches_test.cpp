@@ -18,7 +18,7 @@ class BranchesTest : public test::OpTest {
   void prepare() override {
     for (Tensor* leaf : {&left_, &right_, &out_}) {
       leaves_.push_back(Buffer::allocate(device(), kCount * sizeof(float)));
-      *leaf = Tensor(leaves_.back().data(), DType::f32, {kCount}, device());
+      *leaf = Tensor(leaves_.back().place(), DType::f32, {kCount}, device());
       fill(*leaf, 0, stream());
     }
   }
@@ -28,7 +28,7 @@ class BranchesTest : public test::OpTest {
     std::vector<Buffer> memory;
     while (temporaries.size() < 3) {
       memory.push_back(s.allocate(kCount * sizeof(float)));
-      temporaries.emplace_back(memory.back().data(), DType::f32, Shape{kCount}, device());
+      temporaries.emplace_back(memory.back().place(), DType::f32, Shape{kCount}, device());
     }
     const Tensor &a = temporaries[0], &b = temporaries[1], &c = temporaries[2];
     fill(a, 1, s);
@@ -130,7 +130,7 @@ TEST_P(BranchesTest, OpsOfAJoinedStreamKeepTheirOrder) {
   std::vector<Tensor> values;
   for (int i = 0; i < 3; ++i) {
     leaves_.push_back(Buffer::allocate(device(), kCount * sizeof(float)));
-    values.emplace_back(leaves_.back().data(), DType::f32, Shape{kCount}, device());
+    values.emplace_back(leaves_.back().place(), DType::f32, Shape{kCount}, device());
   }
   const Graph graph = Graph::record(stream(), [&] {
     Event forked(stream()), joined(stream());

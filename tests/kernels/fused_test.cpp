@@ -47,7 +47,7 @@ class FusedTest : public test::OpTest {
 
   Tensor temporary(DType dtype, const Shape& shape) {
     temporaries_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-    return {temporaries_.back().data(), dtype, shape, device()};
+    return {temporaries_.back().place(), dtype, shape, device()};
   }
 
   test::Random random_;
@@ -335,7 +335,7 @@ TEST_P(FusedTest, UpdatePublishesTheRow) {
           const auto step = [&] {
             const Buffer norm = s.allocate(sizeof(double));
             if (rule.clips) {
-              tensors.squared_norm = Tensor(norm.data(), DType::f64, {}, device());
+              tensors.squared_norm = Tensor(norm.place(), DType::f64, {}, device());
               sum_of_squares(tensors.squared_norm, tensors.grads, s);
             }
             optim::update(rule.optimizer, tensors, s);

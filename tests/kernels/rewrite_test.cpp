@@ -97,13 +97,13 @@ class RandomProgram {
 
   Tensor leaf(DType dtype, const Shape& shape, int value) {
     leaves_.push_back(Buffer::allocate(stream_.device(), static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-    const Tensor tensor(leaves_.back().data(), dtype, shape, stream_.device());
+    const Tensor tensor(leaves_.back().place(), dtype, shape, stream_.device());
     fill(tensor, value * 0.3 + (dtype == DType::f32 ? 0.1 : 0), stream_);
     return tensor;
   }
   Tensor temporary(DType dtype, const Shape& shape) {
     buffers_.push_back(stream_.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-    return {buffers_.back().data(), dtype, shape, stream_.device()};
+    return {buffers_.back().place(), dtype, shape, stream_.device()};
   }
   // One of the float tensors written so far.
   Tensor any(const Shape& shape) {
@@ -256,7 +256,7 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
   const Buffer row = Buffer::allocate(device(), 16);
   const auto record = [&] {
     const Buffer one = stream().allocate(4);
-    const Tensor scalar(one.data(), DType::f32, {}, device()), out(row.data(), DType::f32, {4}, device());
+    const Tensor scalar(one.place(), DType::f32, {}, device()), out(row.place(), DType::f32, {4}, device());
     fill(scalar, 2, stream());
     broadcast(out, scalar, 0.5, stream());
   };
@@ -287,14 +287,14 @@ TEST_P(RewriteTest, RulesRespectInterveningOps) {
   using Names = std::vector<std::string>;
   const auto floats = [&](const Shape& shape) {
     kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
-    return Tensor(kept_.back().data(), DType::f32, shape, device());
+    return Tensor(kept_.back().place(), DType::f32, shape, device());
   };
   const Tensor logits = floats({4, 3}), hits = floats({}), loss = floats({});
   const Tensor labels(floats({4}).raw(), DType::u8, {4}, device());
   // The gradient overwrites the logits before accuracy reads them.
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(16);
-              const Tensor losses(memory.data(), DType::f32, {4}, device());
+              const Tensor losses(memory.place(), DType::f32, {4}, device());
               softmax_cross_entropy(losses, logits, logits, labels, stream());
               mean(loss, losses, stream());
               accuracy(hits, logits, labels, stream());
@@ -303,8 +303,8 @@ TEST_P(RewriteTest, RulesRespectInterveningOps) {
   // The mean belongs to a loss of two terms. The rule still finds it.
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(16), mean_memory = stream().allocate(4);
-              const Tensor losses(memory.data(), DType::f32, {4}, device());
-              const Tensor of_rows(mean_memory.data(), DType::f32, {}, device());
+              const Tensor losses(memory.place(), DType::f32, {4}, device());
+              const Tensor of_rows(mean_memory.place(), DType::f32, {}, device());
               softmax_cross_entropy(losses, {}, logits, labels, stream());
               mean(of_rows, losses, stream());
               add(loss, of_rows, hits, stream());
@@ -317,7 +317,7 @@ TEST_P(RewriteTest, RulesRespectInterveningOps) {
   EXPECT_EQ(
       ops_of([&] {
         const Buffer at = stream().allocate(32), memory = stream().allocate(12);
-        const Tensor indices(at.data(), DType::i64, {4}, device()), rows(memory.data(), DType::u8, {4, 3}, device());
+        const Tensor indices(at.place(), DType::i64, {4}, device()), rows(memory.place(), DType::u8, {4, 3}, device());
         batch_indices(indices, {slots, call}, {9, 2, true}, stream());
         gather_rows(rows, images8, indices, stream());
         scale(part, rows.rows(0, 2), 0.5, stream());
@@ -327,7 +327,7 @@ TEST_P(RewriteTest, RulesRespectInterveningOps) {
   const Tensor images = floats({1, 4, 4, 1}), pooled = images.reshape({16}).rows(0, 4).reshape({1, 2, 2, 1});
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(64);
-              const Tensor dx(memory.data(), DType::f32, {1, 4, 4, 1}, device());
+              const Tensor dx(memory.place(), DType::f32, {1, 4, 4, 1}, device());
               avg_pool_backward(dx, pooled, {}, stream());
               test::relu_backward(images, dx, dx, stream());
             }),
@@ -345,15 +345,15 @@ TEST_P(RewriteTest, RulesRespectInterveningOps) {
 
 TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   kept_.push_back(Buffer::allocate(device(), 64));
-  const Tensor bytes(kept_.back().data(), DType::u8, {12}, device());
+  const Tensor bytes(kept_.back().place(), DType::u8, {12}, device());
   kept_.push_back(Buffer::allocate(device(), 64));
-  const Tensor out(kept_.back().data(), DType::bf16, {12}, device());
+  const Tensor out(kept_.back().place(), DType::bf16, {12}, device());
   kept_.push_back(Buffer::allocate(device(), 64));
-  const Tensor total(kept_.back().data(), DType::f32, {}, device());
+  const Tensor total(kept_.back().place(), DType::f32, {}, device());
   const auto scaled = [&](bool is_read_twice) {
     return ops_of([&] {
       const Buffer memory = stream().allocate(48);
-      const Tensor x(memory.data(), DType::f32, {12}, device());
+      const Tensor x(memory.place(), DType::f32, {12}, device());
       scale(x, bytes, 0.1, stream());
       cast(out, x, stream());
       if (is_read_twice) sum(total, x, stream());
@@ -376,7 +376,7 @@ TEST_P(RewriteTest, NarrowLayersFuseSurroundingRelus) {
     const std::int64_t rows = 3;
     const auto filled = [&](const Shape& shape) {
       kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
-      const Tensor tensor(kept_.back().data(), DType::f32, shape, device());
+      const Tensor tensor(kept_.back().place(), DType::f32, shape, device());
       std::vector<float> values(static_cast<std::size_t>(shape.count()));
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i * 7919) % 13) / 8 - 0.75f;
       stream().copy(tensor.raw(), values.data(), tensor.bytes());
@@ -386,8 +386,8 @@ TEST_P(RewriteTest, NarrowLayersFuseSurroundingRelus) {
     const Tensor dy = filled({rows, outputs}), y = filled({rows, outputs}), dz = filled({rows, inputs});
     const auto step = [&] {
       const Buffer memory = stream().allocate(z.bytes()), gradients = stream().allocate(z.bytes());
-      const Tensor x(memory.data(), DType::f32, z.shape(), device());
-      const Tensor dx(gradients.data(), DType::f32, z.shape(), device());
+      const Tensor x(memory.place(), DType::f32, z.shape(), device());
+      const Tensor dx(gradients.place(), DType::f32, z.shape(), device());
       test::relu(x, z, stream());
       dense(y, x, w, b, stream());
       dense_backward(dx, {}, {}, dy, x, w, stream());
@@ -421,14 +421,14 @@ TEST_P(RewriteTest, ConvolutionFusesTheFollowingRelu) {
     if (device().is_cpu() && dtype != DType::f32) continue;
     const auto filled = [&](const Shape& shape, const std::vector<double>& values) {
       kept_.push_back(Buffer::allocate(device(), 256));
-      const Tensor tensor(kept_.back().data(), dtype, shape, device());
+      const Tensor tensor(kept_.back().place(), dtype, shape, device());
       std::vector<float> elements;
       for (std::size_t i = 0; i < static_cast<std::size_t>(shape.count()); ++i) {
         elements.push_back(static_cast<float>(values[i % values.size()]));
       }
       const Buffer memory = stream().allocate(elements.size() * 4);
       stream().copy(memory.data(), elements.data(), elements.size() * 4);
-      cast(tensor, Tensor(memory.data(), DType::f32, shape, device()), stream());
+      cast(tensor, Tensor(memory.place(), DType::f32, shape, device()), stream());
       stream().synchronize();
       return tensor;
     };
@@ -439,7 +439,7 @@ TEST_P(RewriteTest, ConvolutionFusesTheFollowingRelu) {
     const auto convolve = [&](bool with_bias) {
       return [&, with_bias] {
         const Buffer memory = stream().allocate(256);
-        const Tensor z(memory.data(), dtype, result, device());
+        const Tensor z(memory.place(), dtype, result, device());
         conv2d(z, x, w, with_bias ? b : Tensor(), {}, stream());
         test::relu(y, z, stream());
       };
@@ -453,7 +453,7 @@ TEST_P(RewriteTest, ConvolutionFusesTheFollowingRelu) {
       const test::RewriteSetting rewriting(setting);
       rules::record(stream(), convolve(true)).replay(stream());
       const Buffer memory = stream().allocate(256);
-      const Tensor floats(memory.data(), DType::f32, result, device());
+      const Tensor floats(memory.place(), DType::f32, result, device());
       cast(floats, y, stream());
       results.emplace_back(static_cast<std::size_t>(result.count()));
       stream().copy(results.back().data(), floats.raw(), floats.bytes());
@@ -540,7 +540,7 @@ TEST_P(RewriteTest, ConvolutionOfFewChannelsFusesThePoolingAfterIt) {
           for (float& value : values) value = uniform(random);
           const Buffer memory = stream().allocate(values.size() * 4);
           stream().copy(memory.data(), values.data(), values.size() * 4);
-          cast(tensor, Tensor(memory.data(), DType::f32, shape, device()), stream());
+          cast(tensor, Tensor(memory.place(), DType::f32, shape, device()), stream());
           stream().synchronize();
           return tensor;
         };
@@ -552,7 +552,7 @@ TEST_P(RewriteTest, ConvolutionOfFewChannelsFusesThePoolingAfterIt) {
         std::vector<Buffer> temporaries;
         const auto temporary = [&](const Shape& shape) {
           temporaries.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-          return Tensor(temporaries.back().data(), dtype, shape, device());
+          return Tensor(temporaries.back().place(), dtype, shape, device());
         };
         const auto body = [&] {
           const Tensor z = temporary(result), activated = is(Change::no_relu) ? z : temporary(result);
@@ -599,7 +599,7 @@ TEST_P(RewriteTest, ConvolutionOfFewChannelsFusesThePoolingAfterIt) {
 TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   const auto floats = [&](const Shape& shape, double value) {
     kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
-    const Tensor tensor(kept_.back().data(), DType::f32, shape, device());
+    const Tensor tensor(kept_.back().place(), DType::f32, shape, device());
     fill(tensor, value, stream());
     return tensor;
   };
@@ -619,7 +619,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   };
   const auto temporary = [&] {
     kept_.push_back(stream().allocate(48));
-    return Tensor(kept_.back().data(), DType::f32, {4, 3}, device());
+    return Tensor(kept_.back().place(), DType::f32, {4, 3}, device());
   };
   const auto record = [&](Case which) {
     return ops_of([&] {
@@ -691,7 +691,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
 TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
   const auto leaf = [&](double value) {
     kept_.push_back(Buffer::allocate(device(), 16));
-    const Tensor tensor(kept_.back().data(), DType::f32, {4}, device());
+    const Tensor tensor(kept_.back().place(), DType::f32, {4}, device());
     fill(tensor, value, stream());
     return tensor;
   };
@@ -711,9 +711,9 @@ TEST_P(RewriteTest, ValueThatIsOnlyCopiedIsWrittenInPlace) {
   const auto record = [&](Case which) {
     return ops_of([&] {
       std::optional<Buffer> memory = stream().allocate(which == is_a_part ? 32 : 16);
-      const Tensor value(memory->data(), DType::f32, {4}, device());
+      const Tensor value(memory->place(), DType::f32, {4}, device());
       scale(value, which == target_is_an_input ? to : from, 2, stream());
-      if (which == is_a_part) fill({static_cast<float*>(value.raw()) + 4, DType::f32, {4}, device()}, 1, stream());
+      if (which == is_a_part) fill({static_cast<float*>(value.place()) + 4, DType::f32, {4}, device()}, 1, stream());
       if (which == target_is_read) scale(other, to, 2, stream());
       if (which == target_is_written) fill(to, 7, stream());
       copy(to, value, stream());
@@ -740,14 +740,14 @@ TEST_P(RewriteTest, ValueIsNotWrittenOverWhatTheOpThatCopiesItReads) {
   const test::RewriteSetting alone("-fuse_expressions");
   const auto leaf = [&](double value) {
     kept_.push_back(Buffer::allocate(device(), 16));
-    const Tensor tensor(kept_.back().data(), DType::f32, {4}, device());
+    const Tensor tensor(kept_.back().place(), DType::f32, {4}, device());
     fill(tensor, value, stream());
     return tensor;
   };
   const Tensor from = leaf(3), to = leaf(1), sum = leaf(0);
   const Graph graph = rules::record(stream(), [&] {
     const Buffer memory = stream().allocate(16);
-    const Tensor value(memory.data(), DType::f32, {4}, device());
+    const Tensor value(memory.place(), DType::f32, {4}, device());
     scale(value, from, 2, stream());
     const expr::Layout layout = expr::broadcast_layout(value.shape(), value.shape());
     expr::Builder builder(value.shape());
@@ -769,7 +769,7 @@ TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {
   constexpr std::size_t kBytes = 256;
   const auto leaf = [&](double value) {
     kept_.push_back(Buffer::allocate(device(), kBytes));
-    const Tensor tensor(kept_.back().data(), DType::f32, {8, 8}, device());
+    const Tensor tensor(kept_.back().place(), DType::f32, {8, 8}, device());
     fill(tensor, value, stream());
     return tensor;
   };
@@ -781,7 +781,7 @@ TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {
     const Graph graph = rules::record(stream(), [&] {
       Buffer of_a = stream().allocate(kBytes);
       const Buffer of_b = stream().allocate(kBytes);
-      const Tensor a(of_a.data(), DType::f32, {8, 8}, device()), b(of_b.data(), DType::f32, {8, 8}, device());
+      const Tensor a(of_a.place(), DType::f32, {8, 8}, device()), b(of_b.place(), DType::f32, {8, 8}, device());
       scale(a, x, 2, stream());
       scale(b, x, 5, stream());
       if (which == leaf_is_read) copy(other, sum, stream());
@@ -825,7 +825,7 @@ TEST_P(RewriteTest, ReadValuesAreKept) {
   const Buffer row = Buffer::allocate(device(), 16);
   const auto names = ops_of([&] {
     held = stream().allocate(4);
-    const Tensor scalar(held.data(), DType::f32, {}, device()), out(row.data(), DType::f32, {4}, device());
+    const Tensor scalar(held.place(), DType::f32, {}, device()), out(row.place(), DType::f32, {4}, device());
     fill(scalar, 2, stream());
     broadcast(out, scalar, 0.5, stream());
   });
@@ -834,15 +834,15 @@ TEST_P(RewriteTest, ReadValuesAreKept) {
 
 TEST_P(RewriteTest, UnreadValuesAreDropped) {
   const Buffer leaf = Buffer::allocate(device(), 16), ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
-  const Tensor out(leaf.data(), DType::f32, {4}, device()), row(leaf.data(), DType::i64, {}, device());
+  const Tensor out(leaf.place(), DType::f32, {4}, device()), row(leaf.place(), DType::i64, {}, device());
   Buffer held;
   EXPECT_EQ(ops_of([&] {
               const Buffer one = stream().allocate(16), two = stream().allocate(16), three = stream().allocate(4);
               held = stream().allocate(16);
-              const auto floats = [&](const Buffer& at) { return Tensor(at.data(), DType::f32, {4}, device()); };
+              const auto floats = [&](const Buffer& at) { return Tensor(at.place(), DType::f32, {4}, device()); };
               scale(floats(one), out, 3, stream());          // only the next op reads it
               scale(floats(two), floats(one), 2, stream());  // nothing reads it
-              sum(Tensor(three.data(), DType::f32, {}, device()), out, stream());
+              sum(Tensor(three.place(), DType::f32, {}, device()), out, stream());
               scale(floats(held), out, 3, stream());
               publish_row({.words = static_cast<std::uint64_t*>(ring.data()), .capacity = 1}, row, {}, stream());
               scale(out, out, 4, stream());

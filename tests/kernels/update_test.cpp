@@ -342,7 +342,7 @@ TEST_P(UpdateTest, UpdateWithNormAverageAndCopyIsTwoKernels) {
     from_host<std::int64_t>(step, {3}, stream());
     const Graph graph = rules::record(stream(), [&] {
       const Buffer memory = stream().allocate(sizeof(double));
-      const Tensor norm(memory.data(), DType::f64, {}, device());
+      const Tensor norm(memory.place(), DType::f64, {}, device());
       sum_of_squares(norm, grads, stream());
       update(clip_by_global_norm(1, adamw(1e-3, {.weight_decay = 0.1})),
              {.params = params,

@@ -54,15 +54,15 @@ class VerifyTest : public ::testing::Test {
  private:
   Tensor leaf(DType dtype, const Shape& shape) {
     leaves_.push_back(Buffer::allocate(Device::cpu(), static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-    return {leaves_.back().data(), dtype, shape, Device::cpu()};
+    return {leaves_.back().place(), dtype, shape, Device::cpu()};
   }
   void step() {
     const Tensor x = leaf(DType::f32, {4, 3}), w = leaf(DType::f32, {3, 2}), b = leaf(DType::f32, {2});
     const Tensor gradient = leaf(DType::f32, {3, 2}), loss = leaf(DType::f32, {}), count = leaf(DType::i64, {});
     const Buffer memory[] = {stream_.allocate(32), stream_.allocate(32), stream_.allocate(24)};
-    const Tensor z(memory[0].data(), DType::f32, {4, 2}, Device::cpu());
-    const Tensor y(memory[1].data(), DType::f32, {4, 2}, Device::cpu());
-    const Tensor dw(memory[2].data(), DType::f32, {3, 2}, Device::cpu());
+    const Tensor z(memory[0].place(), DType::f32, {4, 2}, Device::cpu());
+    const Tensor y(memory[1].place(), DType::f32, {4, 2}, Device::cpu());
+    const Tensor dw(memory[2].place(), DType::f32, {3, 2}, Device::cpu());
     giro::dense(z, x, w, b, stream_);
     scale(y, z, 2, stream_);
     dense_backward({}, dw, {}, y, x, w, stream_);

@@ -25,7 +25,7 @@ struct Ops {
 
   Tensor value(std::int64_t bytes) {
     held.push_back(trace->allocate(static_cast<std::size_t>(bytes)));
-    return {held.back().data(), DType::u8, {bytes}, Device::cpu()};
+    return {held.back().place(), DType::u8, {bytes}, Device::cpu()};
   }
   void add(const std::vector<Tensor>& writes, const std::vector<Tensor>& reads, HeldOp::Kind kind = HeldOp::Kind::op) {
     Touch op{{writes.begin(), writes.end()}, {reads.begin(), reads.end()}};

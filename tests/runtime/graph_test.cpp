@@ -97,7 +97,7 @@ TEST_F(GraphTest, TemporariesWithDisjointLifetimesShareMemory) {
     const Graph graph = Graph::record(stream_, [&] {
       for (int i = 0; i < 10; ++i) {
         const Buffer temporary = stream_.allocate(kBytes);
-        stream_.fill(temporary.data(), 0, kBytes);
+        stream_.fill(temporary.place(), 0, kBytes);
       }
     });
     EXPECT_EQ(graph.num_nodes(), 10u);
@@ -113,7 +113,7 @@ TEST_F(GraphTest, RecordingsOfAStreamShareTheirMemory) {
   const auto record = [&](std::size_t bytes) {
     return Graph::record(stream_, [&] {
       const Buffer temporary = stream_.allocate(bytes);
-      stream_.fill(temporary.data(), 0, bytes);
+      stream_.fill(temporary.place(), 0, bytes);
     });
   };
   const test::ArenaSetting on("1");
@@ -130,7 +130,7 @@ TEST_F(GraphTest, RecordingsOfAStreamShareTheirMemory) {
 TEST_F(GraphTest, RecordingThatNeedsALittleMoreSharesTheMemory) {
   const test::ArenaSetting on("1");
   const auto record = [&](std::size_t bytes) {
-    return Graph::record(stream_, [&] { stream_.fill(stream_.allocate(bytes).data(), 0, bytes); });
+    return Graph::record(stream_, [&] { stream_.fill(stream_.allocate(bytes).place(), 0, bytes); });
   };
   for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{9} << 20, std::size_t{100} << 20}) {
     const Graph first = record(bytes + 256), second = record(bytes + 4096);
@@ -158,7 +158,7 @@ TEST_F(GraphTest, TracedMemoryIsNeverResident) {
     std::vector<Buffer> temporaries;
     for (std::size_t i = 0; i < kTemporaries; ++i) {
       temporaries.push_back(stream_.allocate(kBytes));
-      stream_.fill(temporaries.back().data(), 0, kBytes);
+      stream_.fill(temporaries.back().place(), 0, kBytes);
     }
     traced = resident();
   });
@@ -171,7 +171,7 @@ TEST_F(GraphTest, MemoryIsReleasedWithTheLastRecording) {
   constexpr std::size_t kBytes = 4 << 20;
   const test::ArenaSetting on("1");
   const auto record = [&](std::size_t bytes) {
-    return Graph::record(stream_, [&] { stream_.fill(stream_.allocate(bytes).data(), 0, bytes); });
+    return Graph::record(stream_, [&] { stream_.fill(stream_.allocate(bytes).place(), 0, bytes); });
   };
   { const Graph large = record(2 * kBytes); }
   Graph small = record(kBytes);
@@ -210,6 +210,48 @@ TEST_F(GraphTest, UnusedTemporaryNeedsNoMemory) {
   EXPECT_EQ(graph.arena_bytes(), 0u);
 }
 
+// A terabyte of them, since the work that uses them has not been planned.
+TEST_F(GraphTest, TemporariesTakeNoMemoryWhileTheyAreRecorded) {
+  const test::ArenaSetting on("1");
+  const Graph graph = Graph::record(stream_, [&] {
+    const Buffer large = stream_.allocate(std::size_t{1} << 40), small = stream_.allocate(a_.bytes());
+    stream_.copy(small.place(), a_.raw(), a_.bytes());
+    stream_.copy(b_.raw(), small.place(), a_.bytes());
+  });
+  graph.replay(stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+  EXPECT_LE(graph.arena_bytes(), 1u << 18);
+}
+
+// An address stays true: for what is recorded with it later, under the name too, and after the buffer is gone.
+TEST_F(GraphTest, TemporaryThatIsAskedForItsAddressKeepsIt) {
+  for (const char* setting : {"0", "1"}) {
+    const test::ArenaSetting arena(setting);
+    Tensor copied, released;
+    std::vector<std::int32_t> seen;
+    const Graph graph = Graph::record(stream_, [&] {
+      auto buffer = std::make_shared<const Buffer>(stream_.allocate(a_.bytes()));
+      copied = Tensor(buffer, DType::i32, {3});
+      copy(copied, a_, stream_);
+      void* const address = buffer->data();
+      EXPECT_EQ(copied.raw(), address);
+      EXPECT_NE(copied.place(), address);
+      stream_.copy(b_.raw(), address, a_.bytes());
+      stream_.fill(address, 0, sizeof(std::int32_t));
+      buffer = nullptr;
+      released = Tensor(std::make_shared<const Buffer>(stream_.allocate(8)), DType::i32, {2});
+    });
+    graph.replay(stream_);
+    EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+    EXPECT_EQ(to_host<std::int32_t>(copied, stream_), (std::vector{0, 2, 3}));
+    // In another recording it is what this one left.
+    const Graph other = Graph::record(stream_, [&] { copy(b_, copied, stream_); });
+    other.replay(stream_);
+    EXPECT_EQ(values(b_), (std::vector{0, 2, 3}));
+    expect_error(ErrorCode::invalid_argument, {"released with the last nn::Var"}, [&] { (void)released.raw(); });
+  }
+}
+
 TEST_F(GraphTest, OtherWorkSeesEarlierResults) {
   for (const char* setting : {"0", "1"}) {
     const test::ArenaSetting arena(setting);
@@ -242,8 +284,8 @@ TEST_F(GraphTest, KeepsItsMemoryWhenTheOthersAndTheStreamAreGone) {
     const Stream stream(Device::cpu());
     const auto body = [&] {
       const Buffer temporary = stream.allocate(a_.bytes());
-      stream.copy(temporary.data(), a_.raw(), a_.bytes());
-      stream.copy(b_.raw(), temporary.data(), a_.bytes());
+      stream.copy(temporary.place(), a_.raw(), a_.bytes());
+      stream.copy(b_.raw(), temporary.place(), a_.bytes());
     };
     const Graph other = Graph::record(stream, body);
     graph = Graph::record(stream, body);

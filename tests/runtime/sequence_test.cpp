@@ -24,7 +24,7 @@ class SequenceTest : public test::DeviceTest {
   Graph plus_one() const {
     return Graph::record(*stream_, [&] {
       const Buffer storage = stream_->allocate(x_.bytes());
-      const Tensor temporary(storage.data(), DType::i64, {}, device());
+      const Tensor temporary(storage.place(), DType::i64, {}, device());
       copy(temporary, x_, *stream_);
       increment(temporary, 1, *stream_);
       copy(x_, temporary, *stream_);

@@ -25,7 +25,7 @@ class ValuesTest : public ::testing::Test {
   }
   Tensor temporary(std::int64_t bytes, bool is_held = false) {
     Buffer buffer = trace_->allocate(static_cast<std::size_t>(bytes));
-    const Tensor tensor(buffer.data(), DType::u8, {bytes}, Device::cpu());
+    const Tensor tensor(buffer.place(), DType::u8, {bytes}, Device::cpu());
     if (is_held) held_.push_back(std::move(buffer));
     return tensor;
   }
@@ -89,6 +89,7 @@ TEST_F(ValuesTest, ArrayWrittenInPartsIsAValueOfParts) {
 TEST_F(ValuesTest, OnlyWhatIsNotHeldIsTemporary) {
   const Tensor free = temporary(10), held = temporary(10, true);
   add({free, held, leaf(0, 10)}, {});
+  trace_->settle_held();
   const Values values = number(ops_, *trace_);
   EXPECT_TRUE(values.of(op(0).writes[0]).is_temporary);
   EXPECT_FALSE(values.of(op(0).writes[1]).is_temporary);

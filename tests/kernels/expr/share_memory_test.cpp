@@ -22,7 +22,7 @@ class ShareMemoryTest : public test::OpTest {
   // Makes a temporary in a recording.
   Tensor temporary(const Shape& shape) {
     temporaries_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * 4));
-    return {temporaries_.back().data(), DType::f32, shape, device()};
+    return {temporaries_.back().place(), DType::f32, shape, device()};
   }
   // Records the body without rules. Returns the bytes that the temporaries take.
   std::size_t memory_of(const std::function<void()>& body) {

@@ -7,8 +7,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/cpu/expression_analysis.h"
 #include "kernels/cpu/expression_chains.h"
+#include "kernels/cpu/expression_tiling.h"
 #include "kernels/cpu/expression_values.h"
 #include "kernels/expr/scalar_function.h"
 #include "kernels/expr/table.h"
@@ -25,9 +25,9 @@ using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
 constexpr std::int64_t kMaxKeptLength = 65536;  // elements: the longest row whose values are kept between passes
-class Planner : Analysis {
+class Planner : Tiling {
  public:
-  Planner(const Expression& expression, Plan& plan) : Analysis(expression, plan) {}
+  Planner(const Expression& expression, Plan& plan) : Tiling(expression, plan) {}
 
   void run() {
     make_passes();
@@ -46,16 +46,9 @@ class Planner : Analysis {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  Plan::Access access(const Strides& strides, const Tensor* memory, bool of_rows) const {
-    Plan::Access a;
-    a.offset = strides.offset;
-    a.strides = strides.of;
-    a.bounds = strides.bounds;
-    for (int k = 0; k < p_.rank; ++k) a.is_bounded = a.is_bounded || !a.bounds[k].holds_all_of(p_.sizes[k]);
-    if (memory != nullptr) {
-      a.memory = static_cast<std::byte*>(memory->raw());
-      a.size = size_of(memory->dtype());
-    }
+  Plan::Access access(const Array& array, bool of_rows) const {
+    Plan::Access a{array};
+    for (std::size_t k = 0; k < sizes.size(); ++k) a.is_bounded = a.is_bounded || !a.is_whole_along(k);
     const int last = of_rows || p_.pattern == Pattern::columns ? p_.kept : p_.rank;
     a.is_flat = a.memory != nullptr && !a.is_bounded;
     a.is_periodic = !a.is_bounded;
@@ -70,13 +63,11 @@ class Planner : Analysis {
 
   int load(std::size_t i, bool of_rows, std::vector<Plan::Access>& into) {
     const Instruction& code = at(i);
-    const bool is_read = code.kind == Kind::read;
-    Plan::Access a = access(is_read ? reads_[code.index] : places_[code.index],
-                            is_read ? &e_.reads[code.index].memory : nullptr, of_rows);
+    Plan::Access a = access(array_of(code), of_rows);
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
     a.value = new_value({size_of_value(i), of_rows, true});
     a.number = p_.number_of_reads++;
-    if (is_read && !of_rows) reads_of_elements_[a.value] = code.index;
+    if (code.kind == Kind::read && !of_rows) reads_of_elements_[a.value] = code.index;
     a.is_number = !of_rows && is_number_[i];
     into.push_back(a);
     return a.value;
@@ -109,7 +100,7 @@ class Planner : Analysis {
     s.inputs = static_cast<int>(operand_count(code));
     s.out = out;
     s.size = size_of_value(i);
-    const DType from = computed_in(at(code.operands[static_cast<std::size_t>(s.inputs - 1)]).dtype);
+    const DType from = computed_in(inputs_dtype(code));
     if (code.kind == Kind::cast) {
       s.kind = Plan::Step::Kind::convert;
       s.convert = conversion(from, computed_in(code.dtype));
@@ -117,7 +108,7 @@ class Planner : Analysis {
     } else {
       s.loop = code.function->loops.get(from);
       if (s.loop == nullptr) {
-        reject(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
+        expr::reject(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
       }
       if (is_16_bit(code.dtype) && !code.function->rules.is_exact) s.round = rounding(code.dtype);
       if (from == DType::f32) s.source = code.function->source;
@@ -133,7 +124,7 @@ class Planner : Analysis {
     return values;
   }
 
-  // The value of each row. Its steps come before pass known_[i].
+  // The value of each row. Its steps come before pass level[i].
   int row_value(std::size_t i) {
     if (row_values_[i] >= 0) return row_values_[i];
     int value = -1;
@@ -151,7 +142,7 @@ class Planner : Analysis {
       default: {
         const auto in = operands(i, [&](std::size_t k) { return row_value(k); });
         value = new_value({size_of_value(i), true, true});
-        const auto before = static_cast<std::size_t>(known_[i]);
+        const auto before = static_cast<std::size_t>(level[i]);
         (before == 0 ? p_.first_row_steps : p_.passes[before - 1].row_steps).push_back(step(i, in, value));
       }
     }
@@ -216,7 +207,7 @@ class Planner : Analysis {
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     const Instruction& code = at(i);
     const bool is_place = code.combiner == Combiner::argmax || code.combiner == Combiner::argmin;
-    if (is_place && p_.length == 0) reject(ErrorCode::invalid_argument, "argmax or argmin of no elements");
+    if (is_place && p_.length == 0) expr::reject(ErrorCode::invalid_argument, "argmax or argmin of no elements");
     Plan::Reduction r;
     const std::optional<std::size_t> squared = squared_f32(code);
     DType dtype = squared ? DType::f32 : computed_in(at(code.operands[0]).dtype);
@@ -238,17 +229,8 @@ class Planner : Analysis {
     pass.reductions.push_back(r);
   }
 
-  // A write to memory that is also read waits for the last pass.
-  int pass_of_write(std::size_t w) const {
-    for (std::size_t i = 0; i < e_.code.size(); ++i) {
-      if (needed_[i] && at(i).kind == Kind::read && shares_memory(w, at(i).index)) {
-        return static_cast<int>(p_.passes.size()) - 1;
-      }
-    }
-    return known_[e_.writes[w].value];
-  }
   bool shares_memory(std::size_t w, std::size_t r) const {
-    return detail::overlap(e_.writes[w].to.memory, e_.reads[r].memory);
+    return detail::overlap(expression.writes[w].to.memory, expression.reads[r].memory);
   }
 
   // One arithmetic step on values that are read: it is recomputed in the next pass instead of kept.
@@ -263,39 +245,37 @@ class Planner : Analysis {
   }
 
   void make_passes() {
-    int passes = 1;
-    for (std::size_t i = 0; i < e_.code.size(); ++i) {
-      if (needed_[i]) passes = std::max(passes, known_[i] + 1);
-    }
+    const int passes = levels + 1;
     p_.passes.resize(static_cast<std::size_t>(passes));
-    row_values_.assign(e_.code.size(), -1);
-    element_values_.assign(e_.code.size(), -1);
+    row_values_.assign(expression.code.size(), -1);
+    element_values_.assign(expression.code.size(), -1);
     const bool keeps = p_.pattern == Pattern::rows && !p_.is_split && p_.length <= kMaxKeptLength;
     const bool keeps_reads = keeps && p_.length <= kPiece;
     for (pass_ = 0; pass_ < passes; ++pass_) {
-      for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      for (std::size_t i = 0; i < expression.code.size(); ++i) {
         const bool is_read = at(i).kind == Kind::read || at(i).kind == Kind::place;
         if (is_read ? !keeps_reads : !keeps || of_rows_[i] || costs_no_more_than_a_load(i)) element_values_[i] = -1;
       }
-      numbers_.assign(e_.code.size(), -1);
+      numbers_.assign(expression.code.size(), -1);
       Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
-      for (std::size_t i = 0; i < e_.code.size(); ++i) {
-        if (needed_[i] && at(i).kind == Kind::reduce && known_[i] == pass_ + 1) add_reduction(i);
+      for (std::size_t i = 0; i < expression.code.size(); ++i) {
+        if (is_needed[i] && at(i).kind == Kind::reduce && level[i] == pass_ + 1) add_reduction(i);
       }
-      for (std::size_t w = 0; w < e_.writes.size(); ++w) {
+      for (std::size_t w = 0; w < expression.writes.size(); ++w) {
         if (!writes_rows_[w] && pass_of_write(w) == pass_) pass.writes.push_back(write(w, false));
       }
       p_.work += p_.rows * p_.length * static_cast<std::int64_t>(pass.steps.size() + pass.reductions.size() + 1);
     }
-    for (std::size_t w = 0; w < e_.writes.size(); ++w) {
+    for (std::size_t w = 0; w < expression.writes.size(); ++w) {
       if (writes_rows_[w]) p_.row_writes.push_back(write(w, true));
     }
   }
   Plan::Access write(std::size_t w, bool of_rows) {
-    Plan::Access a = access(writes_[w], &e_.writes[w].to.memory, of_rows);
-    a.value = of_rows ? row_value(e_.writes[w].value) : element_value(e_.writes[w].value);
+    Plan::Access a = access(writes[w], of_rows);
+    a.value = of_rows ? row_value(expression.writes[w].value) : element_value(expression.writes[w].value);
     a.number = static_cast<int>(w);
-    if (is_16_bit(at(e_.writes[w].value).dtype)) a.convert = conversion(DType::f32, at(e_.writes[w].value).dtype);
+    if (is_16_bit(at(expression.writes[w].value).dtype))
+      a.convert = conversion(DType::f32, at(expression.writes[w].value).dtype);
     return a;
   }
 

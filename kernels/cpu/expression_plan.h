@@ -10,12 +10,12 @@
 #include "kernels/cpu/chain.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/tile_loops.h"
-#include "kernels/expr/expression.h"
+#include "kernels/expr/analysis.h"
 
 namespace giro::cpu {
 
 constexpr std::int64_t kBlockLength = 4 * kPiece;  // elements of a row per partial total
-constexpr int kMaxAxes = static_cast<int>(Shape::kMaxRank) + 2;
+constexpr std::size_t kMaxAxes = expr::Analysis::kMaxAxes;
 
 // How to run an expression. Depends only on shapes, strides and addresses.
 //
@@ -26,12 +26,7 @@ struct Plan {
   enum class Pattern { elements, rows, columns };
 
   // The memory of a read or write, or the element numbers of a place.
-  struct Access {
-    std::byte* memory = nullptr;  // of the element at offset 0; null for places
-    std::size_t size = 8;         // of an element in bytes
-    std::int64_t offset = 0;
-    std::array<std::int64_t, kMaxAxes> strides{};
-    std::array<expr::Layout::Bounds, kMaxAxes> bounds{};
+  struct Access : expr::Analysis::Array {
     bool is_bounded = false;     // some elements are out of bounds
     bool is_flat = false;        // elements (rows, for a value of rows) are contiguous and in order
     bool is_periodic = false;    // repeats along all axes but the innermost

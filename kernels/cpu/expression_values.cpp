@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <numeric>
 
-#include "kernels/cpu/expression_analysis.h"
 #include "kernels/cpu/expression_chains.h"
+#include "kernels/cpu/expression_tiling.h"
 
 namespace giro::cpu {
 namespace {

@@ -10,27 +10,21 @@
 
 namespace giro::cuda {
 
-using expr::Takes;
 using Kind = expr::Instruction::Kind;
 
-DType ExpressionWriter::inputs_dtype(const Instruction& apply) const {
-  const std::size_t first = apply.function->rules.takes == Takes::select ? 1 : 0;
-  return expression_.code[apply.operands[first]].dtype;
-}
-
-std::string ExpressionWriter::strided(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end,
+std::string ExpressionWriter::strided(const ExpressionPlan::Array& array, std::size_t begin, std::size_t end,
                                       std::string_view axis, std::string_view type) {
   std::string sum;
   for (std::size_t i = begin; i < end; ++i) {
-    if (strides[i] == 0) continue;
-    sum += fmt::format("{}{}({}{}) * {}", sum.empty() ? "" : " + ", type, axis, i, strides[i]);
+    if (array.strides[i] == 0) continue;
+    sum += fmt::format("{}{}({}{}) * {}", sum.empty() ? "" : " + ", type, axis, i, array.strides[i]);
   }
   return sum.empty() ? "0" : sum;
 }
 
 // Writes the coordinates c<axis> of element number `index`, in its row or, in a pointwise kernel, in the whole space.
 void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
-  const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes, end = plan_.sizes.size();
+  const std::size_t first = plan_.element_axis(), end = plan_.sizes.size();
   if (first == end) return;
   if (first + 1 == end) return line(indent, "const auto c{} = {};", first, index);
   line(indent, "auto q = {};", index);
@@ -41,15 +35,15 @@ void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
 }
 
 std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
-  return strided(array.strides, plan_.is_pointwise ? 0 : plan_.row_axes, plan_.sizes.size(), "c", index_type());
+  return strided(array, plan_.element_axis(), plan_.sizes.size(), "c", index_type());
 }
 
 // `value` where the array has an element at the coordinates, else `other`.
 std::string ExpressionWriter::if_in_bounds(const ExpressionPlan::Array& array, const std::string& value,
                                            const std::string& other) const {
   std::string condition;
-  for (std::size_t axis = 0; axis < array.bounds.size(); ++axis) {
-    const char name = plan_.is_pointwise || axis >= plan_.row_axes ? 'c' : 'd';
+  for (std::size_t axis = 0; axis < plan_.sizes.size(); ++axis) {
+    const char name = axis >= plan_.element_axis() ? 'c' : 'd';
     const auto [begin, end] = array.bounds[axis];
     if (begin > 0) condition += fmt::format("{}{}{} >= {}", condition.empty() ? "" : " && ", name, axis, begin);
     if (end != ExpressionPlan::Bounds().end) {
@@ -61,27 +55,20 @@ std::string ExpressionWriter::if_in_bounds(const ExpressionPlan::Array& array, c
 
 // Whether a pack can span several rows of the last axis, or exist only in part.
 bool ExpressionWriter::is_per_element(int pack) const {
-  const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes;
-  return (plan_.sizes.size() > first + 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack);
+  return (plan_.sizes.size() > plan_.element_axis() + 1 && plan_.sizes.back() % pack != 0) ||
+         !is_cut_between_packs_of(pack);
 }
 
 bool ExpressionWriter::is_cut_between_packs_of(int pack) const {
   return std::all_of(plan_.reads.begin(), plan_.reads.end(), [&](const ExpressionPlan::Array& read) {
-    return read.is_cut_between_packs_of(pack, plan_.sizes.size() - 1);
+    return ExpressionPlan::is_cut_between_packs_of(pack, read, plan_.sizes.size() - 1);
   });
 }
 
-// Along the last axis.
-std::int64_t ExpressionWriter::stride_of(const ExpressionPlan::Array& array) {
-  return array.strides.empty() ? 0 : array.strides.back();
-}
-
 bool ExpressionWriter::writes_elements(std::size_t write) const {
-  const std::vector<std::int64_t>& strides = plan_.writes[write].strides;
   // With a single element, every output is per element.
   if (plan_.is_pointwise && plan_.sizes.empty()) return true;
-  return std::any_of(strides.begin() + static_cast<std::ptrdiff_t>(plan_.is_pointwise ? 0 : plan_.row_axes),
-                     strides.end(), [](std::int64_t stride) { return stride != 0; });
+  return !plan_.writes[write].is_same_along(plan_.element_axis(), plan_.sizes.size());
 }
 
 // As an operand, in code for one element (k) or for a row (e).
@@ -102,7 +89,7 @@ std::string ExpressionWriter::computed(std::size_t number) const {
     for (std::size_t k = 0; k < expr::operand_count(instruction); ++k) {
       result += fmt::format("{}{}", k == 0 ? "" : ", ", value(instruction.operands[k]));
     }
-    result = fmt::format("{}({})", function_name(*instruction.function, inputs_dtype(instruction)), result);
+    result = fmt::format("{}({})", function_name(*instruction.function, plan_.inputs_dtype(instruction)), result);
     if (instruction.function->rules.is_exact) return result;
   }
   return rounded(instruction.dtype, result);
@@ -134,7 +121,7 @@ std::string ExpressionWriter::row_of(const ExpressionPlan::Array& array) const {
 void ExpressionWriter::write_row_values(int level) {
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
     const Instruction& instruction = expression_.code[i];
-    if (!is_needed_[i] || plan_.is_of_element[i] || plan_.level[i] != level) continue;
+    if (!plan_.is_needed[i] || plan_.is_of_element[i] || plan_.level[i] != level) continue;
     if (instruction.kind == Kind::read) {
       const ExpressionPlan::Array& read = plan_.reads[instruction.index];
       define_row_value(i, fmt::format("{} ? giro::value(x{}[0{}]) : {}(0)", if_in_bounds(read, "live", "false"),
@@ -151,7 +138,7 @@ void ExpressionWriter::write_row_values(int level) {
 // pack's first element.
 std::string ExpressionWriter::offset_of(const ExpressionPlan::Array& array, const Elements& elements) const {
   if (is_per_element(elements.pack)) return offset(array);
-  return fmt::format("{} + k * {}({})", offset(array), index_type(), stride_of(array));
+  return fmt::format("{} + k * {}({})", offset(array), index_type(), plan_.stride_of(array));
 }
 
 // By columns, each load is one element of every row in the pack.
@@ -174,11 +161,11 @@ void ExpressionWriter::write_loads(const Elements& elements, int indent) {
     }
     const std::string from = fmt::format("x{} + ({})", instruction.index, offset(array));
     const std::string count = if_in_bounds(array, "count", "0");
-    if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
+    if (ExpressionPlan::takes_packs_of(elements.pack, array, plan_.sizes.size() - 1)) {
       line(indent, "const auto p{} = giro::load<{}, {}>({}, {});", i, elements.pack, elements.is_whole, from, count);
     } else {
       line(indent, "const auto p{} = giro::gather<{}>({}, {}({}), {});", i, elements.pack, from, index_type(),
-           stride_of(array), count);
+           plan_.stride_of(array), count);
     }
   }
 }
@@ -215,12 +202,11 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
       result = fmt::format("giro::value(p{}{})", i, is_single ? single : ".element[k]");
     } else if (instruction.kind == Kind::place) {
       const ExpressionPlan::Array& place = plan_.places[instruction.index];
-      const std::int64_t first = expression_.places[instruction.index].offset;
       result = fmt::format("b{} + {}", instruction.index, offset(place));
-      if (!is_single && place.counts_packs_of(elements.pack, first)) {
+      if (!is_single && plan_.counts_packs_of(elements.pack, place)) {
         result = fmt::format("({}) | k", result);  // shows NVRTC that a pack's numbers share their high bits
       } else if (!per_element) {
-        result += fmt::format(" + k * giro::i64({})", stride_of(place));
+        result += fmt::format(" + k * giro::i64({})", plan_.stride_of(place));
       }
       result += row_of(place);
     } else {
@@ -255,11 +241,11 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
   if (is_single) return;
   for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
     const std::string to = fmt::format("y{} + ({})", w, offset(array));
-    if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
+    if (ExpressionPlan::takes_packs_of(elements.pack, array, plan_.sizes.size() - 1)) {
       line(outer - 1, "giro::store<{}, {}>({}, s{}, count);", elements.pack, elements.is_whole, to, w);
     } else {
-      line(outer - 1, "giro::scatter<{}>({}, {}({}), s{}, count);", elements.pack, to, index_type(), stride_of(array),
-           w);
+      line(outer - 1, "giro::scatter<{}>({}, {}({}), s{}, count);", elements.pack, to, index_type(),
+           plan_.stride_of(array), w);
     }
   });
 }

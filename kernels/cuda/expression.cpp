@@ -18,13 +18,13 @@
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
+#include "kernels/expr/analysis.h"
 #include "kernels/publish_op.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/disk_cache.h"
 #include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/program/overlap.h"
 
 namespace giro::cuda {
 namespace {
@@ -134,8 +134,7 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
   for (const Expression::Write& write : expression.writes) {
     add(write.value);
     add_access(write.to);
-    const auto is_written = [&](const Access& read) { return detail::overlap(read.memory, write.to.memory); };
-    add(reduces && std::any_of(expression.reads.begin(), expression.reads.end(), is_written));
+    add(reduces && expr::is_written_over_reads(expression, write.to));
   }
   add(expression.code.size());
   for (const Instruction& i : expression.code) {

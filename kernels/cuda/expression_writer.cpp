@@ -8,13 +8,11 @@
 #include "kernels/cuda/expression_prelude.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
-#include "runtime/program/overlap.h"
 
 namespace giro::cuda {
 
 using expr::Combiner;
 using expr::Expression;
-using expr::Takes;
 using Kind = expr::Instruction::Kind;
 
 namespace {
@@ -31,28 +29,9 @@ std::string_view name_of(Combiner combiner) {
 }  // namespace
 
 ExpressionWriter::ExpressionWriter(const Expression& expression, const ops::Publish* tail)
-    : expression_(expression),
-      tail_(tail),
-      plan_(expression),
-      is_kept_(expression.code.size()),
-      is_needed_(expression.code.size()) {
+    : expression_(expression), tail_(tail), plan_(expression), is_kept_(expression.code.size()) {
   source_.count = plan_.rows;
   source_.has_wide_count = plan_.rows > std::numeric_limits<std::int32_t>::max() - (1 << 16);
-  for (const Expression::Write& write : expression.writes) is_needed_[write.value] = true;
-  for (std::size_t w = 0; w < expression.writes.size(); ++w) pass_of_write_.push_back(pass_of_write(w));
-  for (std::size_t i = expression.code.size(); i-- > 0;) {
-    const Instruction& instruction = expression.code[i];
-    if (!is_needed_[i]) continue;
-    for (std::size_t k = 0; k < expr::operand_count(instruction); ++k) is_needed_[instruction.operands[k]] = true;
-  }
-}
-
-// The pass that writes an output: the one that computes it, or the last if another pass could still read that memory.
-int ExpressionWriter::pass_of_write(std::size_t write) const {
-  const Tensor& memory = expression_.writes[write].to.memory;
-  const bool is_read = std::any_of(expression_.reads.begin(), expression_.reads.end(),
-                                   [&](const auto& read) { return detail::overlap(read.memory, memory); });
-  return is_read ? plan_.levels : plan_.level[expression_.writes[write].value];
 }
 
 ExpressionSource ExpressionWriter::write() {
@@ -68,8 +47,8 @@ ExpressionSource ExpressionWriter::write() {
   if (!plan_.is_pointwise) text += reduction_prelude();
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
     const Instruction& instruction = expression_.code[i];
-    if (instruction.kind != Kind::apply || !is_needed_[i]) continue;
-    const std::string definition = function_definition(*instruction.function, inputs_dtype(instruction));
+    if (instruction.kind != Kind::apply || !plan_.is_needed[i]) continue;
+    const std::string definition = function_definition(*instruction.function, plan_.inputs_dtype(instruction));
     if (text.find(definition) == std::string::npos) text += definition;
   }
   const std::string name = fmt::format("giro_{}_{}", title(), digits_of(text + body_));
@@ -84,7 +63,7 @@ std::string ExpressionWriter::title() const {
   std::string title = tail_ != nullptr ? "publish" : "";
   for (std::size_t i = 0; i < expression_.code.size() && title.size() < 40; ++i) {
     const Instruction& instruction = expression_.code[i];
-    if (!is_needed_[i]) continue;
+    if (!plan_.is_needed[i]) continue;
     std::string_view word;
     if (instruction.kind == Kind::apply) word = instruction.function->name;
     if (instruction.kind == Kind::reduce) word = name_of(instruction.combiner);
@@ -122,9 +101,9 @@ int ExpressionWriter::pointwise_pack() const {
   std::size_t narrowest = 16, widest = 1;
   for (const auto* arrays : {&plan_.reads, &plan_.writes}) {
     for (const ExpressionPlan::Array& array : *arrays) {
-      if (array.strides.empty() || array.strides.back() != 1) continue;
-      narrowest = std::min(narrowest, size_of(array.dtype));
-      widest = std::max(widest, size_of(array.dtype));
+      if (plan_.stride_of(array) != 1) continue;
+      narrowest = std::min(narrowest, array.size);
+      widest = std::max(widest, array.size);
     }
   }
   auto pack = static_cast<int>(std::min({16 / narrowest, 32 / widest, widest > 1 ? std::size_t{kUnit} : 16}));
@@ -143,11 +122,11 @@ void ExpressionWriter::write_pointwise() {
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) line(1, "const auto* const x{0} = r{0};", i);
   for (std::size_t i = 0; i < plan_.writes.size(); ++i) line(1, "auto* const y{0} = w{0};", i);
   for (std::size_t i = 0; i < plan_.places.size(); ++i) {
-    line(1, "const giro::i64 b{} = {};", i, expression_.places[i].offset);
+    line(1, "const giro::i64 b{} = {};", i, plan_.places[i].offset);
   }
   line(1, "const bool live = true;");
   Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element};
-  for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && is_needed_[i];
+  for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && plan_.is_needed[i];
   // While the loads of elements are in flight, each thread computes the values that all elements share.
   write_loads(elements, 1);
   write_row_values(0);

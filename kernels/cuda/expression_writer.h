@@ -47,13 +47,12 @@ class ExpressionWriter {
   bool is_cut_between_packs_of(int pack) const;
   bool writes_elements(std::size_t write) const;
   bool writes_elements_in(int pass, std::size_t write) const {
-    return writes_elements(write) && pass_of_write_[write] == pass;
+    return writes_elements(write) && plan_.pass_of_write(write) == pass;
   }
   // In code for element k. By columns, a thread stops at the end of its row.
   std::string exists(const Elements& elements) const {
     return plan_.is_by_columns && elements.is_whole ? "true" : "k < count";
   }
-  DType inputs_dtype(const Instruction& apply) const;
   std::string offset(const ExpressionPlan::Array& array) const;
   std::string offset_of(const ExpressionPlan::Array& array, const Elements& elements) const;
   std::string if_in_bounds(const ExpressionPlan::Array& array, const std::string& value,
@@ -61,14 +60,12 @@ class ExpressionWriter {
   std::string value(std::size_t instruction) const;
   std::string computed(std::size_t instruction) const;
   static std::string rounded(DType dtype, const std::string& text);
-  static std::string strided(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end,
+  static std::string strided(const ExpressionPlan::Array& array, std::size_t begin, std::size_t end,
                              std::string_view axis, std::string_view type);
-  static std::int64_t stride_of(const ExpressionPlan::Array& array);
 
   // expression_writer.cpp: a kernel's frame, and pointwise kernels.
   void write_pointwise();
   int pointwise_pack() const;
-  int pass_of_write(std::size_t write) const;
 
   // reduction_writer.cpp: one kernel for all steps. How blocks and threads share rows:
   struct Share {
@@ -134,8 +131,6 @@ class ExpressionWriter {
   std::string body_;
   int row_pack_ = 1;                                // neighbouring rows of a thread, by columns
   std::vector<bool> is_kept_;                       // in an array, by an earlier pass of the kernel
-  std::vector<bool> is_needed_;                     // by an output
-  std::vector<int> pass_of_write_;                  // in which elements are written
   std::vector<std::int64_t> parts_at_, result_at_;  // of reductions in the workspace, in bytes per row
 };
 

@@ -123,7 +123,7 @@ void ExpressionWriter::place_in_workspace(const Share& share) {
   result_at_ = parts_at_;
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
     const Instruction& instruction = expression_.code[i];
-    if (instruction.kind != Kind::reduce || !is_needed_[i]) continue;
+    if (instruction.kind != Kind::reduce || !plan_.is_needed[i]) continue;
     parts_at_[i] = bytes;
     bytes += share.groups * bytes_of(instruction, expression_.code[instruction.operands[0]].dtype);
     result_at_[i] = bytes;

@@ -54,13 +54,15 @@ int ExpressionWriter::row_pack() const {
     std::int64_t bytes = 0;
     bool takes = plan_.sizes[axis] % pack == 0 && pack * bytes_of_wholes() <= kMaxWholes;
     for (const ExpressionPlan::Array& read : plan_.reads) {
-      takes = takes && read.is_cut_between_packs_of(pack, axis);
+      takes = takes && ExpressionPlan::is_cut_between_packs_of(pack, read, axis);
       if (read.strides[axis] == 0) continue;
-      const std::int64_t each = pack * static_cast<std::int64_t>(size_of(read.dtype));
-      takes = takes && each <= 16 && read.takes_packs_of(pack, axis);
+      const std::int64_t each = pack * static_cast<std::int64_t>(read.size);
+      takes = takes && each <= 16 && ExpressionPlan::takes_packs_of(pack, read, axis);
       bytes += kUnit * each;
     }
-    for (const ExpressionPlan::Array& write : plan_.writes) takes = takes && write.takes_packs_of(pack, axis);
+    for (const ExpressionPlan::Array& write : plan_.writes) {
+      takes = takes && ExpressionPlan::takes_packs_of(pack, write, axis);
+    }
     return takes && bytes <= kMaxLoadedBytes;
   };
   int pack = kUnit;
@@ -103,7 +105,7 @@ void ExpressionWriter::write_passes(const Share& share) {
   const bool keeps = keeps_values(share);
   if (keeps) {
     for (std::size_t i = 0; i < expression_.code.size(); ++i) {
-      if (!is_needed_[i] || !plan_.is_of_element[i]) continue;
+      if (!plan_.is_needed[i] || !plan_.is_of_element[i]) continue;
       line(1, "{} v{}[{}];", value_type(expression_.code[i].dtype), i, kUnit);
     }
   }
@@ -152,7 +154,7 @@ void ExpressionWriter::write_row(const Share& share) {
     line(1, "const auto d0 = {};", rest);
   }
   const auto offset_of_row = [&](const ExpressionPlan::Array& array) {
-    return strided(array.strides, 0, plan_.row_axes, "d", "giro::i64");
+    return strided(array, 0, plan_.row_axes, "d", "giro::i64");
   };
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) {
     line(1, "const auto* const x{0} = r{0} + ({1});", i, offset_of_row(plan_.reads[i]));
@@ -161,7 +163,7 @@ void ExpressionWriter::write_row(const Share& share) {
     line(1, "auto* const y{0} = w{0} + ({1});", i, offset_of_row(plan_.writes[i]));
   }
   for (std::size_t i = 0; i < plan_.places.size(); ++i) {
-    line(1, "const giro::i64 b{} = {} + {};", i, expression_.places[i].offset, offset_of_row(plan_.places[i]));
+    line(1, "const giro::i64 b{} = {} + {};", i, plan_.places[i].offset, offset_of_row(plan_.places[i]));
   }
 }
 
@@ -335,7 +337,7 @@ std::vector<bool> ExpressionWriter::run_in(int pass) const {
 std::vector<std::size_t> ExpressionWriter::reduced_in(int pass) const {
   std::vector<std::size_t> reduced;
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
-    const bool is_reduction = expression_.code[i].kind == Kind::reduce && is_needed_[i];
+    const bool is_reduction = expression_.code[i].kind == Kind::reduce && plan_.is_needed[i];
     if (is_reduction && plan_.level[i] == pass + 1) reduced.push_back(i);
   }
   return reduced;

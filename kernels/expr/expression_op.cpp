@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/expr/analysis.h"
 #include "runtime/dispatch.h"
 #include "runtime/program/overlap.h"
 
@@ -57,27 +58,19 @@ namespace {
 double operations(const Expression& expression) {
   const Shape of_rows(std::span(expression.space.begin(), expression.space.end() - expression.reduced));
   const auto rows = static_cast<double>(of_rows.count()), elements = static_cast<double>(expression.space.count());
-  std::vector<bool> is_of_row;
+  const auto varies = [&](const Instruction& each) {
+    const bool is_read = each.kind == Instruction::Kind::read;
+    const auto& strides = is_read ? expression.reads[each.index].layout.strides : expression.places[each.index].strides;
+    const auto end = strides.begin() + static_cast<std::ptrdiff_t>(expression.space.rank());
+    return std::any_of(end - static_cast<std::ptrdiff_t>(expression.reduced), end,
+                       [](auto stride) { return stride != 0; });
+  };
+  const std::vector<bool> is_of_element = values_of_elements(expression, varies);
   double sum = 0;
-  for (const Instruction& each : expression.code) {
-    const auto operand = [&](std::size_t i) { return is_of_row[each.operands[i]]; };
-    bool of_row = true;
-    if (each.kind == Instruction::Kind::read || each.kind == Instruction::Kind::place) {
-      const Layout& layout =
-          each.kind == Instruction::Kind::read ? expression.reads[each.index].layout : expression.places[each.index];
-      for (std::size_t i = expression.space.rank() - expression.reduced; i < expression.space.rank(); ++i) {
-        of_row = of_row && layout.strides[i] == 0;
-      }
-      of_row = of_row && expression.reduced > 0;
-    } else if (each.kind == Instruction::Kind::apply) {
-      for (std::size_t i = 0; i < static_cast<std::size_t>(each.function->inputs); ++i) of_row = of_row && operand(i);
-      sum += of_row ? rows : elements;
-    } else if (each.kind == Instruction::Kind::cast) {
-      of_row = operand(0);
-    } else if (each.kind == Instruction::Kind::reduce) {
-      sum += elements;
-    }
-    is_of_row.push_back(of_row);
+  for (std::size_t i = 0; i < expression.code.size(); ++i) {
+    const Instruction::Kind kind = expression.code[i].kind;
+    if (kind == Instruction::Kind::reduce) sum += elements;
+    if (kind == Instruction::Kind::apply) sum += is_of_element[i] ? elements : rows;
   }
   return sum;
 }

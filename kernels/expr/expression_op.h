@@ -15,7 +15,8 @@ void run(const expr::Expression& expression, const Stream& stream);
 }  // namespace giro::cpu
 namespace giro::cuda {
 // Queues an expression on a stream of its device. Compiles its kernels unless this process or the cache has them.
-// Errors: device, out_of_memory, unsupported (no NVRTC), invalid_argument (a function's source does not compile).
+// Errors: device, out_of_memory, unsupported (no NVRTC), dtype_mismatch (memory holds another dtype than its value),
+// invalid_argument (a function's source does not compile, an operand after its use).
 void run(const expr::Expression& expression, const Stream& stream);
 }  // namespace giro::cuda
 

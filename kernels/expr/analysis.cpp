@@ -1,0 +1,170 @@
+#include "kernels/expr/analysis.h"
+
+#include <algorithm>
+
+#include "runtime/program/overlap.h"
+
+namespace giro::expr {
+namespace {
+
+using Kind = Instruction::Kind;
+
+Analysis::Array array_of(const Layout& layout, const Shape& space) {
+  Analysis::Array array{.offset = layout.offset};
+  for (std::size_t axis = 0; axis < space.rank(); ++axis) {
+    array.strides[axis] = layout.strides[axis];
+    array.bounds[axis].begin = std::max<std::int64_t>(layout.bounds[axis].begin, 0);
+    if (layout.bounds[axis].end < space.begin()[axis]) array.bounds[axis].end = layout.bounds[axis].end;
+  }
+  return array;
+}
+
+Analysis::Array array_of(const Access& access, const Shape& space) {
+  Analysis::Array array = array_of(access.layout, space);
+  array.memory = static_cast<std::byte*>(access.memory.raw());
+  array.dtype = access.memory.dtype();
+  array.size = size_of(array.dtype);
+  return array;
+}
+
+}  // namespace
+
+void reject(ErrorCode code, const std::string& what) { throw Error(code, "expression: " + what); }
+
+std::vector<bool> values_of_elements(const Expression& expression,
+                                     const std::function<bool(const Instruction&)>& varies) {
+  std::vector<bool> result(expression.code.size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const Instruction& instruction = expression.code[i];
+    if (instruction.kind == Kind::reduce) continue;
+    bool is_of_element = (instruction.kind == Kind::read || instruction.kind == Kind::place) && varies(instruction);
+    for (std::size_t k = 0; k < operand_count(instruction); ++k) {
+      is_of_element = is_of_element || result[instruction.operands[k]];
+    }
+    result[i] = is_of_element;
+  }
+  return result;
+}
+
+bool is_written_over_reads(const Expression& expression, const Access& to) {
+  return std::any_of(expression.reads.begin(), expression.reads.end(),
+                     [&](const Access& read) { return detail::overlap(read.memory, to.memory); });
+}
+
+bool Analysis::Array::is_same_along(std::size_t begin, std::size_t end) const {
+  for (std::size_t axis = begin; axis < end; ++axis) {
+    if (strides[axis] != 0 || !is_whole_along(axis)) return false;
+  }
+  return true;
+}
+
+Analysis::Analysis(const Expression& expression)
+    : expression(expression),
+      sizes(expression.space.begin(), expression.space.end()),
+      row_axes(expression.space.rank() - expression.reduced) {
+  find_needed();
+  find_levels();
+  for (const Access& read : expression.reads) reads.push_back(array_of(read, expression.space));
+  for (const Layout& place : expression.places) places.push_back(array_of(place, expression.space));
+  for (const Expression::Write& write : expression.writes) writes.push_back(array_of(write.to, expression.space));
+}
+
+void Analysis::find_needed() {
+  const std::vector<Instruction>& code = expression.code;
+  is_needed.resize(code.size());
+  for (const Expression::Write& write : expression.writes) {
+    if (write.value >= code.size()) reject(ErrorCode::invalid_argument, "a write of a missing value");
+    if (write.to.memory.dtype() != code[write.value].dtype) {
+      reject(ErrorCode::dtype_mismatch,
+             "a write of " + std::string(name_of(code[write.value].dtype)) + " to " + to_string(write.to.memory));
+    }
+    is_needed[write.value] = true;
+  }
+  for (std::size_t i = code.size(); i-- > 0;) {
+    if (!is_needed[i]) continue;
+    for (std::size_t k = 0; k < operand_count(code[i]); ++k) {
+      const std::size_t operand = code[i].operands[k];
+      if (operand >= i) reject(ErrorCode::invalid_argument, "an operand defined after its use");
+      is_needed[operand] = true;
+    }
+    if (code[i].kind == Kind::read && expression.reads[code[i].index].memory.dtype() != code[i].dtype) {
+      reject(ErrorCode::dtype_mismatch, "a read of " + std::string(name_of(code[i].dtype)) + " from " +
+                                            to_string(expression.reads[code[i].index].memory));
+    }
+  }
+}
+
+void Analysis::find_levels() {
+  level.resize(expression.code.size());
+  for (std::size_t i = 0; i < level.size(); ++i) {
+    const Instruction& instruction = expression.code[i];
+    if (!is_needed[i]) continue;
+    for (std::size_t k = 0; k < operand_count(instruction); ++k) {
+      level[i] = std::max(level[i], level[instruction.operands[k]]);
+    }
+    if (instruction.kind == Kind::reduce) levels = std::max(levels, ++level[i]);
+  }
+}
+
+void Analysis::join_axes() {
+  join_axes(row_axes, sizes.size());
+  join_axes(0, row_axes);
+}
+
+void Analysis::join_axes(std::size_t begin, std::size_t end) {
+  const auto remove = [&](std::size_t axis) {
+    const auto remove_from = [at = static_cast<std::ptrdiff_t>(axis)](auto& values) {
+      std::copy(values.begin() + at + 1, values.end(), values.begin() + at);
+      values.back() = {};
+    };
+    sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
+    for_each_array([&](Array& a) { remove_from(a.strides), remove_from(a.bounds); });
+    if (axis < row_axes) --row_axes;
+    --end;
+  };
+  for (std::size_t axis = begin; axis < end;) {
+    bool is_whole = true;
+    for_each_array([&](const Array& a) { is_whole = is_whole && a.is_whole_along(axis); });
+    if (sizes[axis] == 1 && is_whole) {
+      remove(axis);
+      continue;
+    }
+    bool joins = axis > begin && is_whole;
+    if (joins) {
+      for_each_array([&](const Array& a) { joins = joins && a.strides[axis - 1] == a.strides[axis] * sizes[axis]; });
+    }
+    if (joins) {
+      for_each_array([&](Array& a) {
+        const Bounds outer = a.bounds[axis - 1];
+        a.bounds[axis].begin = outer.begin * sizes[axis];
+        if (outer.end != Bounds().end) a.bounds[axis].end = outer.end * sizes[axis];
+      });
+      sizes[axis] *= sizes[axis - 1];
+      remove(axis - 1);
+    } else {
+      ++axis;
+    }
+  }
+}
+
+void Analysis::insert_axis(std::size_t axis) {
+  const auto insert_into = [at = static_cast<std::ptrdiff_t>(axis)](auto& values) {
+    std::copy_backward(values.begin() + at, values.end() - 1, values.end());
+    *(values.begin() + at) = {};
+  };
+  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(axis), 1);
+  for_each_array([&](Array& a) { insert_into(a.strides), insert_into(a.bounds); });
+}
+
+std::vector<bool> Analysis::values_that_vary_from(std::size_t begin) const {
+  return values_of_elements(expression, [&](const Instruction& i) {
+    return !(i.kind == Kind::read ? reads : places)[i.index].is_same_along(begin, sizes.size());
+  });
+}
+
+int Analysis::pass_of_write(std::size_t write) const {
+  const Expression::Write& output = expression.writes[write];
+  return is_written_over_reads(expression, output.to) ? levels : level[output.value];
+}
+
+}  // namespace giro::expr

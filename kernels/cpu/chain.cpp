@@ -7,6 +7,7 @@
 #include "kernels/cpu/fold.h"
 #include "kernels/expr/instruction_sets.h"
 #include "kernels/expr/math.h"
+#include "kernels/expr/table.h"
 
 namespace giro::cpu {
 namespace {
@@ -40,7 +41,9 @@ struct Code {
 #define GIRO_TOGETHER GIRO_UNARY
   enum : int {
 #include "kernels/cpu/chain_codes.h"
-    GIRO_BINARY(load) GIRO_BINARY(where) store,
+    GIRO_BINARY(load) GIRO_BINARY(where) to_bf16,
+    to_f16,
+    store,
     stream,
     sum,
     ahead,
@@ -65,8 +68,8 @@ constexpr expr::PerInstructionSet<Chain> kAll{{&baseline::run, &avx2::run, &avx5
 
 }  // namespace
 
-const ChainFunction kChainLoad{Code::load, 1}, kChainStore{Code::store, 1}, kChainStream{Code::stream, 1},
-    kChainSum{Code::sum, 1}, kChainPrefetch{Code::ahead, 1};
+const ChainFunction kChainLoad{Code::load, 1}, kChainToBf16{Code::to_bf16, 1}, kChainToF16{Code::to_f16, 1},
+    kChainStore{Code::store, 1}, kChainStream{Code::stream, 1}, kChainSum{Code::sum, 1}, kChainPrefetch{Code::ahead, 1};
 
 Chain chain() { return kAll.get(); }
 
@@ -76,11 +79,11 @@ void end_of_streams() {
 #endif
 }
 
-std::optional<ChainFunction> chain_function(std::string_view source) {
-#define GIRO_UNARY(NAME, SOURCE, ...) \
-  if (source == SOURCE) return ChainFunction{Code::NAME, 1};
-#define GIRO_BINARY(NAME, SOURCE, ...) \
-  if (source == SOURCE) return ChainFunction{Code::NAME, 2};
+std::optional<ChainFunction> chain_function(const expr::ScalarFunction& function) {
+#define GIRO_UNARY(NAME, ...) \
+  if (&function == &expr::functions::NAME) return ChainFunction{Code::NAME, 1};
+#define GIRO_BINARY(NAME, ...) \
+  if (&function == &expr::functions::NAME) return ChainFunction{Code::NAME, 2};
 #define GIRO_EXTREME GIRO_BINARY
 #define GIRO_TOGETHER GIRO_UNARY
 #include "kernels/cpu/chain_codes.h"
@@ -88,7 +91,7 @@ std::optional<ChainFunction> chain_function(std::string_view source) {
 #undef GIRO_EXTREME
 #undef GIRO_BINARY
 #undef GIRO_UNARY
-  if (source == "a ? b : c") return ChainFunction{Code::where, 3};
+  if (&function == &expr::functions::where) return ChainFunction{Code::where, 3};
   return std::nullopt;
 }
 

@@ -3,7 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
+
+#include "kernels/expr/scalar_function.h"
 
 namespace giro::cpu {
 
@@ -28,10 +29,11 @@ struct ChainFunction {
   int with(bool operand_first, bool is_number) const { return code + (operand_first ? 2 : 0) + (is_number ? 1 : 0); }
 };
 
-// The step for the f32 function with this source, or for rounding to "bf16" or "f16". nullopt if there is none.
-std::optional<ChainFunction> chain_function(std::string_view source);
+// The step for a function of f32; nullopt if there is none.
+std::optional<ChainFunction> chain_function(const expr::ScalarFunction& function);
 
-extern const ChainFunction kChainLoad;  // with(false, true): loads a number
+extern const ChainFunction kChainLoad;                 // with(false, true): loads a number
+extern const ChainFunction kChainToBf16, kChainToF16;  // round to these
 extern const ChainFunction kChainStore;
 extern const ChainFunction kChainStream;    // a store that bypasses the caches
 extern const ChainFunction kChainSum;       // adds to the lanes that Fold::open initialized

@@ -105,8 +105,8 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
     NUMBER;                          \
     GIRO_EACH(__VA_ARGS__) break;    \
   }
-#define GIRO_UNARY(CODE, SOURCE, ...) GIRO_CASE(Code::CODE, , const V a = x[r]; x[r] = __VA_ARGS__)
-#define GIRO_TOGETHER(CODE, SOURCE)                                                   \
+#define GIRO_UNARY(CODE, ...) GIRO_CASE(Code::CODE, , const V a = x[r]; x[r] = __VA_ARGS__)
+#define GIRO_TOGETHER(CODE)                                                           \
   case Code::CODE: {                                                                  \
     constexpr int kTogether = kRegisters < 4 ? kRegisters : 4;                        \
     _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; r += kTogether) {        \
@@ -129,9 +129,9 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
   GIRO_CASE(Code::CODE, , GIRO_VALUE(a); const V b = GIRO_TILE; x[r] = __VA_ARGS__)     \
   GIRO_CASE(Code::CODE + 2, , const V a = GIRO_TILE; GIRO_VALUE(b); x[r] = __VA_ARGS__) \
   GIRO_CASE(Code::CODE + 3, GIRO_NUMBER(a), GIRO_VALUE(b); x[r] = __VA_ARGS__)
-#define GIRO_BINARY(CODE, SOURCE, ...) GIRO_OF_NUMBER(CODE, __VA_ARGS__) GIRO_OF_OTHERS(CODE, __VA_ARGS__)
+#define GIRO_BINARY(CODE, ...) GIRO_OF_NUMBER(CODE, __VA_ARGS__) GIRO_OF_OTHERS(CODE, __VA_ARGS__)
 // If b is a single number other than NaN, this takes one instruction.
-#define GIRO_EXTREME(CODE, SOURCE, IS)                                                                              \
+#define GIRO_EXTREME(CODE, IS)                                                                                      \
   GIRO_OF_OTHERS(CODE, b != b ? b : (b IS a ? b : a))                                                               \
   case Code::CODE + 1: {                                                                                            \
     GIRO_NUMBER(b);                                                                                                 \
@@ -152,9 +152,11 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
       const std::byte* const tile = tiles[s->operand] + 4 * i;
       switch (s->code) {
 #include "kernels/cpu/chain_codes.h"
+        GIRO_UNARY(to_bf16, to_bf16(a, AS_BITS(a)))
+        GIRO_UNARY(to_f16, to_f16(a, AS_BITS(a)))
         GIRO_CASE(Code::load, , x[r] = GIRO_TILE)
         GIRO_CASE(Code::load + 1, GIRO_NUMBER(b), x[r] = b)
-        GIRO_BINARY(where, , GIRO_CONDITION != 0 ? a : b)
+        GIRO_BINARY(where, GIRO_CONDITION != 0 ? a : b)
         GIRO_CASE(Code::store, , reinterpret_cast<M*>(const_cast<std::byte*>(tile))[r] = x[r])
         GIRO_CASE(Code::stream, , stream<kBytes>(const_cast<std::byte*>(tile) + r * kBytes, x[r]))
         case Code::sum: {

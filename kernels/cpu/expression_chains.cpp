@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "kernels/expr/table.h"
+
 namespace giro::cpu {
 namespace {
 
@@ -58,11 +60,9 @@ class Chains {
   }
 
   static std::optional<ChainFunction> function_of(const Step& s) {
-    if (s.kind != Step::Kind::apply || s.source == nullptr || s.is_number) return std::nullopt;
-    if (s.inputs == 2 && s.in[0] == s.in[1]) {
-      if (const auto square = chain_function("times(a, a)"); s.source == std::string_view("times(a, b)")) return square;
-    }
-    return chain_function(s.source);
+    if (s.kind != Step::Kind::apply || s.function == nullptr || s.is_number) return std::nullopt;
+    const bool is_square = s.function == &expr::functions::multiply && s.in[0] == s.in[1];
+    return chain_function(is_square ? expr::functions::square : *s.function);
   }
 
   void add(const Step& s, const ChainFunction& function) {
@@ -86,7 +86,7 @@ class Chains {
       if (condition >= 0) links_.back().condition = condition;
     }
     if (s.round != nullptr) {
-      push(chain_function(s.round == rounding(DType::bf16) ? "bf16" : "f16")->code, links_.back().operand);
+      push((s.round == rounding(DType::bf16) ? kChainToBf16 : kChainToF16).code, links_.back().operand);
     }
     held_ = s.size == 1 ? boolean_in_four_bytes(s.out) : s.out;
     is_stored_ = false;

@@ -111,7 +111,7 @@ class Planner : Tiling {
         expr::reject(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
       }
       if (is_16_bit(code.dtype) && !code.function->rules.is_exact) s.round = rounding(code.dtype);
-      if (from == DType::f32) s.source = code.function->source;
+      if (from == DType::f32) s.function = code.function;
     }
     return s;
   }
@@ -236,9 +236,9 @@ class Planner : Tiling {
   // One arithmetic step on values that are read: it is recomputed in the next pass instead of kept.
   bool costs_no_more_than_a_load(std::size_t i) const {
     const Instruction& code = at(i);
-    if (code.kind != Kind::apply || code.dtype != DType::f32 || code.function->inputs != 2) return false;
-    const std::string_view source = code.function->source;
-    if (source != "plus(a, b)" && source != "minus(a, b)" && source != "times(a, b)") return false;
+    const bool is_one_step = code.function == &expr::functions::add || code.function == &expr::functions::subtract ||
+                             code.function == &expr::functions::multiply;
+    if (!is_one_step || code.dtype != DType::f32) return false;
     return std::all_of(code.operands.begin(), code.operands.begin() + 2, [&](std::size_t k) {
       return at(k).dtype == DType::f32 && (of_rows_[k] || at(k).kind == Kind::read || at(k).kind == Kind::constant);
     });
@@ -272,10 +272,10 @@ class Planner : Tiling {
   }
   Plan::Access write(std::size_t w, bool of_rows) {
     Plan::Access a = access(writes[w], of_rows);
-    a.value = of_rows ? row_value(expression.writes[w].value) : element_value(expression.writes[w].value);
+    const std::size_t value = expression.writes[w].value;
+    a.value = of_rows ? row_value(value) : element_value(value);
     a.number = static_cast<int>(w);
-    if (is_16_bit(at(expression.writes[w].value).dtype))
-      a.convert = conversion(DType::f32, at(expression.writes[w].value).dtype);
+    if (is_16_bit(a.dtype)) a.convert = conversion(DType::f32, a.dtype);
     return a;
   }
 

@@ -47,9 +47,9 @@ struct Plan {
     bool is_number = false;  // columns: the result is the same for all columns
     expr::Loop loop = nullptr;
     TileLoop convert = nullptr;
-    TileLoop round = nullptr;           // applied afterwards
-    const char* source = nullptr;       // of an f32 function
-    std::vector<ChainStep> links = {};  // the steps of a chain; their tiles are values
+    TileLoop round = nullptr;                        // applied afterwards
+    const expr::ScalarFunction* function = nullptr;  // of f32
+    std::vector<ChainStep> links = {};               // the steps of a chain; their tiles are values
 
     std::span<const int> operands() const { return std::span(in).first(static_cast<std::size_t>(inputs)); }
     bool takes(int value) const { return std::ranges::find(operands(), value) != operands().end(); }

@@ -35,7 +35,7 @@ void run_units(const Plan& plan) {
 
 // Threads share the rows of each unit.
 void run_split(const Plan& plan) {
-  const std::int64_t blocks = (plan.length + kBlockLength - 1) / kBlockLength;
+  const std::int64_t blocks = ceil_div(plan.length, kBlockLength);
   std::vector<std::byte> memory(plan.memory + 64);
   Worker leader(plan, memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64));
   for (std::int64_t unit = 0; unit < plan.units; ++unit) {

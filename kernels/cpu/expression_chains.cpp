@@ -1,11 +1,10 @@
-#include "kernels/cpu/expression_chains.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "kernels/cpu/expression_values.h"
 #include "kernels/expr/table.h"
 
 namespace giro::cpu {
@@ -17,8 +16,7 @@ constexpr std::int64_t kShortest = 128;  // elements: the shortest row worth its
 
 class Chains {
  public:
-  Chains(Plan& plan, const std::vector<int>& constants, const std::function<int(const PlannedValue&)>& new_value)
-      : p_(plan), constants_(constants), new_value_(new_value) {
+  Chains(Plan& plan, PlannedValues& values) : p_(plan), values_(values) {
     count(p_.first_row_steps);
     for (const Plan::Pass& pass : p_.passes) {
       count(pass.steps);
@@ -102,7 +100,8 @@ class Chains {
   // The value that is one number for the whole tile, or -1: a constant, the value of a tile's only row, or one for all
   // columns.
   int number_of(int value) const {
-    if (std::find(constants_.begin(), constants_.end(), value) != constants_.end()) return value;
+    const auto is_value = [&](const PlannedValues::Constant& constant) { return constant.value == value; };
+    if (std::ranges::any_of(values_.constants, is_value)) return value;
     const bool is_of_one_row = p_.pattern == Plan::Pattern::rows && p_.unit_rows == 1;
     if (of_rows_ || (!is_of_one_row && p_.pattern != Plan::Pattern::columns)) return -1;
     for (const Step& s : done_) {
@@ -113,7 +112,7 @@ class Chains {
 
   // A boolean in four bytes, for conditions in this chain. After the chain it is converted for other uses.
   int boolean_in_four_bytes(int value) {
-    const int result = new_value_({4, of_rows_, of_rows_});
+    const int result = values_.add({4, of_rows_, of_rows_});
     const int others = uses_[value] - conditions_[value];
     in_four_bytes_[value] = result;
     uses_[result] = conditions_[value] + (others > 0 ? 1 : 0);
@@ -126,7 +125,7 @@ class Chains {
   int in_four_bytes(int value) {
     const auto [at, is_new] = in_four_bytes_.try_emplace(value, -1);
     if (is_new) {
-      at->second = new_value_({4, of_rows_, of_rows_});
+      at->second = values_.add({4, of_rows_, of_rows_});
       done_.push_back(Step::conversion(value, DType::u8, at->second, DType::i32));
       uses_[at->second] = conditions_[value];
     }
@@ -156,8 +155,7 @@ class Chains {
   }
 
   Plan& p_;
-  const std::vector<int>& constants_;
-  const std::function<int(const PlannedValue&)>& new_value_;
+  PlannedValues& values_;
   bool of_rows_ = false;
   std::map<int, int> uses_;           // remaining uses of each value
   std::map<int, int> conditions_;     // of these, as conditions of `where` in these steps
@@ -177,7 +175,7 @@ bool is_written(const Plan& plan, int value) {
 }
 
 // Lets chains add to sums while the values are in registers.
-void sum_in_chains(Plan& plan, Plan::Pass& pass, const std::function<int(const PlannedValue&)>& new_value) {
+void sum_in_chains(Plan& plan, Plan::Pass& pass, PlannedValues& values) {
   for (Plan::Reduction& r : pass.reductions) {
     if (!r.is_sum_of_f32) continue;
     for (Step& s : pass.steps) {
@@ -185,7 +183,7 @@ void sum_in_chains(Plan& plan, Plan::Pass& pass, const std::function<int(const P
         return l.code == kChainStore.code && l.operand == r.operand;
       });
       if (store == s.links.end()) continue;
-      r.lanes = new_value({4, false, true});
+      r.lanes = values.add({4, false, true});
       const ChainStep sum{kChainSum.code, r.lanes, r.lanes};
       if (is_used(plan, r.operand) || is_written(plan, r.operand)) {
         s.links.insert(store + 1, sum);
@@ -211,10 +209,9 @@ bool is_used(const Plan& plan, int value) {
   });
 }
 
-void form_chains(Plan& plan, const std::vector<int>& constants,
-                 const std::function<int(const PlannedValue&)>& new_value) {
+void form_chains(Plan& plan, PlannedValues& values) {
   plan.chain = chain();
-  Chains chains(plan, constants, new_value);
+  Chains chains(plan, values);
   chains.form(plan.first_row_steps, true);
   for (Plan::Pass& pass : plan.passes) {
     chains.form(pass.steps, false);
@@ -222,7 +219,7 @@ void form_chains(Plan& plan, const std::vector<int>& constants,
   }
   const bool is_of_one_row = plan.pattern == Plan::Pattern::rows && plan.unit_rows == 1 && plan.length >= kShortest;
   for (Plan::Pass& pass : plan.passes) {
-    if (is_of_one_row) sum_in_chains(plan, pass, new_value);
+    if (is_of_one_row) sum_in_chains(plan, pass, values);
   }
 }
 

@@ -1,18 +1,15 @@
 #include "kernels/cpu/expression_plan.h"
 
 #include <cstring>
-#include <map>
 #include <optional>
 #include <string>
 
 #include <giro/runtime/error.h>
 
-#include "kernels/cpu/expression_chains.h"
-#include "kernels/cpu/expression_tiling.h"
 #include "kernels/cpu/expression_values.h"
+#include "kernels/cpu/team.h"
 #include "kernels/expr/scalar_function.h"
 #include "kernels/expr/table.h"
-#include "runtime/program/overlap.h"
 
 namespace giro::cpu {
 namespace {
@@ -25,25 +22,117 @@ using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
 constexpr std::int64_t kMaxKeptLength = 65536;  // elements: the longest row whose values are kept between passes
-class Planner : Tiling {
+constexpr std::int64_t kMaxColumns = 1024, kMinColumns = 128;  // of a tile
+constexpr std::int64_t kFewUnits = 8;
+
+class Planner : expr::Analysis {
  public:
-  Planner(const Expression& expression, Plan& plan) : Tiling(expression, plan) {}
+  Planner(const Expression& expression, Plan& plan) : Analysis(expression), p_(plan) {}
 
   void run() {
+    set_axes();
+    find_values_of_rows();
+    choose_pattern();
+    find_numbers();
     make_passes();
-    std::vector<int> constants;
-    for (const PlannedConstant& c : constants_) constants.push_back(c.value);
-    form_chains(p_, constants, [&](const PlannedValue& value) { return new_value(value); });
-    place_values(p_, values_, constants_, [&](const Plan::Access& write, int value) {
-      const auto read = reads_of_elements_.find(value);
-      return read != reads_of_elements_.end() && shares_memory(static_cast<std::size_t>(write.number), read->second);
-    });
+    form_chains(p_, values_);
+    place_values(p_, values_, expression);
   }
 
  private:
-  int new_value(const PlannedValue& value) {
-    values_.push_back(value);
-    return static_cast<int>(values_.size()) - 1;
+  const Instruction& at(std::size_t i) const { return expression.code[i]; }
+  const Array& array_of(const Instruction& load) const {
+    return (load.kind == Kind::read ? reads : places)[load.index];
+  }
+  std::size_t size_of_value(std::size_t i) const { return size_of(computed_in(at(i).dtype)); }
+
+  void set_axes() {
+    join_axes();
+    if (row_axes == 0) insert_axis(row_axes++);
+    const bool has_rows = expression.reduced > 0 || levels > 0;
+    if (has_rows && sizes.size() == row_axes) insert_axis(row_axes);
+    p_.rank = static_cast<int>(sizes.size());
+    p_.kept = static_cast<int>(row_axes);
+    std::ranges::copy(sizes, p_.sizes.begin());
+  }
+
+  void find_values_of_rows() {
+    const bool has_rows = p_.rank > p_.kept;
+    of_rows_ = values_that_vary_from(row_axes);
+    for (std::size_t i = 0; i < of_rows_.size(); ++i) of_rows_[i] = has_rows && is_needed[i] && !of_rows_[i];
+    for (std::size_t w = 0; w < writes.size(); ++w) {
+      writes_rows_.push_back(of_rows_[expression.writes[w].value] && writes[w].is_same_along(row_axes, sizes.size()));
+    }
+    if (levels == 0 && std::ranges::find(writes_rows_, true) == writes_rows_.end()) {  // nothing is per row
+      p_.kept = p_.rank;
+      of_rows_.assign(of_rows_.size(), false);
+    }
+  }
+
+  void choose_pattern() {
+    p_.rows = p_.length = 1;
+    for (int a = 0; a < p_.rank; ++a) (a < p_.kept ? p_.rows : p_.length) *= p_.sizes[a];
+    const std::int64_t inner = p_.sizes[p_.kept - 1];
+    if (p_.kept == p_.rank) {
+      cut(inner, 2 * kPiece);
+    } else if (const int votes = votes_for_columns(); inner >= 16 && votes > 0) {
+      p_.pattern = Pattern::columns;
+      cut(inner, std::clamp(ceil_div(p_.rows, team_threads()), kMinColumns, kMaxColumns));
+    } else {
+      p_.pattern = Pattern::rows;
+      p_.unit_rows = std::max<std::int64_t>(1, std::min(p_.rows, kPiece / std::max<std::int64_t>(1, p_.length)));
+      p_.tile = std::min(p_.length, kPiece) * p_.unit_rows;
+      p_.units = ceil_div(p_.rows, p_.unit_rows);
+    }
+    if (p_.rows == 0) p_.units = 0;
+    const std::int64_t few = p_.pattern == Pattern::columns ? team_threads() : kFewUnits;
+    p_.is_split = p_.pattern != Pattern::elements && p_.units < few && p_.length >= 2 * kBlockLength;
+  }
+
+  // Tiles the innermost axis that is not reduced.
+  void cut(std::int64_t inner, std::int64_t most) {
+    const std::int64_t others = inner == 0 ? 0 : p_.rows / inner;
+    if (inner >= most / 2) {
+      p_.tiles_of_axis = ceil_div(inner, most);
+      p_.tile = std::min(inner, ceil_div(ceil_div(inner, p_.tiles_of_axis), 16) * 16);
+      p_.tiles_of_axis = ceil_div(inner, p_.tile);
+      p_.units = others * p_.tiles_of_axis;
+    } else {
+      const std::int64_t together = std::min(others, most / std::max<std::int64_t>(1, inner));
+      p_.tile = inner * together;
+      p_.units = together == 0 ? 0 : ceil_div(others, together);
+    }
+    p_.unit_rows = p_.tile;
+  }
+
+  // Only arrays that vary along both innermost axes vote.
+  int votes_for_columns() const {
+    int votes = 0;
+    const auto count = [&](const Array& array) {
+      if (array.strides[p_.kept - 1] == 0 || array.strides[p_.rank - 1] == 0) return;
+      const auto is_one = [&](int a) { return array.strides[a] == 1 && p_.sizes[a] > 1; };
+      votes += is_one(p_.kept - 1) - is_one(p_.rank - 1);
+    };
+    for (std::size_t i = 0; i < expression.code.size(); ++i) {
+      if (is_needed[i] && at(i).kind == Kind::read && !of_rows_[i]) count(reads[at(i).index]);
+    }
+    for (std::size_t w = 0; w < writes.size(); ++w) {
+      if (!writes_rows_[w]) count(writes[w]);
+    }
+    return votes;
+  }
+
+  void find_numbers() {
+    is_number_.assign(expression.code.size(), false);
+    if (p_.pattern != Pattern::columns) return;
+    for (std::size_t i = 0; i < expression.code.size(); ++i) {
+      if (!is_needed[i] || of_rows_[i]) continue;
+      const auto is_same = [&](std::size_t k) { return is_number_[k] || at(k).kind == Kind::constant; };
+      const auto first = at(i).operands.begin();
+      is_number_[i] = at(i).kind == Kind::read || at(i).kind == Kind::place
+                          ? array_of(at(i)).is_same_along(0, row_axes)
+                          : std::all_of(first, first + static_cast<std::ptrdiff_t>(operand_count(at(i))), is_same);
+    }
   }
 
   Plan::Access access(const Array& array, bool of_rows) const {
@@ -65,32 +154,28 @@ class Planner : Tiling {
     const Instruction& code = at(i);
     Plan::Access a = access(array_of(code), of_rows);
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
-    a.value = new_value({size_of_value(i), of_rows, true});
+    const bool is_of_elements = code.kind == Kind::read && !of_rows;
+    a.value = values_.add({size_of_value(i), of_rows, true, is_of_elements ? code.index : -1});
     a.number = p_.number_of_reads++;
-    if (code.kind == Kind::read && !of_rows) reads_of_elements_[a.value] = code.index;
     a.is_number = !of_rows && is_number_[i];
     into.push_back(a);
     return a.value;
   }
 
   int constant(std::size_t i) {
-    const DType dtype = computed_in(at(i).dtype);
-    double number = at(i).number;
-    if (!is_floating(at(i).dtype)) number = 0;
-    alignas(8) std::byte value[8] = {};
-    if (dtype == DType::f64) {
-      std::memcpy(value, &number, 8);
-    } else if (dtype == DType::f32) {
-      float f = static_cast<float>(number);
-      if (is_16_bit(at(i).dtype)) rounding(at(i).dtype)(&f, &f, 1);
-      std::memcpy(value, &f, 4);
+    const DType dtype = at(i).dtype, computed = computed_in(dtype);
+    PlannedValues::Constant constant{values_.add({0, true, true}), size_of(computed), {}};
+    if (computed == DType::f64) {
+      std::memcpy(constant.bytes.data(), &at(i).number, 8);
+    } else if (computed == DType::f32) {
+      float number = static_cast<float>(at(i).number);
+      if (is_16_bit(dtype)) rounding(dtype)(&number, &number, 1);
+      std::memcpy(constant.bytes.data(), &number, 4);
     } else {
-      conversion(DType::i64, dtype)(&at(i).integer, value, 1);
+      conversion(DType::i64, computed)(&at(i).integer, constant.bytes.data(), 1);
     }
-    const int result = new_value({0, true, true});
-    constants_.push_back({result, size_of(dtype), {}});
-    std::copy(value, value + 8, constants_.back().bytes.begin());
-    return result;
+    values_.constants.push_back(constant);
+    return constant.value;
   }
 
   Plan::Step step(std::size_t i, const std::array<int, 3>& in, int out) const {
@@ -137,11 +222,11 @@ class Planner : Tiling {
         value = load(i, true, p_.row_reads);
         break;
       case Kind::reduce:
-        value = new_value({size_of_value(i), true, true});  // set by its pass
+        value = values_.add({size_of_value(i), true, true});  // set by its pass
         break;
       default: {
         const auto in = operands(i, [&](std::size_t k) { return row_value(k); });
-        value = new_value({size_of_value(i), true, true});
+        value = values_.add({size_of_value(i), true, true});
         const auto before = static_cast<std::size_t>(level[i]);
         (before == 0 ? p_.first_row_steps : p_.passes[before - 1].row_steps).push_back(step(i, in, value));
       }
@@ -157,7 +242,7 @@ class Planner : Tiling {
     int value = -1;
     if (is_number_[i] || (of_rows_[i] && at(i).kind != Kind::read && at(i).kind != Kind::place)) {
       const int single = is_number_[i] ? number_value(i) : row_value(i);
-      value = new_value({size_of_value(i), false, false});
+      value = values_.add({size_of_value(i), false, false});
       p_.passes[static_cast<std::size_t>(pass_)].steps.push_back(
           {.kind = Plan::Step::Kind::expand, .in = {single}, .out = value, .size = size_of_value(i)});
     } else {
@@ -179,14 +264,14 @@ class Planner : Tiling {
     if (at(i).kind == Kind::read || at(i).kind == Kind::place) return load(i, false, pass.reads);
     const auto in = operands(i, operand);
     // A chain rereads a number for each of its blocks, so its slot must not be reused.
-    const int value = new_value({size_of_value(i), false, is_number_[i]});
+    const int value = values_.add({size_of_value(i), false, is_number_[i]});
     pass.steps.push_back(step(i, in, value));
     pass.steps.back().is_number = is_number_[i];
     return value;
   }
 
   int converted(int value, DType from, DType to, std::vector<Plan::Step>& steps) {
-    const int out = new_value({size_of(to), false, false});
+    const int out = values_.add({size_of(to), false, false});
     steps.push_back(Plan::Step::conversion(value, from, out, to));
     return out;
   }
@@ -222,15 +307,11 @@ class Planner : Tiling {
     r.out = row_value(i);
     if (const DType to = computed_in(code.dtype); to != r.fold.gives) {
       r.convert = conversion(r.fold.gives, to);
-      r.between = new_value({size_of(r.fold.gives), true, true});
+      r.between = values_.add({size_of(r.fold.gives), true, true});
     }
     if (is_16_bit(code.dtype)) r.round = rounding(code.dtype);
     r.is_sum_of_f32 = code.combiner == Combiner::sum && dtype == DType::f32 && !squared;
     pass.reductions.push_back(r);
-  }
-
-  bool shares_memory(std::size_t w, std::size_t r) const {
-    return detail::overlap(expression.writes[w].to.memory, expression.reads[r].memory);
   }
 
   // One arithmetic step on values that are read: it is recomputed in the next pass instead of kept.
@@ -279,10 +360,11 @@ class Planner : Tiling {
     return a;
   }
 
+  Plan& p_;
+  std::vector<bool> of_rows_, writes_rows_;
+  std::vector<bool> is_number_;                             // columns: the same for all columns, but not a constant
   std::vector<int> row_values_, element_values_, numbers_;  // indices of values, or -1
-  std::vector<PlannedValue> values_;
-  std::vector<PlannedConstant> constants_;
-  std::map<int, std::size_t> reads_of_elements_;  // value to read
+  PlannedValues values_;
   int pass_ = 0;
 };
 

@@ -14,6 +14,8 @@
 
 namespace giro::cpu {
 
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 constexpr std::int64_t kBlockLength = 4 * kPiece;  // elements of a row per partial total
 constexpr std::size_t kMaxAxes = expr::Analysis::kMaxAxes;
 

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "kernels/cpu/expression_chains.h"
-#include "kernels/cpu/expression_tiling.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::cpu {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 constexpr std::int64_t kLarge = std::int64_t{16} << 20;  // bytes: more than caches keep until it is read
 
 // When a value needs its slot: from step `first` to `last`, or always.
-struct Lifetime : PlannedValue {
+struct Lifetime : PlannedValues::Value {
   bool is_computed = false;   // by a step that is not an expansion
   int first = -1, last = -1;  // first is -1 if it is never stored
   int pass = 0;
@@ -21,9 +20,10 @@ struct Lifetime : PlannedValue {
 
 class Values {
  public:
-  Values(Plan& plan, const std::vector<PlannedValue>& values) : p_(plan) {
-    for (const PlannedValue& value : values) lifetimes_.push_back({value});
-    p_.slots.resize(values.size());
+  Values(Plan& plan, const PlannedValues& values, const expr::Expression& expression)
+      : p_(plan), expression_(expression) {
+    for (const PlannedValues::Value& value : values.values) lifetimes_.push_back({value});
+    p_.slots.resize(lifetimes_.size());
   }
 
   void find_lifetimes() {
@@ -68,24 +68,23 @@ class Values {
   }
 
   // A step computes directly into the written memory if no later step of the tile reads from there.
-  template <class F>
-  void choose_direct(Plan::Pass& pass, int number, const F& reads_from_there) {
+  void choose_direct(Plan::Pass& pass, int number) {
     std::vector<int> direct;
     for (Plan::Access& w : pass.writes) {
       const Lifetime& lifetime = lifetime_of(w.value);
       w.is_direct = lifetime.is_computed && lifetime.pass == number && w.convert == nullptr &&
                     p_.slots[static_cast<std::size_t>(w.value)].kept_size == 0 &&
                     std::find(direct.begin(), direct.end(), w.value) == direct.end() &&
-                    !is_read_later(w, lifetime.first, reads_from_there);
+                    !is_read_later(w, lifetime.first);
       if (w.is_direct) direct.push_back(w.value);
     }
   }
-  template <class F>
-  bool is_read_later(const Plan::Access& w, int time, const F& reads_from_there) const {
-    for (std::size_t v = 0; v < lifetimes_.size(); ++v) {
-      if (lifetimes_[v].last > time && reads_from_there(w, static_cast<int>(v))) return true;
-    }
-    return false;
+  bool is_read_later(const Plan::Access& w, int time) const {
+    const Tensor& written = expression_.writes[static_cast<std::size_t>(w.number)].to.memory;
+    return std::ranges::any_of(lifetimes_, [&](const Lifetime& lifetime) {
+      return lifetime.last > time && lifetime.read >= 0 &&
+             detail::overlap(written, expression_.reads[static_cast<std::size_t>(lifetime.read)].memory);
+    });
   }
 
   // Results that do not fit into the caches bypass them, and inputs are prefetched.
@@ -212,7 +211,7 @@ class Values {
     p_.memory = static_cast<std::size_t>(end);
   }
 
-  void fill_constants(const std::vector<PlannedConstant>& constants) {
+  void fill_constants(const std::vector<PlannedValues::Constant>& constants) {
     const std::int64_t width = std::max(p_.tile, p_.unit_rows);
     p_.constants.resize(constants.size() * static_cast<std::size_t>(width) * 8);
     for (std::size_t c = 0; c < constants.size(); ++c) {
@@ -226,21 +225,19 @@ class Values {
   Lifetime& lifetime_of(int value) { return lifetimes_[static_cast<std::size_t>(value)]; }
 
   Plan& p_;
+  const expr::Expression& expression_;
   std::vector<Lifetime> lifetimes_;
 };
 
 }  // namespace
 
-void place_values(Plan& plan, const std::vector<PlannedValue>& values, const std::vector<PlannedConstant>& constants,
-                  const std::function<bool(const Plan::Access& write, int value)>& reads_from_there) {
-  Values placed(plan, values);
+void place_values(Plan& plan, const PlannedValues& values, const expr::Expression& expression) {
+  Values placed(plan, values, expression);
   placed.find_lifetimes();
-  for (std::size_t k = 0; k < plan.passes.size(); ++k) {
-    placed.choose_direct(plan.passes[k], static_cast<int>(k), reads_from_there);
-  }
+  for (std::size_t k = 0; k < plan.passes.size(); ++k) placed.choose_direct(plan.passes[k], static_cast<int>(k));
   for (Plan::Pass& pass : plan.passes) placed.stream_large(pass);
   placed.place_slots();
-  placed.fill_constants(constants);
+  placed.fill_constants(values.constants);
   plan.joins_tiles = placed.joins_tiles();
 }
 

@@ -61,13 +61,11 @@ class Kernels {
   cudaKernel_t find(Device device, const std::string& source, const std::string& name) {
     const std::lock_guard lock(mutex_);
     const Key key{architecture_of(device), digits_of(source)};
-    const auto known = kernels_.find({key, name});
-    if (known != kernels_.end()) return known->second;
     make_current(device);
     if (!libraries_.contains(key)) compile(key.first, {source});
     cudaKernel_t kernel = nullptr;
     check(cudaLibraryGetKernel(&kernel, libraries_.at(key), name.c_str()), "cudaLibraryGetKernel");
-    return kernels_[{key, name}] = kernel;
+    return kernel;
   }
 
  private:
@@ -98,7 +96,6 @@ class Kernels {
 
   std::mutex mutex_;
   std::map<Key, cudaLibrary_t> libraries_;
-  std::map<std::pair<Key, std::string>, cudaKernel_t> kernels_;
 };
 
 char* begin_of(const Access& access) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/expr/analysis.h"
+#include "kernels/expr/fusion_axes.h"
 #include "runtime/dispatch.h"
 #include "runtime/program/overlap.h"
 
@@ -29,10 +30,7 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
     if (to != nullptr || each.to.memory.place() != write.place()) return false;
     to = &each.to;
   }
-  if (to == nullptr || reduces(expression)) return false;
-  for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
-    if (to->layout.strides[axis] == 0 && expression.space.begin()[axis] != 1) return false;
-  }
+  if (to == nullptr || reduces(expression) || !runs_along_all(expression, to->layout)) return false;
   return std::all_of(expression.reads.begin(), expression.reads.end(), [&](const Access& from) {
     return !detail::overlap(from.memory, read) ||
            (from.memory.place() == read.place() && from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);

@@ -209,7 +209,7 @@ Builder random_expression(Random& random) {
         break;
       }
       case 7:
-        values.push_back(b.apply(test_maximum, x, as(y, dtype)));
+        values.push_back(b.apply(test_maximum, as(x, number), as(y, number)));
         break;
       default:
         values.push_back(b.apply(test_add, as(x, number), as(y, number)));
@@ -432,7 +432,7 @@ TEST(CpuExpressionTest, RejectsInvalidExpressions) {
   const auto bytes = std::make_shared<Memory>(DType::u8, 4);
   const std::uint16_t v = wrong.read(bytes, contiguous(Shape{4}));
   wrong.write(wrong.apply(test_exp, v));
-  expect_error(ErrorCode::dtype_mismatch, {"test_exp", "u8"}, [&] { cpu::run(wrong.expression, stream); });
+  expect_error(ErrorCode::dtype_mismatch, {"exp", "u8"}, [&] { cpu::run(wrong.expression, stream); });
   Builder other(Shape{4}, 0);
   other.write(other.read(bytes, contiguous(Shape{4})), std::make_shared<Memory>(DType::f32, 4), contiguous(Shape{4}));
   expect_error(ErrorCode::dtype_mismatch, {"u8", "f32"}, [&] { cpu::run(other.expression, stream); });

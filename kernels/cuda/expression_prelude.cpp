@@ -148,42 +148,15 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
     if (i < count) to[i * stride] = pack.element[i];
 }
 
-// For scalar functions, as kernels/expr/arithmetic.h has it for the CPU: integers wrap around, and to divide one
-// by zero gives zero.
-template <class T> struct Wrapping { typedef T type; };
-template <> struct Wrapping<u8> { typedef u32 type; };
-template <> struct Wrapping<i32> { typedef u32 type; };
-template <> struct Wrapping<i64> { typedef u64 type; };
-template <class T> __device__ inline T plus(T a, T b) {
-  typedef typename Wrapping<T>::type W;
-  return T(W(a) + W(b));
-}
-template <class T> __device__ inline T minus(T a, T b) {
-  typedef typename Wrapping<T>::type W;
-  return T(W(a) - W(b));
-}
-template <class T> __device__ inline T times(T a, T b) {
-  typedef typename Wrapping<T>::type W;
-  return T(W(a) * W(b));
-}
-template <class T> __device__ inline T negative(T a) { return minus(T(0), a); }
-__device__ inline f32 negative(f32 a) { return -a; }
-__device__ inline f64 negative(f64 a) { return -a; }
-template <class T> __device__ inline T abs(T a) { return a < T(0) ? negative(a) : a; }
+// For scalar functions.
+#define GIRO_ARITHMETIC __device__ inline
+)cuda"
+#define GIRO_DEVICE_AND_HOST_CODE(...) #__VA_ARGS__
+#include "kernels/expr/arithmetic_code.h"
+#undef GIRO_DEVICE_AND_HOST_CODE
+         R"cuda(
 __device__ inline f32 abs(f32 a) { return ::fabsf(a); }
 __device__ inline f64 abs(f64 a) { return ::fabs(a); }
-template <class T> __device__ inline T quotient(T a, T b) {
-  if (T(-1) < T(0) && b == T(-1)) return negative(a);
-  return b == T(0) ? T(0) : T(a / b);
-}
-template <class T> __device__ inline T remainder(T a, T b) {
-  if (T(-1) < T(0) && b == T(-1)) return T(0);
-  return b == T(0) ? T(0) : T(a % b);
-}
-template <class T> __device__ inline bool is_nan(T x) { return x != x; }
-template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
-template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
-template <class T> __device__ inline T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
 
 // As runtime/rng.h and kernels/expr/random_by_key.h have it. Elements that share a block lie in one pack: it is computed
 // once for them.

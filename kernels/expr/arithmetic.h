@@ -1,106 +1,24 @@
 #pragma once
 
-#include <concepts>
-#include <type_traits>
+#include <cstdint>
 
 #include "kernels/expr/instruction_sets.h"
 
-// Arithmetic for every dtype. Integers wrap, and an integer divided by zero gives zero.
+// Arithmetic for every dtype, as kernels/cuda/expression_prelude.cpp has it for GPUs.
 namespace giro::expr::math {
 
-// The type in which integers are computed, so that overflow is defined.
-template <class T>
-using Wrapping = std::make_unsigned_t<std::common_type_t<T, int>>;
+using u8 = std::uint8_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using i32 = std::int32_t;
+using i64 = std::int64_t;
+using f32 = float;
+using f64 = double;
 
-template <class T>
-GIRO_LOOP_INLINE T plus(T a, T b) {
-  if constexpr (std::floating_point<T>) {
-    return a + b;
-  } else {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
-  }
-}
-
-template <class T>
-GIRO_LOOP_INLINE T minus(T a, T b) {
-  if constexpr (std::floating_point<T>) {
-    return a - b;
-  } else {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
-  }
-}
-
-template <class T>
-GIRO_LOOP_INLINE T times(T a, T b) {
-  if constexpr (std::floating_point<T>) {
-    return a * b;
-  } else {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
-  }
-}
-
-template <class T>
-GIRO_LOOP_INLINE T negative(T a) {
-  if constexpr (std::floating_point<T>) {
-    return -a;
-  } else {
-    return minus(T(0), a);
-  }
-}
-
-// Rounded toward zero.
-template <class T>
-  requires std::integral<T>
-GIRO_LOOP_INLINE T quotient(T a, T b) {
-  if constexpr (std::is_signed_v<T>) {
-    if (b == T(-1)) return negative(a);  // the one quotient that can overflow
-  }
-  return b == T(0) ? T(0) : static_cast<T>(a / b);
-}
-
-// Has the sign of a. For floats, see fmod.
-template <class T>
-  requires std::integral<T>
-GIRO_LOOP_INLINE T remainder(T a, T b) {
-  if constexpr (std::is_signed_v<T>) {
-    if (b == T(-1)) return T(0);
-  }
-  return b == T(0) ? T(0) : static_cast<T>(a % b);
-}
-
-// NaN if either is; a if they are equal.
-template <class T>
-GIRO_LOOP_INLINE T maximum(T a, T b) {
-  if constexpr (std::floating_point<T>) {
-    return b > a || b != b ? b : a;
-  } else {
-    return a > b ? a : b;
-  }
-}
-
-template <class T>
-GIRO_LOOP_INLINE T minimum(T a, T b) {
-  if constexpr (std::floating_point<T>) {
-    return b < a || b != b ? b : a;
-  } else {
-    return a < b ? a : b;
-  }
-}
-
-// 1, 0 or -1; zeros and NaN are returned unchanged.
-template <class T>
-GIRO_LOOP_INLINE T sign(T a) {
-  return a > T(0) ? T(1) : a < T(0) ? static_cast<T>(-1) : a;
-}
-
-template <class T>
-  requires std::integral<T>
-GIRO_LOOP_INLINE T abs(T a) {
-  if constexpr (std::is_signed_v<T>) {
-    return a < T(0) ? negative(a) : a;
-  } else {
-    return a;
-  }
-}
+#define GIRO_ARITHMETIC GIRO_LOOP_INLINE
+#define GIRO_DEVICE_AND_HOST_CODE(...) __VA_ARGS__
+#include "kernels/expr/arithmetic_code.h"
+#undef GIRO_DEVICE_AND_HOST_CODE
+#undef GIRO_ARITHMETIC
 
 }  // namespace giro::expr::math

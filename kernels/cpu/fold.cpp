@@ -12,6 +12,13 @@ namespace {
 using expr::Combiner;
 using expr::Compiled;
 
+// The total of numbers of T.
+template <class T>
+T number_of(const Total& total) {
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(total.number);
+  return static_cast<T>(total.integer);
+}
+
 template <class T>
 struct Sum {
   using Element = T;
@@ -25,6 +32,7 @@ struct Sum {
     into.number += from.number;
     into.integer = expr::math::plus(into.integer, from.integer);
   }
+  static T result(const Total& total) { return number_of<T>(total); }
 };
 
 // Of f32 in double, which has room for each square, so that it is exact.
@@ -47,6 +55,7 @@ struct Product {
     into.number *= from.number;
     into.integer = expr::math::times(into.integer, from.integer);
   }
+  static T result(const Total& total) { return number_of<T>(total); }
 };
 
 // max and min, in any order, as the largest integer key. Keys sort like the numbers, -0 before 0, NaN last.
@@ -68,7 +77,8 @@ struct Extreme {
       return kIsMin ? ~x : x;
     }
   }
-  GIRO_LOOP_INLINE static T value(Lane key) {
+  static T result(const Total& total) {
+    const auto key = static_cast<Lane>(total.integer);
     if constexpr (std::is_floating_point_v<T>) {
       if (key == kNan) return std::numeric_limits<T>::quiet_NaN();
       return std::bit_cast<T>(ordered(kIsMin ? ~key : key));
@@ -169,28 +179,15 @@ void merge(const Total* from, Total* into, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) R::merge(from[i], into[i]);
 }
 
-template <class T>
-void finish(const Total* totals, void* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_floating_point_v<T>) {
-      static_cast<T*>(out)[i] = static_cast<T>(totals[i].number);
-    } else {
-      static_cast<T*>(out)[i] = totals[i].integer;
-    }
-  }
-}
 template <class R>
-void finish_extreme(const Total* totals, void* out, std::int64_t n) {
-  using T = typename R::Element;
-  for (std::int64_t i = 0; i < n; ++i) {
-    static_cast<T*>(out)[i] = R::value(static_cast<typename R::Lane>(totals[i].integer));
-  }
+void finish(const Total* totals, void* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) static_cast<decltype(R::result({}))*>(out)[i] = R::result(totals[i]);
 }
 
 template <class R>
-Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
+Fold fold_with() {
   return {dtype_of<typename R::Element>,
-          dtype_of<typename R::Element>,
+          dtype_of<decltype(R::result({}))>,
           R::identity(),
           sizeof(typename R::Lane),
           R::kIsOrdered ? kLanes : 1,
@@ -199,7 +196,7 @@ Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
           Compiled<Add<R>>::all.get(),
           Compiled<Close<R>>::all.get(),
           &merge<R>,
-          finish};
+          &finish<R>};
 }
 
 // The index of the first of the largest keys.
@@ -252,13 +249,13 @@ template <class T>
 Fold fold_over(Combiner combiner) {
   switch (combiner) {
     case Combiner::sum:
-      return fold_with<Sum<T>>(&finish<T>);
+      return fold_with<Sum<T>>();
     case Combiner::product:
-      return fold_with<Product<T>>(&finish<T>);
+      return fold_with<Product<T>>();
     case Combiner::max:
-      return fold_with<Extreme<T, false>>(&finish_extreme<Extreme<T, false>>);
+      return fold_with<Extreme<T, false>>();
     case Combiner::min:
-      return fold_with<Extreme<T, true>>(&finish_extreme<Extreme<T, true>>);
+      return fold_with<Extreme<T, true>>();
     case Combiner::argmax:
       return ArgExtreme<T, false>::fold();
     case Combiner::argmin:
@@ -276,11 +273,7 @@ Fold fold_over(Combiner combiner) {
 
 }  // namespace
 
-Fold fold_of_squares() {
-  Fold fold = fold_with<SumOfSquares>(&finish<double>);
-  fold.gives = DType::f64;
-  return fold;
-}
+Fold fold_of_squares() { return fold_with<SumOfSquares>(); }
 
 Fold fold_of(Combiner combiner, DType computed) {
   if (computed == DType::f32) return fold_over<float>(combiner);

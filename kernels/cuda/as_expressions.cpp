@@ -20,38 +20,36 @@ using expr::Combiner;
 using expr::Layout;
 using expr::Term;
 
-// Images as windows: axes (image, row of windows, row in the window, window, pixel in the window, channel). Pixels
-// outside all windows are left out; pixels in several windows occur several times.
+// Images as windows: axes (image, row of windows, row in the window, window, pixel in the window, channel), in the
+// given order; reductions are over the last ones. Pixels outside all windows are left out; pixels in several windows
+// occur several times.
 struct Windows {
   static constexpr std::size_t kAxes = 6;
-  // The order for reductions over each window, which reduce the last axes.
-  static constexpr std::array<int, kAxes> kByWindow{0, 1, 3, 5, 2, 4};
-  std::array<std::int64_t, kAxes> sizes, of_images, of_windows, of_channels, of_window;  // all but the first: strides
+  using Axes = std::array<std::int64_t, kAxes>;
+  using Order = std::array<std::size_t, kAxes>;
+  static constexpr Order kByWindow{0, 1, 3, 5, 2, 4};  // for reductions over each window
 
-  Windows(const Shape& images, const PoolOptions& options) {
+  double area;
+  Shape space;
+  Layout of_images, of_windows, of_channels, of_window;
+
+  Windows(const Shape& images, const PoolOptions& options, const Order& order = kByWindow) {
     const Shape windows = pool_shape(images, options);
     const std::int64_t width = images[2], across = windows[2], channels = images[3];
     const auto [rows, columns] = options.window;
     const auto [down, right] = options.stride;
-    sizes = {images[0], windows[1], rows, across, columns, channels};
-    of_images = {
-        images[1] * width * channels, down * width * channels, width * channels, right * channels, channels, 1};
-    of_windows = {windows[1] * across * channels, across * channels, 0, channels, 0, 1};
-    of_channels = {0, 0, 0, 0, 0, 1};
-    of_window = {0, 0, columns, 0, 1, 0};
-  }
-  double area() const { return static_cast<double>(sizes[2] * sizes[4]); }
-
-  // The axes in the given order. Reductions are over the last ones.
-  Shape space(const std::array<int, kAxes>& order) const {
-    std::vector<std::int64_t> in_order;
-    for (const int axis : order) in_order.push_back(sizes[static_cast<std::size_t>(axis)]);
-    return Shape(in_order);
-  }
-  static Layout layout(const std::array<std::int64_t, kAxes>& strides, const std::array<int, kAxes>& order) {
-    Layout layout;
-    for (std::size_t i = 0; i < kAxes; ++i) layout.strides[i] = strides[static_cast<std::size_t>(order[i])];
-    return layout;
+    const auto in_order = [&](const Axes& axes) {
+      Axes result;
+      for (std::size_t i = 0; i < kAxes; ++i) result[i] = axes[order[i]];
+      return result;
+    };
+    area = static_cast<double>(rows * columns);
+    space = Shape(in_order({images[0], windows[1], rows, across, columns, channels}));
+    of_images.strides = in_order(
+        {images[1] * width * channels, down * width * channels, width * channels, right * channels, channels, 1});
+    of_windows.strides = in_order({windows[1] * across * channels, across * channels, 0, channels, 0, 1});
+    of_channels.strides = in_order({0, 0, 0, 0, 0, 1});
+    of_window.strides = in_order({0, 0, columns, 0, 1, 0});
   }
 };
 
@@ -59,50 +57,45 @@ struct Windows {
 
 expr::Expression as_expression(const ops::AvgPool& op) {
   const Windows windows(op.x.shape(), op.options);
-  constexpr auto kOrder = Windows::kByWindow;
-  expr::Builder code(windows.space(kOrder), 2);
-  Term value(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
+  expr::Builder code(windows.space, 2);
+  Term value(code, code.read(op.x, windows.of_images));
   if (op.has_relu) value = relu(value);
-  const Term mean = value.cast(DType::f32).sum() / windows.area();
-  mean.cast(op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
+  const Term mean = value.cast(DType::f32).sum() / windows.area;
+  mean.cast(op.y.dtype()).write(op.y, windows.of_windows);
   return std::move(code).take();
 }
 
 expr::Expression as_expression(const ops::MaxPool& op) {
   const Windows windows(op.x.shape(), op.options);
-  constexpr auto kOrder = Windows::kByWindow;
-  expr::Builder code(windows.space(kOrder), 2);
-  const Term x(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
-  x.reduce(Combiner::max, op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
+  expr::Builder code(windows.space, 2);
+  const Term x(code, code.read(op.x, windows.of_images));
+  x.reduce(Combiner::max, op.y.dtype()).write(op.y, windows.of_windows);
   return std::move(code).take();
 }
 
 expr::Expression as_expression(const ops::MaxPoolBackward& op) {
   const Windows windows(op.x.shape(), op.options);
-  constexpr auto kOrder = Windows::kByWindow;
-  expr::Builder code(windows.space(kOrder), 2);
-  const Term x(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
-  const Term dy(code, code.read(op.dy, Windows::layout(windows.of_windows, kOrder)));
-  const Term place(code, code.place(Windows::layout(windows.of_window, kOrder)));
+  expr::Builder code(windows.space, 2);
+  const Term x(code, code.read(op.x, windows.of_images));
+  const Term dy(code, code.read(op.dy, windows.of_windows));
+  const Term place(code, code.place(windows.of_window));
   const Term first = x.reduce(Combiner::argmax, DType::i64);
-  where(place == first, dy, 0).write(op.dx, Windows::layout(windows.of_images, kOrder));
+  where(place == first, dy, 0).write(op.dx, windows.of_images);
   return std::move(code).take();
 }
 
 expr::Expression as_expression(const ops::AvgPoolBackward& op) {
-  const Windows windows(op.dx.shape(), op.options);
   const bool sums = static_cast<bool>(op.db);
-  const std::array<int, Windows::kAxes> order = sums ? std::array{5, 0, 1, 2, 3, 4} : std::array{0, 1, 2, 3, 4, 5};
-  expr::Builder code(windows.space(order), sums ? 5 : 0);
-  const auto read = [&](const Tensor& tensor, const std::array<std::int64_t, Windows::kAxes>& strides) {
-    return Term(code, code.read(tensor, Windows::layout(strides, order)));
-  };
-  const float factor = 1.0f / static_cast<float>(windows.area());
-  const Term share = read(op.dy, windows.of_windows).cast(DType::f32) * static_cast<double>(factor);
+  const Windows windows(op.dx.shape(), op.options,
+                        sums ? Windows::Order{5, 0, 1, 2, 3, 4} : Windows::Order{0, 1, 2, 3, 4, 5});
+  expr::Builder code(windows.space, sums ? 5 : 0);
+  const Term dy(code, code.read(op.dy, windows.of_windows));
+  const float factor = 1.0f / static_cast<float>(windows.area);
+  const Term share = dy.cast(DType::f32) * static_cast<double>(factor);
   Term dx = share.cast(op.dx.dtype());
-  if (op.has_relu) dx = where(0 < read(op.x, windows.of_images), dx, 0);
-  dx.write(op.dx, Windows::layout(windows.of_images, order));
-  if (sums) dx.cast(DType::f32).sum().cast(op.db.dtype()).write(op.db, Windows::layout(windows.of_channels, order));
+  if (op.has_relu) dx = where(0 < Term(code, code.read(op.x, windows.of_images)), dx, 0);
+  dx.write(op.dx, windows.of_images);
+  if (sums) dx.cast(DType::f32).sum().cast(op.db.dtype()).write(op.db, windows.of_channels);
   return std::move(code).take();
 }
 

@@ -55,13 +55,9 @@ std::string ExpressionWriter::if_in_bounds(const ExpressionPlan::Array& array, c
 
 // Whether a pack can span several rows of the last axis, or exist only in part.
 bool ExpressionWriter::is_per_element(int pack) const {
-  return (plan_.sizes.size() > plan_.element_axis() + 1 && plan_.sizes.back() % pack != 0) ||
-         !is_cut_between_packs_of(pack);
-}
-
-bool ExpressionWriter::is_cut_between_packs_of(int pack) const {
-  return std::all_of(plan_.reads.begin(), plan_.reads.end(), [&](const ExpressionPlan::Array& read) {
-    return ExpressionPlan::is_cut_between_packs_of(pack, read, plan_.sizes.size() - 1);
+  if (plan_.sizes.size() > plan_.element_axis() + 1 && plan_.sizes.back() % pack != 0) return true;
+  return std::any_of(plan_.reads.begin(), plan_.reads.end(), [&](const ExpressionPlan::Array& read) {
+    return !ExpressionPlan::is_cut_between_packs_of(pack, read, plan_.sizes.size() - 1);
   });
 }
 

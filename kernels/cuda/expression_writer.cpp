@@ -109,7 +109,7 @@ int ExpressionWriter::pointwise_pack() const {
   auto pack = static_cast<int>(std::min({16 / narrowest, 32 / widest, widest > 1 ? std::size_t{kUnit} : 16}));
   const std::size_t arrays = plan_.reads.size() + plan_.writes.size();
   while (pack > 1 && arrays * static_cast<std::size_t>(pack) > kMaxPackedElements) pack /= 2;
-  while ((plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack)) pack /= 2;
+  while (is_per_element(pack)) pack /= 2;
   return pack;
 }
 

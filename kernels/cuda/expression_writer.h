@@ -44,7 +44,6 @@ class ExpressionWriter {
   void define_row_value(std::size_t instruction, const std::string& text);
   void for_each_row(int indent, const std::string& statement);
   bool is_per_element(int pack) const;
-  bool is_cut_between_packs_of(int pack) const;
   bool writes_elements(std::size_t write) const;
   bool writes_elements_in(int pass, std::size_t write) const {
     return writes_elements(write) && plan_.pass_of_write(write) == pass;

@@ -49,13 +49,7 @@ struct CodeLoop {
     Stored* const y = static_cast<Stored*>(out);
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      if constexpr (kInputs == 1) {
-        y[i] = static_cast<Stored>(Code::template value<T>(a[i], T{}, T{}));
-      } else if constexpr (kInputs == 2) {
-        y[i] = static_cast<Stored>(Code::template value<T>(a[i], b[i], T{}));
-      } else {
-        y[i] = static_cast<Stored>(Code::template value<T>(a[i], b[i], c[i]));
-      }
+      y[i] = static_cast<Stored>(Code::template value<T>(a[i], kInputs > 1 ? b[i] : T{}, kInputs > 2 ? c[i] : T{}));
     }
   }
 };

@@ -339,9 +339,7 @@ class Planner : expr::Analysis {
       }
       numbers_.assign(expression.code.size(), -1);
       Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
-      for (std::size_t i = 0; i < expression.code.size(); ++i) {
-        if (is_needed[i] && at(i).kind == Kind::reduce && level[i] == pass_ + 1) add_reduction(i);
-      }
+      for (const std::size_t i : reduced_in(pass_)) add_reduction(i);
       for (std::size_t w = 0; w < expression.writes.size(); ++w) {
         if (!writes_rows_[w] && pass_of_write(w) == pass_) pass.writes.push_back(write(w, false));
       }

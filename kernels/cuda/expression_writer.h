@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,6 +14,15 @@
 #include "kernels/cuda/expression_source.h"
 
 namespace giro::cuda {
+
+// At least n.
+inline std::int64_t power_of_2(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+// Of a binary tree.
+inline int levels_of(std::int64_t count) {
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count))) - 1;
+}
 
 // Writes the source of an expression's kernels. In it, r<i> and w<i> are the arguments, x<i> and y<i> the same offset
 // to the row, b<i> the number at which a place starts, v<i> the values of instructions, c<axis> coordinates. By
@@ -93,7 +103,7 @@ class ExpressionWriter {
   bool keeps_values(const Share& share) const;
   bool has_element_writes_in(int pass) const;
   std::vector<bool> run_in(int pass) const;
-  std::vector<std::size_t> reduced_in(int pass) const;
+  std::vector<std::size_t> reduced_in(int pass) const { return plan_.reduced_in(pass); }
   std::string operation(std::size_t reduced) const;
   std::string_view taken_type(std::size_t reduced) const;
 

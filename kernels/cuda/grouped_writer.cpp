@@ -84,14 +84,13 @@ void ExpressionWriter::write_groups(const Share& share) {
 // several by columns. Then writes the row values that depend on these results.
 void ExpressionWriter::write_finish(const Share& share, int pass) {
   Share finish{.is_by_columns = true, .rows = share.rows};
-  finish.units = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share.groups)));
+  finish.units = power_of_2(share.groups);
   const std::int64_t most = std::min<std::int64_t>(share.threads(), max_threads());
   finish.lanes = static_cast<int>(std::min(finish.units, std::max<std::int64_t>(most / finish.rows, 1)));
   const std::int64_t each = finish.units / finish.lanes;
   write_operations(finish, reduced_in(pass));
   for (const std::size_t r : reduced_in(pass)) {
-    line(1, "giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r,
-         std::bit_width(static_cast<std::uint64_t>(each)) - 1);
+    line(1, "giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r, levels_of(each));
     line(1, "int u{} = 0;", r);
     line(1, "for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups);
     line(2, "t{0}.push(u{0}, {1}[(giro::i64(lane * {2} + u{0}) * n + row) / {3}]);", r, parts(r), each, row_pack_);

@@ -28,12 +28,6 @@ constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
 
 std::int64_t units_of(std::int64_t length) { return std::max<std::int64_t>((length + kUnit - 1) / kUnit, 1); }
 
-std::int64_t power_of_2(std::int64_t n) {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
-}
-
-int levels_of(std::int64_t count) { return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count))) - 1; }
-
 }  // namespace
 
 void ExpressionWriter::write_reductions() {
@@ -332,15 +326,6 @@ std::vector<bool> ExpressionWriter::run_in(int pass) const {
     for (std::size_t k = 0; run[i] && k < expr::operand_count(instruction); ++k) run[instruction.operands[k]] = true;
   }
   return run;
-}
-
-std::vector<std::size_t> ExpressionWriter::reduced_in(int pass) const {
-  std::vector<std::size_t> reduced;
-  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
-    const bool is_reduction = expression_.code[i].kind == Kind::reduce && plan_.is_needed[i];
-    if (is_reduction && plan_.level[i] == pass + 1) reduced.push_back(i);
-  }
-  return reduced;
 }
 
 // The type that elements are converted to before they are combined.

@@ -162,6 +162,14 @@ std::vector<bool> Analysis::values_that_vary_from(std::size_t begin) const {
   });
 }
 
+std::vector<std::size_t> Analysis::reduced_in(int pass) const {
+  std::vector<std::size_t> reduced;
+  for (std::size_t i = 0; i < expression.code.size(); ++i) {
+    if (is_needed[i] && expression.code[i].kind == Kind::reduce && level[i] == pass + 1) reduced.push_back(i);
+  }
+  return reduced;
+}
+
 int Analysis::pass_of_write(std::size_t write) const {
   const Expression::Write& output = expression.writes[write];
   return is_written_over_reads(expression, output.to) ? levels : level[output.value];

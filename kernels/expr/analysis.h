@@ -58,6 +58,8 @@ struct Analysis {
 
   // The values that vary from the axis `begin` on.
   std::vector<bool> values_that_vary_from(std::size_t begin) const;
+  // The reductions that run over all elements in a pass.
+  std::vector<std::size_t> reduced_in(int pass) const;
   // The pass that writes an output: the one that computes it, or the last if another pass could still read that memory.
   int pass_of_write(std::size_t write) const;
   // Of an applied function, or of a cast.

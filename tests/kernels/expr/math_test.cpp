@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/expr/element_loops.h"
+#include "kernels/expr/scalar_function.h"
 #include "tests/support/sanitized.h"
 
 namespace giro::test {

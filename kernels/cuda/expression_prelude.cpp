@@ -151,9 +151,8 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
 // For scalar functions.
 #define GIRO_ARITHMETIC __device__ inline
 )cuda"
-#define GIRO_DEVICE_AND_HOST_CODE(...) #__VA_ARGS__
 #include "kernels/expr/arithmetic_code.h"
-#undef GIRO_DEVICE_AND_HOST_CODE
+#undef GIRO_DEVICE_CODE
          R"cuda(
 __device__ inline f32 abs(f32 a) { return ::fabsf(a); }
 __device__ inline f64 abs(f64 a) { return ::fabs(a); }

@@ -16,9 +16,9 @@ using f32 = float;
 using f64 = double;
 
 #define GIRO_ARITHMETIC GIRO_LOOP_INLINE
-#define GIRO_DEVICE_AND_HOST_CODE(...) __VA_ARGS__
+#define GIRO_DEVICE_CODE(...) __VA_ARGS__
 #include "kernels/expr/arithmetic_code.h"
-#undef GIRO_DEVICE_AND_HOST_CODE
+#undef GIRO_DEVICE_CODE
 #undef GIRO_ARITHMETIC
 
 }  // namespace giro::expr::math

@@ -2,7 +2,7 @@
 // the CPU, kernels/cuda/expression_prelude.cpp as text for NVRTC. So it may use only the types u8 to f64, and no
 // preprocessor. The abs of floats is in math.h and in the prelude.
 // clang-format off
-GIRO_DEVICE_AND_HOST_CODE(
+GIRO_DEVICE_CODE(
 // The type in which integers are computed, so that overflow is defined.
 template <class T> struct Wrapping { typedef T type; };
 template <> struct Wrapping<u8> { typedef u32 type; };

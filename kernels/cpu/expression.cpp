@@ -61,8 +61,7 @@ void run_split(const Plan& plan) {
       }
       for (std::int64_t b = 0; b < blocks; ++b) {
         for (const Plan::Reduction& r : pass.reductions) {
-          const auto i =
-              static_cast<std::size_t>(&r - pass.reductions.data()) * static_cast<std::size_t>(plan.unit_rows);
+          const auto i = static_cast<std::size_t>(r.index * plan.unit_rows);
           r.fold.merge(parts.data() + static_cast<std::size_t>(b) * each + i, totals.data() + i,
                        leader.number_of_rows());
         }

@@ -304,6 +304,7 @@ class Planner : expr::Analysis {
     r.fold = squared ? fold_of_squares() : fold_of(code.combiner, dtype);
     if (r.fold.takes != dtype) r.operand = converted(r.operand, dtype, r.fold.takes, pass.steps);
     r.number = p_.number_of_reductions++;
+    r.index = static_cast<int>(pass.reductions.size());
     r.out = row_value(i);
     if (const DType to = computed_in(code.dtype); to != r.fold.gives) {
       r.convert = conversion(r.fold.gives, to);

@@ -66,6 +66,7 @@ struct Plan {
     Fold fold;
     int operand = 0, between = 0, out = 0;  // `between`: the result before conversion
     int number = 0;                         // index among all reductions
+    int index = 0;                          // among those of its pass
     bool is_sum_of_f32 = false;
     int lanes = -1;              // the value to which a chain of the pass adds, or -1
     TileLoop convert = nullptr;  // to the result's dtype

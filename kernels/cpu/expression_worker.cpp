@@ -276,17 +276,15 @@ void Worker::run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t l
       }
     }
     for (const Plan::Reduction& r : pass.reductions) {
-      const auto i = static_cast<std::int64_t>(&r - pass.reductions.data());
-      r.fold.merge(totals(1, r.number), into + i * plan_.unit_rows, rows_.n);
+      r.fold.merge(totals(1, r.number), into + r.index * plan_.unit_rows, rows_.n);
     }
   }
 }
 
 void Worker::finish_pass(const Plan::Pass& pass, const Total* from) {
   for (const Plan::Reduction& r : pass.reductions) {
-    const auto i = static_cast<std::int64_t>(&r - pass.reductions.data());
     std::byte* const out = slot(r.out);
-    r.fold.finish(from + i * plan_.unit_rows, r.convert != nullptr ? slot(r.between) : out, rows_.n);
+    r.fold.finish(from + r.index * plan_.unit_rows, r.convert != nullptr ? slot(r.between) : out, rows_.n);
     if (r.convert != nullptr) r.convert(slot(r.between), out, rows_.n);
     if (r.round != nullptr) r.round(out, out, rows_.n);
   }
@@ -306,7 +304,7 @@ void Worker::run(std::int64_t unit, std::int64_t units) {
   for (const Plan::Pass& pass : plan_.passes) {
     Total* const sums = totals(0, 0);
     for (const Plan::Reduction& r : pass.reductions) {
-      std::fill_n(sums + (&r - pass.reductions.data()) * plan_.unit_rows, rows_.n, r.fold.identity);
+      std::fill_n(sums + r.index * plan_.unit_rows, rows_.n, r.fold.identity);
     }
     if (pass.has_elements()) run_part(pass, 0, plan_.length, sums);
     finish_pass(pass, sums);

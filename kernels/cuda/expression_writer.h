@@ -110,6 +110,7 @@ class ExpressionWriter {
   // grouped_writer.cpp: several blocks share a row; one kernel per step.
   static constexpr std::int64_t kSharedBytes = 20 << 10;  // per block: for its pass, and as much again for joining
   std::int64_t max_threads() const;
+  std::int64_t bytes_of_whole(std::size_t reduced) const;
   std::int64_t bytes_of_wholes() const;
   void write_groups(const Share& share);
   void write_finish(const Share& share, int pass);

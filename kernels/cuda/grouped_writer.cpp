@@ -15,23 +15,17 @@ namespace giro::cuda {
 using expr::Combiner;
 using Kind = expr::Instruction::Kind;
 
-namespace {
-
-// The size of a reduction's Whole.
-std::int64_t bytes_of(const expr::Instruction& reduction, DType taken) {
+std::int64_t ExpressionWriter::bytes_of_whole(std::size_t r) const {
+  const Instruction& reduction = expression_.code[r];
   const bool has_place = reduction.combiner == Combiner::argmax || reduction.combiner == Combiner::argmin;
-  return !has_place ? 8 : size_of(taken) == 8 ? 24 : 16;
+  return !has_place ? 8 : size_of(plan_.inputs_dtype(reduction)) == 8 ? 24 : 16;
 }
-
-}  // namespace
 
 // The size of all of a row's Wholes, over all passes.
 std::int64_t ExpressionWriter::bytes_of_wholes() const {
   std::int64_t bytes = 0;
   for (int pass = 0; pass < plan_.levels; ++pass) {
-    for (const std::size_t r : reduced_in(pass)) {
-      bytes += bytes_of(expression_.code[r], expression_.code[expression_.code[r].operands[0]].dtype);
-    }
+    for (const std::size_t r : reduced_in(pass)) bytes += bytes_of_whole(r);
   }
   return bytes;
 }
@@ -121,10 +115,9 @@ void ExpressionWriter::place_in_workspace(const Share& share) {
   parts_at_.assign(expression_.code.size(), 0);
   result_at_ = parts_at_;
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
-    const Instruction& instruction = expression_.code[i];
-    if (instruction.kind != Kind::reduce || !plan_.is_needed[i]) continue;
+    if (expression_.code[i].kind != Kind::reduce || !plan_.is_needed[i]) continue;
     parts_at_[i] = bytes;
-    bytes += share.groups * bytes_of(instruction, expression_.code[instruction.operands[0]].dtype);
+    bytes += share.groups * bytes_of_whole(i);
     result_at_[i] = bytes;
     bytes += 8;
   }

@@ -339,7 +339,7 @@ std::string_view ExpressionWriter::taken_type(std::size_t r) const {
     case Combiner::all:
       return "bool";
     default:
-      return value_type(expression_.code[instruction.operands[0]].dtype);
+      return value_type(plan_.inputs_dtype(instruction));
   }
 }
 

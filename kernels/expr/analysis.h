@@ -62,7 +62,7 @@ struct Analysis {
   std::vector<std::size_t> reduced_in(int pass) const;
   // The pass that writes an output: the one that computes it, or the last if another pass could still read that memory.
   int pass_of_write(std::size_t write) const;
-  // Of an applied function, or of a cast.
+  // Of an applied function, a cast or a reduction.
   DType inputs_dtype(const Instruction& instruction) const {
     return expression.code[instruction.operands[operand_count(instruction) - 1]].dtype;
   }

@@ -1,6 +1,7 @@
 #include "kernels/expr/expression_op.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -89,23 +90,23 @@ Program::Node node_of(std::string name, const Expression& expression) {
   // An array counts once, even if several parts of it are accessed, and with at most its size in bytes.
   std::vector<Tensor> reads, writes;
   std::int64_t bytes = 0;
-  const auto add = [&](std::vector<Tensor>& to, const auto& accesses, const auto& access_of) {
-    for (const auto& first : accesses) {
-      const Tensor& memory = access_of(first).memory;
+  const auto add = [&](std::vector<Tensor>& to, const auto& accesses) {
+    for (const Access& first : accesses) {
+      const Tensor& memory = first.memory;
       const auto is_same = [&](const Tensor& other) {
         return other.place() == memory.place() && other.bytes() == memory.bytes();
       };
       if (std::any_of(to.begin(), to.end(), is_same)) continue;
       to.push_back(memory);
       std::int64_t touched = 0;
-      for (const auto& each : accesses) {
-        if (is_same(access_of(each).memory)) touched += bytes_of(access_of(each), expression.space);
+      for (const Access& each : accesses) {
+        if (is_same(each.memory)) touched += bytes_of(each, expression.space);
       }
       bytes += std::min(touched, static_cast<std::int64_t>(memory.bytes()));
     }
   };
-  add(reads, expression.reads, [](const Access& read) -> const Access& { return read; });
-  add(writes, expression.writes, [](const Expression::Write& write) -> const Access& { return write.to; });
+  add(reads, expression.reads);
+  add(writes, expression.writes | std::views::transform(&Expression::Write::to));
   return {std::move(name), std::move(writes), std::move(reads), operations(expression), bytes};
 }
 

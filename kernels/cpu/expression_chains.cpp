@@ -146,12 +146,7 @@ class Chains {
   }
 
   bool is_read(int value) const {
-    const auto reads = [&](const Step& s) {
-      return s.takes(value) || std::ranges::any_of(s.links, [&](const ChainStep& l) {
-               return l.operand == value || l.condition == value;
-             });
-    };
-    return std::any_of(done_.begin(), done_.end(), reads) || uses_.at(value) > 0;
+    return std::ranges::any_of(done_, [&](const Step& s) { return s.takes(value); }) || uses_.at(value) > 0;
   }
 
   Plan& p_;
@@ -198,12 +193,8 @@ void sum_in_chains(Plan& plan, Plan::Pass& pass, PlannedValues& values) {
 }  // namespace
 
 bool is_used(const Plan& plan, int value) {
-  const auto by_link = [&](const ChainStep& l) {
-    return l.code != kChainStore.code && (l.operand == value || l.condition == value);
-  };
-  const auto by_step = [&](const Step& s) { return s.takes(value) || std::ranges::any_of(s.links, by_link); };
   return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
-    return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
+    return std::ranges::any_of(pass.steps, [&](const Step& s) { return s.takes(value); }) ||
            std::any_of(pass.reductions.begin(), pass.reductions.end(),
                        [&](const Plan::Reduction& r) { return r.lanes < 0 && r.operand == value; });
   });

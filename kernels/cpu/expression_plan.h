@@ -54,7 +54,13 @@ struct Plan {
     std::vector<ChainStep> links = {};               // the steps of a chain; their tiles are values
 
     std::span<const int> operands() const { return std::span(in).first(static_cast<std::size_t>(inputs)); }
-    bool takes(int value) const { return std::ranges::find(operands(), value) != operands().end(); }
+    // Whether it reads the stored value.
+    bool takes(int value) const {
+      const auto by_link = [&](const ChainStep& l) {
+        return l.code != kChainStore.code && (l.operand == value || l.condition == value);
+      };
+      return std::ranges::find(operands(), value) != operands().end() || std::ranges::any_of(links, by_link);
+    }
     // A conversion of a value to another dtype.
     static Step conversion(int value, DType from, int out, DType to) {
       return {

@@ -156,6 +156,9 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
          R"cuda(
 __device__ inline f32 abs(f32 a) { return ::fabsf(a); }
 __device__ inline f64 abs(f64 a) { return ::fabs(a); }
+template <class T> __device__ inline bool is_nan(T x) { return x != x; }
+template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
+template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
 
 // As runtime/rng.h and kernels/expr/random_by_key.h have it. Elements that share a block lie in one pack: it is computed
 // once for them.

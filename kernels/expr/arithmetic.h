@@ -21,4 +21,14 @@ using f64 = double;
 #undef GIRO_DEVICE_CODE
 #undef GIRO_ARITHMETIC
 
+// NaN if either is; a if they are equal. GCC makes no vectors of it if a function asks whether b is NaN.
+template <class T>
+GIRO_LOOP_INLINE T maximum(T a, T b) {
+  return b > a || b != b ? b : a;
+}
+template <class T>
+GIRO_LOOP_INLINE T minimum(T a, T b) {
+  return b < a || b != b ? b : a;
+}
+
 }  // namespace giro::expr::math

@@ -1,6 +1,6 @@
 // Integers wrap, and an integer divided by zero gives zero. No include guard: arithmetic.h includes this as code for
 // the CPU, kernels/cuda/expression_prelude.cpp as text for NVRTC. So it may use only the types u8 to f64, and no
-// preprocessor. The abs of floats is in math.h and in the prelude.
+// preprocessor. The abs of floats, maximum and minimum are written for each.
 // clang-format off
 GIRO_DEVICE_CODE(
 // The type in which integers are computed, so that overflow is defined.
@@ -38,10 +38,6 @@ template <class T> GIRO_ARITHMETIC T remainder(T a, T b) {
   return b == T(0) ? T(0) : T(a % b);
 }
 
-template <class T> GIRO_ARITHMETIC bool is_nan(T x) { return x != x; }
-// NaN if either is; a if they are equal.
-template <class T> GIRO_ARITHMETIC T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
-template <class T> GIRO_ARITHMETIC T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
 // 1, 0 or -1; zeros and NaN are returned unchanged.
 template <class T> GIRO_ARITHMETIC T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
 )

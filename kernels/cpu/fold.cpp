@@ -14,7 +14,7 @@ using expr::Compiled;
 
 // The total of numbers of T.
 template <class T>
-T number_of(const Total& total) {
+GIRO_LOOP_INLINE T number_of(const Total& total) {
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(total.number);
   return static_cast<T>(total.integer);
 }
@@ -32,7 +32,7 @@ struct Sum {
     into.number += from.number;
     into.integer = expr::math::plus(into.integer, from.integer);
   }
-  static T result(const Total& total) { return number_of<T>(total); }
+  GIRO_LOOP_INLINE static T result(const Total& total) { return number_of<T>(total); }
 };
 
 // Of f32 in double, which has room for each square, so that it is exact.
@@ -55,7 +55,7 @@ struct Product {
     into.number *= from.number;
     into.integer = expr::math::times(into.integer, from.integer);
   }
-  static T result(const Total& total) { return number_of<T>(total); }
+  GIRO_LOOP_INLINE static T result(const Total& total) { return number_of<T>(total); }
 };
 
 // max and min, in any order, as the largest integer key. Keys sort like the numbers, -0 before 0, NaN last.
@@ -77,7 +77,7 @@ struct Extreme {
       return kIsMin ? ~x : x;
     }
   }
-  static T result(const Total& total) {
+  GIRO_LOOP_INLINE static T result(const Total& total) {
     const auto key = static_cast<Lane>(total.integer);
     if constexpr (std::is_floating_point_v<T>) {
       if (key == kNan) return std::numeric_limits<T>::quiet_NaN();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <utility>
@@ -120,7 +121,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
   for (const auto& other : detail::exchange(host, failure)) {
     if (other[0] != '\0') throw Error(ErrorCode::communication, other.data());
   }
-  made->watchdog_->add(*made);
+  made->start_watchdog();
   return made;
 }
 
@@ -130,7 +131,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const std::string& a
   const UniqueId unique_id = create_unique_id();
   if (unique_id.failure[0] != '\0') throw Error(ErrorCode::communication, unique_id.failure.data());
   const auto made = create(unique_id.id, rank, size, device, timeout);
-  made->watchdog_->add(*made);
+  made->start_watchdog();
   return made;
 }
 
@@ -154,7 +155,7 @@ NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chron
 
 // Finalization is collective. No graph holds the communicator any more.
 NcclCommunicator::~NcclCommunicator() {
-  watchdog_->remove(*this);
+  watchdog_ = {};  // no poll happens afterwards
   (void)cudaSetDevice(device.index());
   if (comm_ != nullptr && detail::failure().empty() && !peers_abandoned && std::uncaught_exceptions() == 0) {
     try {
@@ -258,6 +259,57 @@ void NcclCommunicator::begin_host_wait() noexcept {
 void NcclCommunicator::end_host_wait() noexcept {
   const std::lock_guard lock(waits_mutex_);
   --host_waits_;
+}
+
+void NcclCommunicator::start_watchdog() {
+  watchdog_ = std::jthread([this](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      poll();
+      stopped.wait_for(lock, stop, std::chrono::milliseconds(50), [] { return false; });
+    }
+  });
+}
+
+bool NcclCommunicator::poll_queue() {
+  while (!queued_.empty()) {
+    if (cudaEventQuery(queued_.front().done) == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return Clock::now() - last_progress_ <= timeout_;
+    }
+    queued_.pop_front();  // done, or the device has failed, which the next wait reports
+    last_progress_ = Clock::now();
+  }
+  return true;
+}
+
+bool NcclCommunicator::poll_host_waits() {
+  const std::lock_guard lock(waits_mutex_);
+  return !is_recorded_ || host_waits_ == 0 || Clock::now() - std::max(waits_since_, last_progress_) <= timeout_;
+}
+
+void NcclCommunicator::poll() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // if locked, a call is running, which has its own timeout
+  if (!lock || comm_ == nullptr) return;
+  if (!detail::failure().empty()) return abort({});
+  (void)cudaSetDevice(device.index());
+  ncclResult_t status = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
+  if (asked != ncclSuccess) status = asked;
+  if (status != ncclSuccess && status != ncclInProgress) {
+    return abort(
+        fmt::format("rank {} of {} on {}: NCCL reports: {}", rank, size, to_string(device), reason(status, comm_)));
+  }
+  const bool queue_progresses = poll_queue();
+  if (queue_progresses && poll_host_waits()) return;
+  const double seconds = std::chrono::duration<double>(timeout_).count();
+  const std::string what = queue_progresses
+                               ? fmt::format("replayed collectives: rank {} of {} on {}", rank, size, to_string(device))
+                               : describe(queued_.front().name, queued_.front().bytes);
+  abort(fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
+                    what, seconds));
 }
 
 std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {

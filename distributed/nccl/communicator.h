@@ -11,11 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include <giro/runtime/buffer.h>
 
 #include "distributed/communicator_impl.h"
-#include "distributed/nccl/watchdog.h"
 #include "runtime/cuda/handle.h"
 #include "runtime/peers.h"
 
@@ -32,8 +32,7 @@ inline std::atomic<bool> peers_abandoned{false};
 // calls fail. Graphs that hold its collectives keep it alive.
 class NcclCommunicator final : public detail::CommunicatorImpl,
                                public detail::Peers,
-                               public std::enable_shared_from_this<NcclCommunicator>,
-                               private Watchdog::Watched {
+                               public std::enable_shared_from_this<NcclCommunicator> {
  public:
   // Called by all ranks of `host`. Ranks of the same color form a group, ordered by key, then by rank. An error is
   // thrown on every rank.
@@ -67,7 +66,10 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
                                                   std::chrono::milliseconds timeout);
   NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout);
 
-  void poll() noexcept override;
+  // Starts the thread that checks, until the destructor, whether NCCL reports an error and whether the other ranks keep
+  // up. MPI's communicators are checked by the calls that wait for them (mpi/communicator.cpp).
+  void start_watchdog();
+  void poll() noexcept;
 
   // With mutex_ locked:
   void finish(ncclResult_t status, const char* name, std::size_t bytes);  // waits for a call in progress
@@ -80,7 +82,6 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
 
   const std::chrono::milliseconds timeout_;
   Buffer barrier_buffer_;  // one f32
-  std::shared_ptr<Watchdog> watchdog_ = Watchdog::instance();
 
   std::mutex mutex_;           // held by a call until NCCL is done with it
   ncclComm_t comm_ = nullptr;  // null once it is being aborted
@@ -92,6 +93,8 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   std::mutex waits_mutex_;
   int host_waits_ = 0;
   Clock::time_point waits_since_{};
+
+  std::jthread watchdog_;
 };
 
 // For tensors in host memory when only the ranks' GPUs can communicate: data is copied to the GPU and back. A call

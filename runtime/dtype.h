@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <giro/runtime/float16.h>
 
@@ -11,23 +12,13 @@ namespace giro {
 // Element types of tensors. `boolean` is one byte, 0 or 1.
 enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean };
 
-constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::bf16:
-    case DType::f16:
-      return 2;
-    case DType::u8:
-    case DType::boolean:
-      return 1;
-  }
-  return 0;
-}
+namespace detail {
+// In the order of DType.
+inline constexpr std::size_t kDTypeSizes[] = {4, 2, 2, 8, 4, 8, 1, 1};
+inline constexpr std::string_view kDTypeNames[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
+}  // namespace detail
+
+constexpr std::size_t size_of(DType dtype) { return detail::kDTypeSizes[static_cast<std::size_t>(dtype)]; }
 
 constexpr bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
@@ -35,63 +26,27 @@ constexpr bool is_floating(DType dtype) {
 
 constexpr bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-constexpr std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "f32";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-    case DType::f64:
-      return "f64";
-    case DType::i32:
-      return "i32";
-    case DType::i64:
-      return "i64";
-    case DType::u8:
-      return "u8";
-    case DType::boolean:
-      return "bool";
-  }
-  return "?";
-}
+constexpr std::string_view name_of(DType dtype) { return detail::kDTypeNames[static_cast<std::size_t>(dtype)]; }
 
 // The DType that stores a C++ type.
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::f32> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::bf16> {};
 template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::f16;
-};
+struct DTypeOf<Float16> : std::integral_constant<DType, DType::f16> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::f64> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 

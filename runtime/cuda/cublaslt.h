@@ -2,28 +2,30 @@
 
 #include <cublasLt.h>
 
+#include "runtime/cuda/library.h"
+
 namespace giro::cuda {
 
 // cuBLASLt's functions. Its 150 MB are loaded with the first product on a GPU.
-struct CublasLt {
+struct CublasLt : private Library {
   // Error(unsupported), naming the package that contains it, if there is no cuBLASLt.
   static const CublasLt& instance();
 
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtDestroy) destroy;
-  decltype(&cublasLtGetStatusName) status_name;
-  decltype(&cublasLtGetStatusString) status_string;
-  decltype(&cublasLtMatmul) matmul;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-  decltype(&cublasLtMatmulDescCreate) create_description;
-  decltype(&cublasLtMatmulDescDestroy) destroy_description;
-  decltype(&cublasLtMatmulDescSetAttribute) set_of_description;
-  decltype(&cublasLtMatmulPreferenceCreate) create_preference;
-  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) set_of_preference;
-  decltype(&cublasLtMatrixLayoutCreate) create_layout;
-  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
-  decltype(&cublasLtMatrixLayoutSetAttribute) set_of_layout;
+  decltype(&cublasLtCreate) create = find("cublasLtCreate");
+  decltype(&cublasLtDestroy) destroy = find("cublasLtDestroy");
+  decltype(&cublasLtGetStatusName) status_name = find("cublasLtGetStatusName");
+  decltype(&cublasLtGetStatusString) status_string = find("cublasLtGetStatusString");
+  decltype(&cublasLtMatmul) matmul = find("cublasLtMatmul");
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = find("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&cublasLtMatmulDescCreate) create_description = find("cublasLtMatmulDescCreate");
+  decltype(&cublasLtMatmulDescDestroy) destroy_description = find("cublasLtMatmulDescDestroy");
+  decltype(&cublasLtMatmulDescSetAttribute) set_of_description = find("cublasLtMatmulDescSetAttribute");
+  decltype(&cublasLtMatmulPreferenceCreate) create_preference = find("cublasLtMatmulPreferenceCreate");
+  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference = find("cublasLtMatmulPreferenceDestroy");
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_of_preference = find("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&cublasLtMatrixLayoutCreate) create_layout = find("cublasLtMatrixLayoutCreate");
+  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout = find("cublasLtMatrixLayoutDestroy");
+  decltype(&cublasLtMatrixLayoutSetAttribute) set_of_layout = find("cublasLtMatrixLayoutSetAttribute");
 
  private:
   CublasLt();

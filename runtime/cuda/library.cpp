@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <sstream>
+#include <string>
 
 #include "runtime/throw_error.h"
 
@@ -30,12 +31,12 @@ Library::Library(const Description& description) : handle_(RTLD_DEFAULT), packag
               fmt::join(paths, ", "));
 }
 
-void* Library::address_of(const char* name) const {
+Library::Function Library::find(const char* name) const {
   void* const address = ::dlsym(handle_, name);
   if (address == nullptr) {
     throw_error(ErrorCode::unsupported, "the library that was found has no {}: it is too old; {}", name, package_);
   }
-  return address;
+  return {address};
 }
 
 }  // namespace giro::cuda

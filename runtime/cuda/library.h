@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 namespace giro::cuda {
@@ -19,17 +18,19 @@ class Library {
   // or where the build found CUDA. Error(unsupported), naming the package, if there is none.
   explicit Library(const Description& description);
 
-  // Sets a pointer to the function of this name. Error(unsupported) if the library lacks it.
-  template <class F>
-  void find(F*& function, const char* name) const {
-    function = reinterpret_cast<F*>(address_of(name));
-  }
+  // The function of this name, to initialize a pointer of its type. Error(unsupported) if the library lacks it.
+  struct Function {
+    template <class F>
+    operator F*() const {
+      return reinterpret_cast<F*>(address);
+    }
+    void* address;
+  };
+  Function find(const char* name) const;
 
  private:
-  void* address_of(const char* name) const;
-
   void* handle_;
-  std::string package_;
+  const char* package_;
 };
 
 }  // namespace giro::cuda

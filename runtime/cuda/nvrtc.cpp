@@ -11,36 +11,22 @@
 
 namespace giro::cuda {
 
-struct Nvrtc::Functions {
-  decltype(&nvrtcVersion) version;
-  decltype(&nvrtcGetErrorString) error_string;
-  decltype(&nvrtcGetNumSupportedArchs) num_architectures;
-  decltype(&nvrtcGetSupportedArchs) architectures;
-  decltype(&nvrtcCreateProgram) create;
-  decltype(&nvrtcDestroyProgram) destroy;
-  decltype(&nvrtcCompileProgram) compile;
-  decltype(&nvrtcGetProgramLogSize) log_size;
-  decltype(&nvrtcGetProgramLog) log;
-  decltype(&nvrtcGetCUBINSize) cubin_size;
-  decltype(&nvrtcGetCUBIN) cubin;
-  decltype(&nvrtcGetPTXSize) ptx_size;
-  decltype(&nvrtcGetPTX) ptx;
+struct Nvrtc::Functions : Library {
+  using Library::Library;
 
-  explicit Functions(const Library& library) {
-    library.find(version, "nvrtcVersion");
-    library.find(error_string, "nvrtcGetErrorString");
-    library.find(num_architectures, "nvrtcGetNumSupportedArchs");
-    library.find(architectures, "nvrtcGetSupportedArchs");
-    library.find(create, "nvrtcCreateProgram");
-    library.find(destroy, "nvrtcDestroyProgram");
-    library.find(compile, "nvrtcCompileProgram");
-    library.find(log_size, "nvrtcGetProgramLogSize");
-    library.find(log, "nvrtcGetProgramLog");
-    library.find(cubin_size, "nvrtcGetCUBINSize");
-    library.find(cubin, "nvrtcGetCUBIN");
-    library.find(ptx_size, "nvrtcGetPTXSize");
-    library.find(ptx, "nvrtcGetPTX");
-  }
+  decltype(&nvrtcVersion) version = find("nvrtcVersion");
+  decltype(&nvrtcGetErrorString) error_string = find("nvrtcGetErrorString");
+  decltype(&nvrtcGetNumSupportedArchs) num_architectures = find("nvrtcGetNumSupportedArchs");
+  decltype(&nvrtcGetSupportedArchs) architectures = find("nvrtcGetSupportedArchs");
+  decltype(&nvrtcCreateProgram) create = find("nvrtcCreateProgram");
+  decltype(&nvrtcDestroyProgram) destroy = find("nvrtcDestroyProgram");
+  decltype(&nvrtcCompileProgram) compile = find("nvrtcCompileProgram");
+  decltype(&nvrtcGetProgramLogSize) log_size = find("nvrtcGetProgramLogSize");
+  decltype(&nvrtcGetProgramLog) log = find("nvrtcGetProgramLog");
+  decltype(&nvrtcGetCUBINSize) cubin_size = find("nvrtcGetCUBINSize");
+  decltype(&nvrtcGetCUBIN) cubin = find("nvrtcGetCUBIN");
+  decltype(&nvrtcGetPTXSize) ptx_size = find("nvrtcGetPTXSize");
+  decltype(&nvrtcGetPTX) ptx = find("nvrtcGetPTX");
 };
 
 static constexpr const char* kPackage =
@@ -52,10 +38,10 @@ const Nvrtc& Nvrtc::instance() {
 }
 
 Nvrtc::Nvrtc() {
-  static const Functions functions(Library({.name = "NVRTC, which compiles kernels at run time,",
-                                            .files = {"libnvrtc.so.13", "libnvrtc.so.12"},
-                                            .package = kPackage,
-                                            .newest = "nvrtcGetCUBIN"}));
+  static const Functions functions({.name = "NVRTC, which compiles kernels at run time,",
+                                    .files = {"libnvrtc.so.13", "libnvrtc.so.12"},
+                                    .package = kPackage,
+                                    .newest = "nvrtcGetCUBIN"});
   functions_ = &functions;
   int major = 0, minor = 0;
   (void)functions_->version(&major, &minor);

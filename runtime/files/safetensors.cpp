@@ -81,12 +81,11 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
       metadata[name_] = text;
       parser_state_ = ParserState::metadata_names;
     } else if (parser_state_ == ParserState::dtype) {
-      const auto* known =
-          std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& d) { return d.second == text; });
+      const auto* known = std::find(std::begin(kDTypes), std::end(kDTypes), text);
       if (known == std::end(kDTypes)) {
         fail(fmt::format("tensor {} has the dtype {}", printable(name_), printable(text)), ErrorCode::unsupported);
       }
-      entries.back().dtype = known->first;
+      entries.back().dtype = static_cast<DType>(known - std::begin(kDTypes));
       parser_state_ = ParserState::fields;
     } else {
       unexpected();

@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <giro/runtime/dtype.h>
@@ -24,9 +23,8 @@ inline constexpr std::size_t kPrefix = sizeof(std::uint64_t);
 inline constexpr std::size_t kDataAlignment = 64;
 inline constexpr std::string_view kMetadata = "__metadata__";
 
-inline constexpr std::pair<DType, std::string_view> kDTypes[] = {
-    {DType::f32, "F32"}, {DType::bf16, "BF16"}, {DType::f16, "F16"}, {DType::f64, "F64"},
-    {DType::i32, "I32"}, {DType::i64, "I64"},   {DType::u8, "U8"},   {DType::boolean, "BOOL"}};
+// The format's names of dtypes, in the order of DType.
+inline constexpr std::string_view kDTypes[] = {"F32", "BF16", "F16", "F64", "I32", "I64", "U8", "BOOL"};
 
 // The contents of a file's header.
 struct Layout {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -21,11 +20,6 @@ namespace giro {
 namespace {
 
 using namespace detail::safetensors;
-
-std::string_view format_name(DType dtype) {
-  const auto same = [&](const auto& known) { return known.first == dtype; };
-  return std::find_if(std::begin(kDTypes), std::end(kDTypes), same)->second;
-}
 
 struct Stored {
   const Leaf* leaf;
@@ -90,7 +84,7 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
       const Shape& shape = stored.leaf->value.shape();
       header +=
           fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", header.size() > 1 ? "," : "",
-                      nlohmann::json(stored.leaf->path).dump(), format_name(stored.dtype),
+                      nlohmann::json(stored.leaf->path).dump(), kDTypes[static_cast<std::size_t>(stored.dtype)],
                       fmt::join(shape.begin(), shape.end(), ","), offset, offset + stored.bytes());
       offset += stored.bytes();
     }

@@ -31,7 +31,6 @@ struct Entry {
   std::vector<std::int64_t> sizes;
   std::vector<std::uint64_t> offsets;  // begin and end, relative to the data
   bool has_dtype = false, has_shape = false, has_offsets = false;
-  std::size_t position = 0;  // in the returned memory
 
   std::uint64_t begin() const { return offsets[0]; }
   std::uint64_t end() const { return offsets[1]; }
@@ -219,20 +218,6 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-// The length of the header; `content` is the beginning of the file, which has `file_bytes` bytes.
-std::size_t header_bytes(const detail::FileBytes& content, std::uint64_t file_bytes, const HeaderParser& header) {
-  if (content.size < kPrefix) {
-    header.fail(fmt::format("it has {} bytes, expected at least {}", content.size, kPrefix));
-  }
-  std::uint64_t size = 0;
-  std::memcpy(&size, content.data.get(), kPrefix);
-  if (size > kMaxHeader) header.fail(fmt::format("its header claims {} bytes, more than {}", size, kMaxHeader));
-  if (size > file_bytes - kPrefix) {
-    header.fail(fmt::format("its header claims {} bytes, but the file has {} in all", size, file_bytes));
-  }
-  return static_cast<std::size_t>(size);
-}
-
 void check_names(const HeaderParser& header) {
   std::vector<std::string_view> names;
   names.reserve(header.entries.size());
@@ -242,17 +227,23 @@ void check_names(const HeaderParser& header) {
   if (twice != names.end()) header.fail(fmt::format("tensor {} appears twice", printable(*twice)));
 }
 
-// Parses the whole header, from the file's first bytes; returns where the data begins.
-std::size_t parse_header(const detail::FileBytes& content, HeaderParser& header) {
-  const std::size_t size = header_bytes(content, content.size, header);
-  const char* begin = content.data.get() + kPrefix;
-  if (size == 0 || *begin != '{') header.fail("its header does not begin with '{'");
+// Parses the header of a file of `file_bytes` bytes; returns where the data begins.
+std::size_t read_header(const ReadBytes& read, std::uint64_t file_bytes, HeaderParser& header) {
+  if (file_bytes < kPrefix) header.fail(fmt::format("it has {} bytes, expected at least {}", file_bytes, kPrefix));
+  std::uint64_t size = 0;
+  read(0, kPrefix, &size);
+  if (size > kMaxHeader) header.fail(fmt::format("its header claims {} bytes, more than {}", size, kMaxHeader));
+  if (size > file_bytes - kPrefix) {
+    header.fail(fmt::format("its header claims {} bytes, but the file has {} in all", size, file_bytes));
+  }
+  std::string text(size, '\0');
+  read(kPrefix, text.size(), text.data());
+  if (!text.starts_with('{')) header.fail("its header does not begin with '{'");
   // The parser would take a zero byte for the end.
-  const char* const zero = std::find(begin, begin + size, '\0');
-  if (zero != begin + size) header.fail_json(static_cast<std::size_t>(zero - begin) + 1);
-  nlohmann::json::sax_parse(begin, begin + size, &header);
+  if (const std::size_t zero = text.find('\0'); zero != text.npos) header.fail_json(zero + 1);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &header);
   check_names(header);
-  return kPrefix + size;
+  return kPrefix + text.size();
 }
 
 // Sorts the entries by the position of their data, and checks that the data fits the shapes and fills the file.
@@ -298,19 +289,15 @@ void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
 
 // Moves each tensor to an aligned position, since other writers may not align them. Tensors move towards the front: an
 // entry takes more bytes of the header than alignment adds.
-void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry>& entries) {
-  bool all_aligned = true;
-  for (Entry& entry : entries) {
-    entry.position = data + static_cast<std::size_t>(entry.begin());
-    all_aligned = all_aligned && entry.position % size_of(entry.dtype) == 0;
-  }
-  if (all_aligned) return;
-  std::size_t end = 0;
-  for (Entry& entry : entries) {
-    const std::size_t size = size_of(entry.dtype), from = entry.position;
-    entry.position = (end + size - 1) / size * size;
-    end = entry.position + static_cast<std::size_t>(entry.end() - entry.begin());
-    std::memmove(content.data.get() + entry.position, content.data.get() + from, end - entry.position);
+void align(char* file, Layout& layout) {
+  const auto is_aligned = [](const Layout::Stored& stored) { return stored.begin % size_of(stored.dtype) == 0; };
+  if (std::ranges::all_of(layout.tensors, is_aligned)) return;
+  std::uint64_t end = 0;
+  for (Layout::Stored& stored : layout.tensors) {
+    const std::size_t size = size_of(stored.dtype), bytes = static_cast<std::size_t>(stored.shape.count()) * size;
+    const std::uint64_t from = std::exchange(stored.begin, (end + size - 1) / size * size);
+    std::memmove(file + stored.begin, file + from, bytes);
+    end = stored.begin + bytes;
   }
 }
 
@@ -319,13 +306,7 @@ void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry
 detail::safetensors::Layout detail::safetensors::read_layout(const ReadBytes& read, std::uint64_t file_bytes,
                                                              const std::string& path) {
   HeaderParser header(path);
-  const auto first = [&](std::size_t size) {
-    FileBytes bytes{std::shared_ptr<char[]>(new char[size]), size};  // uninitialized
-    read(0, size, bytes.data.get());
-    return bytes;
-  };
-  const FileBytes prefix = first(static_cast<std::size_t>(std::min<std::uint64_t>(kPrefix, file_bytes)));
-  const std::size_t data = parse_header(first(kPrefix + header_bytes(prefix, file_bytes, header)), header);
+  const std::size_t data = read_header(read, file_bytes, header);
   check_layout(header, file_bytes - data);
   Layout layout{{}, std::move(header.metadata)};
   for (Entry& entry : header.entries) {
@@ -336,27 +317,29 @@ detail::safetensors::Layout detail::safetensors::read_layout(const ReadBytes& re
 
 Safetensors read_safetensors(FileSystem& files, const std::string& path) {
   detail::FileBytes file = detail::read_bytes(files, path);
-  HeaderParser header(path);
-  const std::size_t data = parse_header(file, header);
-  check_layout(header, file.size - data);
-  align(file, data, header.entries);
+  char* const bytes = file.data.get();
+  const auto read = [&](std::uint64_t begin, std::size_t size, void* data) { std::memcpy(data, bytes + begin, size); };
+  Layout layout = read_layout(read, file.size, path);
+  align(bytes, layout);
 
   Safetensors result;
-  result.tensors.reserve(header.entries.size());
-  for (Entry& entry : header.entries) {
-    result.tensors.push_back({std::move(entry.name), Tensor(file.data.get() + entry.position, entry.dtype,
-                                                            Shape(entry.sizes), Device::cpu())});
+  result.tensors.reserve(layout.tensors.size());
+  for (Layout::Stored& stored : layout.tensors) {
+    result.tensors.push_back(
+        {std::move(stored.name), Tensor(bytes + stored.begin, stored.dtype, stored.shape, Device::cpu())});
   }
-  result.metadata = std::move(header.metadata);
+  result.metadata = std::move(layout.metadata);
   result.memory = std::move(file.data);
   return result;
 }
 
 std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path) {
   HeaderParser header(path);
-  const detail::FileBytes prefix = detail::read_bytes(files, path, nullptr, kPrefix);
-  const std::size_t size = header_bytes(prefix, files.open(path)->size(), header);
-  parse_header(detail::read_bytes(files, path, nullptr, kPrefix + size), header);
+  const auto reader = files.open(path);
+  const auto read = [&](std::uint64_t begin, std::size_t size, void* data) {
+    if (reader->read_at(begin, data, size) < size) header.fail("it ends within its header");
+  };
+  read_header(read, reader->size(), header);
   return std::move(header.metadata);
 }
 

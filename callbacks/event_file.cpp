@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "callbacks/tfrecord.h"
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/store_names.h"
 
 namespace giro::detail {

@@ -7,7 +7,7 @@
 
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/throw_error.h"
 
 namespace giro::detail {

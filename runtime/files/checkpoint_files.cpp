@@ -131,12 +131,4 @@ std::vector<Manifest::File> write_shard(FileSystem& files, const std::string& un
   return written;
 }
 
-void write_manifest(FileSystem& files, const std::string& unit, Manifest manifest) {
-  const std::string text = manifest_text(std::move(manifest));
-  const auto writer = files.create(path_of(unit, kManifestName));
-  writer->write(text.data(), text.size());
-  writer->sync();
-  writer->close();
-}
-
 }  // namespace giro::detail

@@ -17,6 +17,5 @@ std::vector<Manifest::File> write_whole_leaves(FileSystem& files, const std::str
 // The pieces of both.
 std::vector<Manifest::File> write_shard(FileSystem& files, const std::string& unit, const Shard& shard,
                                         const std::vector<Leaf>& leaves, const std::vector<Leaf>& arrays);
-void write_manifest(FileSystem& files, const std::string& unit, Manifest manifest);
 
 }  // namespace giro::detail

@@ -11,7 +11,7 @@
 #include <giro/runtime/span.h>
 
 #include "runtime/files/checkpoint_files.h"
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/kept_checkpoints.h"
 #include "runtime/files/line_files.h"
 #include "runtime/files/manifest.h"
@@ -152,7 +152,8 @@ struct CheckpointStore::Impl {
     const std::string name = detail::unit_name(record.steps);
     Item item{{record.steps, StoreEntryKind::checkpoint, name}, {path_of(name), manifest.version, record}, {}};
     for (const detail::Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
-    detail::write_manifest(files, unit, std::move(manifest));
+    const std::string text = detail::manifest_text(std::move(manifest));
+    detail::write_durably(*files.create(detail::path_of(unit, detail::kManifestName)), text);
     if (group) group.remove_receipts(unit);
     files.sync_directory(unit);
     return item;
@@ -309,12 +310,8 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
                 more, bytes_per_checkpoint, needed, free);
   }
   const std::string trial = impl().path_of(detail::side_name(0, "tmp"));
-  const std::vector<char> content(std::size_t{1} << 16, 'x');
   try {
-    const auto writer = files.create(trial);
-    writer->write(content.data(), content.size());
-    writer->sync();
-    writer->close();
+    detail::write_durably(*files.create(trial), std::string(std::size_t{1} << 16, 'x'));
   } catch (...) {
     ignore_errors([&] { files.remove(trial); });
     throw;

@@ -16,7 +16,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/throw_error.h"
 
 namespace giro {

@@ -6,7 +6,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/files/file_bytes.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/store_names.h"
 #include "runtime/throw_error.h"
 
@@ -93,10 +93,7 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
                     "'{}' has {} bytes, expected the {} that were written; something else has changed it", name, bytes,
                     file.bytes);
       }
-      const auto writer = files_.append(name);
-      writer->write(lines.text.data(), lines.text.size());
-      writer->sync();
-      writer->close();
+      write_durably(*files_.append(name), lines.text);
       file.add(lines.text);
       file.lines = lines.count;
     }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "runtime/checksum.h"
-#include "runtime/files/file_bytes.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/shard_files.h"
 #include "runtime/files/store_names.h"
 #include "runtime/text.h"

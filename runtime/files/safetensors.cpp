@@ -15,7 +15,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/files/file_bytes.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/safetensors_format.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"

@@ -12,7 +12,7 @@
 
 #include <giro/runtime/files/archive.h>
 
-#include "runtime/files/file_bytes.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/store_names.h"
 #include "runtime/throw_error.h"
 

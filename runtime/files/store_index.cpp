@@ -5,29 +5,13 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 #include "runtime/files/kept_checkpoints.h"
 #include "runtime/files/store_names.h"
 
 namespace giro::detail {
 
 using Item = StoredCheckpoints::Item;
-
-namespace {
-
-// Calls f, which changes an entry of the directory. Returns false if somebody else has removed the entry.
-template <class F>
-bool unless_gone(F&& f) {
-  try {
-    f();
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-    return false;
-  }
-}
-
-}  // namespace
 
 StoreIndex::Known& StoreIndex::known() {
   if (known_ && !known_->items.empty() &&

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include <giro/runtime/error.h>
+#include "runtime/files/file_operations.h"
 
 namespace giro::detail {
 namespace {
@@ -75,11 +75,7 @@ std::optional<std::int64_t> parse_lines_name(std::string_view name) {
 
 std::vector<StoreEntry> store_entries(FileSystem& files, const std::string& dir) {
   std::vector<std::string> names;
-  try {
-    names = files.list(dir);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-  }
+  unless_gone([&] { names = files.list(dir); });
   const std::string host = host_name();
   std::vector<StoreEntry> entries;
   for (const std::string& name : names) {

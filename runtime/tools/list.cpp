@@ -9,6 +9,7 @@
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/files/file_system.h>
 
+#include "runtime/files/file_operations.h"
 #include "runtime/files/store_names.h"
 #include "runtime/throw_error.h"
 #include "runtime/tools/commands.h"
@@ -22,13 +23,11 @@ std::uint64_t bytes_of(FileSystem& files, const std::string& checkpoint) {
   const FileSystem::Status status = files.status(checkpoint);
   if (status.kind != FileSystem::Kind::directory) return status.bytes;
   std::uint64_t bytes = 0;
-  try {
+  detail::unless_gone([&] {
     for (const std::string& name : files.list(checkpoint)) {
       bytes += files.status(detail::path_of(checkpoint, name)).bytes;
     }
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-  }
+  });
   return bytes;
 }
 

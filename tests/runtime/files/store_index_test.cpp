@@ -10,7 +10,7 @@
 
 #include <giro/runtime/files/checkpoint_store.h>
 
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 #include "tests/runtime/sample_run.h"
 #include "tests/support/power_loss_file_system.h"
 

@@ -1,11 +1,40 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
 
+#include "runtime/checksum.h"
+
 namespace giro::detail {
+
+// A file in memory.
+struct FileBytes {
+  std::shared_ptr<char[]> data;
+  std::size_t size = 0;
+};
+
+// The first `limit` bytes of a file, fewer if it is shorter; they are added to `checksum` if given.
+FileBytes read_bytes(FileSystem& files, const std::string& path, Checksum* checksum = nullptr,
+                     std::size_t limit = static_cast<std::size_t>(-1));
+// Writes to a file, syncs and closes it.
+void write_durably(FileSystem::Writer& file, std::string_view content);
+
+// Calls f, an operation on a path. Returns false if there is nothing, e.g. because somebody else has removed it.
+template <class F>
+bool unless_gone(F&& f) {
+  try {
+    f();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+    return false;
+  }
+}
 
 // Creates a directory, and missing parents, durably. An existing directory may have been created by a process that died
 // before it could sync the parent, so the parent is synced, if it can be read.

@@ -1,4 +1,4 @@
-#include "runtime/files/directories.h"
+#include "runtime/files/file_operations.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,30 +6,37 @@
 #include <string_view>
 #include <vector>
 
-#include <giro/runtime/error.h>
-
 #include "runtime/files/store_names.h"
 #include "runtime/throw_error.h"
 
 namespace giro::detail {
-namespace {
 
-bool exists(FileSystem& files, const std::string& directory) {
-  try {
-    files.list(directory);
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-    return false;
+FileBytes read_bytes(FileSystem& files, const std::string& path, Checksum* checksum, std::size_t limit) {
+  const auto reader = files.open(path);
+  FileBytes file;
+  const std::size_t size = std::min(limit, reader->size());
+  file.data.reset(new char[size]);  // uninitialized; reading fills it
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  while (file.size < size) {
+    const std::size_t piece = std::min(kPiece, size - file.size);
+    const std::size_t got = reader->read(file.data.get() + file.size, piece);
+    if (checksum != nullptr) checksum->add(file.data.get() + file.size, got);
+    file.size += got;
+    if (got < piece) break;
   }
+  return file;
 }
 
-}  // namespace
+void write_durably(FileSystem::Writer& file, std::string_view content) {
+  file.write(content.data(), content.size());
+  file.sync();
+  file.close();
+}
 
 void create_durable_directory(FileSystem& files, const std::string& path) {
   const std::filesystem::path above = std::filesystem::path(path).parent_path();
   const std::string parent = above.empty() ? std::string(".") : above.string();
-  if (exists(files, path)) {
+  if (unless_gone([&] { files.list(path); })) {
     if (parent == path) return;
     try {
       files.sync_directory(parent);

@@ -219,14 +219,12 @@ void State::declare(const std::string& name, const std::string& value) {
 
 void State::may_differ(const std::string& name) {
   expect_whole();
-  std::vector<std::string> names;
-  for (Declared& known : identity_->declared) {
-    names.push_back(known.name);
-    if (known.name != name) continue;
-    known.may_differ = true;
-    return;
+  const auto known = std::ranges::find(identity_->declared, name, &Declared::name);
+  if (known == identity_->declared.end()) {
+    throw_error(ErrorCode::not_found, "may_differ: the state declares no '{}'{}", name,
+                suggestion(name, identity_->declared, &Declared::name));
   }
-  throw_error(ErrorCode::not_found, "may_differ: the state declares no '{}'{}", name, suggestion(name, names));
+  known->may_differ = true;
 }
 
 const std::vector<State::Declared>& State::declared() const {
@@ -267,24 +265,20 @@ Tensor State::at(const std::string& path) const {
       if (leaf.path == path) return leaf.value;
     }
   }
-  std::vector<std::string> known;
-  for (const Leaf& leaf : flatten()) known.push_back(leaf.path);
-  throw_error(ErrorCode::not_found, "no leaf '{}' in the state{}", path, suggestion(path, known));
+  throw_error(ErrorCode::not_found, "no leaf '{}' in the state{}", path, suggestion(path, flatten(), &Leaf::path));
 }
 
 const Collection& State::collection(const std::string& name) const {
   expect_whole();
-  for (const auto& collection : collections_) {
-    if (collection->name() == name) return *collection;
-  }
-  std::vector<std::string> known;
-  for (const auto& collection : collections_) known.push_back(collection->name());
-  throw_error(ErrorCode::not_found, "no collection '{}' in the state{}", name, suggestion(name, known));
+  const auto found = std::ranges::find(collections_, name, &Collection::name);
+  if (found != collections_.end()) return **found;
+  throw_error(ErrorCode::not_found, "no collection '{}' in the state{}", name,
+              suggestion(name, collections_, &Collection::name));
 }
 
 bool State::contains_collection(const std::string& name) const {
   expect_whole();
-  return std::ranges::any_of(collections_, [&](const auto& collection) { return collection->name() == name; });
+  return std::ranges::find(collections_, name, &Collection::name) != collections_.end();
 }
 
 const std::vector<std::shared_ptr<Collection>>& State::collections() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,13 +13,18 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 // The tail of a "no such name" message: "; did you mean 'x'?", or "" when nothing is known.
 std::string suggestion(std::string_view word, const std::vector<std::string>& known);
 
-// The same for the keys of a map, or the first of each pair.
+// The same for things with names, e.g. &Leaf::path.
+template <class Known, class Name>
+std::string suggestion(std::string_view word, const Known& known, Name&& name) {
+  std::vector<std::string> names;
+  for (const auto& each : known) names.emplace_back(std::invoke(name, each));
+  return suggestion(word, names);
+}
+// For the keys of a map, or the first of each pair.
 template <class Pairs>
   requires requires(const Pairs& known) { known.begin()->first; }
 std::string suggestion(std::string_view word, const Pairs& known) {
-  std::vector<std::string> names;
-  for (const auto& pair : known) names.push_back(pair.first);
-  return suggestion(word, names);
+  return suggestion(word, known, [](const auto& pair) { return pair.first; });
 }
 
 // The text as a JSON string. Whatever is not UTF-8 in it is replaced.

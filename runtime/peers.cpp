@@ -1,7 +1,6 @@
 #include "runtime/peers.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace giro::detail {
 
@@ -24,17 +23,12 @@ void PeerList::check() const {
   }
 }
 
-PeerList::HostWait::HostWait(const PeerList& list) {
-  for (const auto& each : list.all_) {
-    std::shared_ptr<Peers> peers = each.lock();
-    if (!peers) continue;
-    peers->begin_host_wait();
-    all_.push_back(std::move(peers));
+std::vector<std::shared_ptr<const void>> PeerList::host_wait() const {
+  std::vector<std::shared_ptr<const void>> waits;
+  for (const auto& each : all_) {
+    if (const std::shared_ptr<Peers> peers = each.lock()) waits.push_back(peers->host_wait());
   }
-}
-
-PeerList::HostWait::~HostWait() {
-  for (const auto& peers : all_) peers->end_host_wait();
+  return waits;
 }
 
 }  // namespace giro::detail

@@ -11,9 +11,8 @@ class Peers {
   virtual ~Peers() = default;
   // Throws once they have failed: the work has then ended, and its results are undefined.
   virtual void check() const = 0;
-  // The host begins, or ends, a wait for work that may wait for them.
-  virtual void begin_host_wait() noexcept = 0;
-  virtual void end_host_wait() noexcept = 0;
+  // As long as the result lives, the host waits for work that may wait for them.
+  virtual std::shared_ptr<const void> host_wait() = 0;
 };
 
 // The peers of a stream, an event or a graph; destroyed communicators drop out.
@@ -28,7 +27,7 @@ class PeerList {
   template <class Wait>
   void wait(Wait&& wait) const {
     if (all_.empty()) return wait();
-    const HostWait of_host(*this);
+    const auto of_host = host_wait();
     try {
       wait();
     } catch (...) {
@@ -39,16 +38,7 @@ class PeerList {
   }
 
  private:
-  class HostWait {
-   public:
-    explicit HostWait(const PeerList& list);
-    ~HostWait();
-    HostWait(const HostWait&) = delete;
-    HostWait& operator=(const HostWait&) = delete;
-
-   private:
-    std::vector<std::shared_ptr<Peers>> all_;
-  };
+  std::vector<std::shared_ptr<const void>> host_wait() const;
 
   std::vector<std::weak_ptr<Peers>> all_;
 };

@@ -251,14 +251,15 @@ void NcclCommunicator::check() const {
   if (!why.empty()) throw Error(ErrorCode::communication, why);
 }
 
-void NcclCommunicator::begin_host_wait() noexcept {
-  const std::lock_guard lock(waits_mutex_);
-  if (host_waits_++ == 0) waits_since_ = Clock::now();
-}
-
-void NcclCommunicator::end_host_wait() noexcept {
-  const std::lock_guard lock(waits_mutex_);
-  --host_waits_;
+std::shared_ptr<const void> NcclCommunicator::host_wait() {
+  {
+    const std::lock_guard lock(waits_mutex_);
+    if (host_waits_++ == 0) waits_since_ = Clock::now();
+  }
+  return {nullptr, [self = shared_from_this()](std::nullptr_t) {
+            const std::lock_guard lock(self->waits_mutex_);
+            --self->host_waits_;
+          }};
 }
 
 void NcclCommunicator::start_watchdog() {

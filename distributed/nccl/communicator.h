@@ -48,8 +48,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
 
   void check() const override;
-  void begin_host_wait() noexcept override;
-  void end_host_wait() noexcept override;
+  std::shared_ptr<const void> host_wait() override;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -23,4 +23,8 @@ struct Launch {
 // torchrun was started within its job. Error(invalid_argument), naming the variable, if one is missing or malformed.
 Launch read_launch(const std::function<const char*(const char*)>& variable, bool has_mpi);
 
+// Identifies the build of the running program: the linker's build id, or the file size if there is none. Copies of a
+// program have the same id.
+std::string executable_id();
+
 }  // namespace giro::detail

@@ -17,7 +17,6 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/exchange.h"
-#include "distributed/executable.h"
 #include "distributed/job.h"
 #include "distributed/launch.h"
 #include "runtime/throw_error.h"

@@ -32,19 +32,9 @@ To converted(From value) {
   }
 }
 
-// The largest finite values.
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return std::numeric_limits<double>::max();
-    case DType::bf16:
-      return 0x1.FEp127;
-    case DType::f16:
-      return 65504;
-    default:
-      return static_cast<double>(std::numeric_limits<float>::max());
-  }
-}
+// The largest finite values of f32, bf16, f16 and f64, in the order of DType.
+constexpr double kLargest[] = {std::numeric_limits<float>::max(), 0x1.FEp127, 65504,
+                               std::numeric_limits<double>::max()};
 
 }  // namespace
 
@@ -61,6 +51,7 @@ void convert(const Tensor& to, const Tensor& from) {
 }
 
 std::optional<double> out_of_range(const Tensor& values, DType dtype) {
+  const auto largest = [](DType floating) { return kLargest[static_cast<std::size_t>(floating)]; };
   if (largest(values.dtype()) <= largest(dtype)) return std::nullopt;
   return with_float(values.dtype(), [&](auto source) {
     return with_float(dtype, [&](auto target) -> std::optional<double> {

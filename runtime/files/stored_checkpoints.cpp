@@ -210,8 +210,7 @@ std::vector<StoreEntry> candidates(FileSystem& files, const std::string& dir) {
 }
 
 bool same_names(const std::vector<StoreEntry>& a, const std::vector<StoreEntry>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const StoreEntry& x, const StoreEntry& y) { return x.name == y.name; });
+  return std::ranges::equal(a, b, {}, &StoreEntry::name, &StoreEntry::name);
 }
 
 }  // namespace

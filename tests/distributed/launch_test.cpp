@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 
-#include "distributed/executable.h"
 #include "tests/support/expect_error.h"
 
 namespace giro::detail {

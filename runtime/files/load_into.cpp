@@ -120,53 +120,42 @@ std::string hint(const LoadReport& report, const Renaming& renamed) {
   return fmt::format("; the nearest to {} is {}", first, printable(nearest(first, left_over)));
 }
 
-// Copies values to leaves of a state, which change only if all of them can be converted.
-class Copies {
- public:
-  explicit Copies(const State& state) : stream_(state.stream()) {}
+struct LeafCopy {
+  Tensor to, from;
+  std::string path;
 
-  void add(const Leaf& to, const Tensor& from) { copies_.push_back({to.value, from, to.path}); }
-
-  void run() {
-    stream_.synchronize();  // errors of earlier work, or of a recording, must appear before anything changes
-    std::size_t max_bytes = 0;
-    std::vector<HostArray> on_host;
-    for (Copy& copy : copies_) {
-      if (!copy.converts()) continue;
-      if (!copy.from.device().is_cpu()) {
-        on_host.push_back(HostArray::copy_of(copy.from, stream_));
-        copy.from = on_host.back().tensor();
-      }
-      if (const auto found = detail::out_of_range(copy.from, copy.to.dtype())) {
-        throw_invalid("{}: leaf '{}' holds {}, which {} cannot hold", kCall, copy.path, *found,
-                      name_of(copy.to.dtype()));
-      }
-      max_bytes = std::max(max_bytes, copy.to.bytes());
-    }
-    const Buffer memory = Buffer::allocate(Device::cpu(), max_bytes);
-    for (const Copy& copy : copies_) {
-      if (!copy.converts()) {
-        giro::copy(copy.to, copy.from, stream_);
-        continue;
-      }
-      const Tensor converted(memory.data(), copy.to.dtype(), copy.to.shape(), Device::cpu());
-      stream_.synchronize();  // the previous copy may still read the memory
-      detail::convert(converted, copy.from);
-      giro::copy(copy.to, converted, stream_);
-    }
-    stream_.synchronize();
-  }
-
- private:
-  struct Copy {
-    Tensor to, from;
-    std::string path;
-
-    bool converts() const { return to.dtype() != from.dtype(); }
-  };
-  const Stream& stream_;
-  std::vector<Copy> copies_;
+  bool converts() const { return to.dtype() != from.dtype(); }
 };
+
+// Copies values to leaves of a state, which change only if all of them can be converted.
+void copy_all(std::vector<LeafCopy> copies, const Stream& stream) {
+  stream.synchronize();  // errors of earlier work, or of a recording, must appear before anything changes
+  std::size_t max_bytes = 0;
+  std::vector<HostArray> on_host;
+  for (LeafCopy& each : copies) {
+    if (!each.converts()) continue;
+    if (!each.from.device().is_cpu()) {
+      on_host.push_back(HostArray::copy_of(each.from, stream));
+      each.from = on_host.back().tensor();
+    }
+    if (const auto found = detail::out_of_range(each.from, each.to.dtype())) {
+      throw_invalid("{}: leaf '{}' holds {}, which {} cannot hold", kCall, each.path, *found, name_of(each.to.dtype()));
+    }
+    max_bytes = std::max(max_bytes, each.to.bytes());
+  }
+  const Buffer memory = Buffer::allocate(Device::cpu(), max_bytes);
+  for (const LeafCopy& each : copies) {
+    if (!each.converts()) {
+      copy(each.to, each.from, stream);
+      continue;
+    }
+    const Tensor converted(memory.data(), each.to.dtype(), each.to.shape(), Device::cpu());
+    stream.synchronize();  // the previous copy may still read the memory
+    detail::convert(converted, each.from);
+    copy(each.to, converted, stream);
+  }
+  stream.synchronize();
+}
 
 // params/kernel (from "weight")
 std::string with_origin(const std::string& path, const std::string& before) {
@@ -190,7 +179,7 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
   std::map<std::string, Given> given = rename_all(leaves, renamed);
 
   LoadReport report;
-  Copies copies(state);
+  std::vector<LeafCopy> copies;
   bool shapes_differ = false, may_convert = false;
   for (const Target& target : targets) {
     const auto found = given.find(target.path);
@@ -205,7 +194,7 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
                   target.path, to_string(given_value), to_string(state.device()));
     }
     if (const std::optional<Tensor> taken = target.take(*found->second.leaf, options.convert)) {
-      if (target.here != nullptr) copies.add(*target.here, *taken);
+      if (target.here != nullptr) copies.push_back({target.here->value, *taken, target.path});
       report.loaded.push_back(target.path);
       continue;
     }
@@ -233,7 +222,7 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
                 may_convert ? "; LoadOptions::convert would convert the dtypes" : "");
   }
 
-  copies.run();
+  copy_all(std::move(copies), state.stream());
   return report;
 }
 

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -30,7 +30,6 @@ struct Entry {
   DType dtype = DType::f32;
   std::vector<std::int64_t> sizes;
   std::vector<std::uint64_t> offsets;  // begin and end, relative to the data
-  bool has_dtype = false, has_shape = false, has_offsets = false;
 
   std::uint64_t begin() const { return offsets[0]; }
   std::uint64_t end() const { return offsets[1]; }
@@ -59,7 +58,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { unexpected(); }
 
   bool number_unsigned(number_unsigned_t number) override {
-    if (parser_state_ == ParserState::sizes) {
+    if (in_list_ && place_ == Place::shape) {
       if (number > std::numeric_limits<std::int64_t>::max()) {
         fail(fmt::format("the shape of tensor {} overflows 63 bits", printable(name_)));
       }
@@ -67,7 +66,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
         fail(fmt::format("tensor {} has more than {} axes", printable(name_), Shape::kMaxRank), ErrorCode::unsupported);
       }
       entries.back().sizes.push_back(static_cast<std::int64_t>(number));
-    } else if (parser_state_ == ParserState::offsets && entries.back().offsets.size() < 2) {
+    } else if (in_list_ && entries.back().offsets.size() < 2) {
       entries.back().offsets.push_back(number);
     } else {
       unexpected();
@@ -76,16 +75,14 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool string(string_t& text) override {
-    if (parser_state_ == ParserState::metadata_value) {
+    if (place_ == Place::metadata_text) {
       metadata[name_] = text;
-      parser_state_ = ParserState::metadata_names;
-    } else if (parser_state_ == ParserState::dtype) {
+    } else if (place_ == Place::dtype) {
       const auto* known = std::find(std::begin(kDTypes), std::end(kDTypes), text);
       if (known == std::end(kDTypes)) {
         fail(fmt::format("tensor {} has the dtype {}", printable(name_), printable(text)), ErrorCode::unsupported);
       }
       entries.back().dtype = static_cast<DType>(known - std::begin(kDTypes));
-      parser_state_ = ParserState::fields;
     } else {
       unexpected();
     }
@@ -93,70 +90,59 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(std::size_t) override {
-    return enter({{ParserState::header, ParserState::names},
-                  {ParserState::metadata, ParserState::metadata_names},
-                  {ParserState::entry, ParserState::fields}});
+    if (place_ != Place::header && place_ != Place::metadata && place_ != Place::entry) unexpected();
+    ++depth_;
+    return true;
   }
 
   bool key(string_t& key) override {
-    const bool is_name =
-        parser_state_ == ParserState::metadata_names || (parser_state_ == ParserState::names && key != kMetadata);
-    if (is_name && entries.size() + metadata.size() == kMaxEntries) {
+    const bool is_outer = depth_ == 1;
+    const bool is_field = !is_outer && !in_metadata_;
+    if (!is_field && !(is_outer && key == kMetadata) && entries.size() + metadata.size() == kMaxEntries) {
       fail(fmt::format("it has more than {} tensors and metadata entries", kMaxEntries), ErrorCode::unsupported);
     }
-    if (parser_state_ == ParserState::names) {
-      name_ = key;
-      if (key == kMetadata) {
-        if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' appears twice", kMetadata));
-        parser_state_ = ParserState::metadata;
-      } else {
-        entries.emplace_back().name = key;
-        parser_state_ = ParserState::entry;
-      }
-    } else if (parser_state_ == ParserState::metadata_names) {
-      if (metadata.contains(key)) fail(fmt::format("metadata {} appears twice", printable(key)));
-      name_ = key;
-      parser_state_ = ParserState::metadata_value;
-    } else {
-      Entry& entry = entries.back();
-      const auto expect = [&](bool& seen, ParserState place) {
-        if (std::exchange(seen, true)) fail(fmt::format("tensor {} has {} twice", printable(name_), printable(key)));
-        parser_state_ = place;
-      };
-      if (key == "dtype") {
-        expect(entry.has_dtype, ParserState::dtype);
-      } else if (key == "shape") {
-        expect(entry.has_shape, ParserState::shape);
-      } else if (key == "data_offsets") {
-        expect(entry.has_offsets, ParserState::data_offsets);
-      } else {
+    if (is_field) {
+      const auto* field = std::find(std::begin(kFields), std::end(kFields), key);
+      if (field == std::end(kFields)) {
         fail(fmt::format("tensor {} has the unknown field {}", printable(name_), printable(key)));
       }
+      bool& seen = seen_[static_cast<std::size_t>(field - std::begin(kFields))];
+      if (std::exchange(seen, true)) fail(fmt::format("tensor {} has {} twice", printable(name_), printable(key)));
+      place_ = kPlaces[field - std::begin(kFields)];
+    } else if (!is_outer) {
+      if (metadata.contains(key)) fail(fmt::format("metadata {} appears twice", printable(key)));
+      place_ = Place::metadata_text;
+    } else if (key == kMetadata) {
+      if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' appears twice", kMetadata));
+      in_metadata_ = true;
+      place_ = Place::metadata;
+    } else {
+      entries.emplace_back().name = key;
+      seen_ = {};
+      in_metadata_ = false;
+      place_ = Place::entry;
     }
+    if (!is_field) name_ = key;
     return true;
   }
 
   bool end_object() override {
-    if (parser_state_ == ParserState::fields) {
-      const Entry& entry = entries.back();
-      if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets) {
-        fail(fmt::format("tensor {} has no {}", printable(name_),
-                         !entry.has_dtype   ? "dtype"
-                         : !entry.has_shape ? "shape"
-                                            : "data_offsets"));
-      }
+    const auto missing = std::find(seen_.begin(), seen_.end(), false);
+    if (--depth_ == 1 && !in_metadata_ && missing != seen_.end()) {
+      fail(fmt::format("tensor {} has no {}", printable(name_), kFields[missing - seen_.begin()]));
     }
-    parser_state_ = ParserState::names;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    return enter({{ParserState::shape, ParserState::sizes}, {ParserState::data_offsets, ParserState::offsets}});
+    if (in_list_ || (place_ != Place::shape && place_ != Place::offsets)) unexpected();
+    in_list_ = true;
+    return true;
   }
 
   bool end_array() override {
-    if (parser_state_ == ParserState::offsets && entries.back().offsets.size() != 2) unexpected();
-    parser_state_ = ParserState::fields;
+    if (place_ == Place::offsets && entries.back().offsets.size() != 2) unexpected();
+    in_list_ = false;
     return true;
   }
 
@@ -165,57 +151,38 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  // The parser's position in the header, or the value it expects next.
-  enum class ParserState {
-    header,
-    names,
-    metadata,
-    metadata_names,
-    metadata_value,
-    entry,
-    fields,
-    dtype,
-    shape,
-    sizes,
-    data_offsets,
-    offsets
-  };
-
-  // Moves on by the pair (from, to) that begins at the present place.
-  bool enter(std::initializer_list<std::pair<ParserState, ParserState>> moves) {
-    for (const auto& [from, to] : moves) {
-      if (parser_state_ != from) continue;
-      parser_state_ = to;
-      return true;
-    }
-    unexpected();
-  }
+  // What the next value is, or the list that is being parsed.
+  enum class Place { header, metadata, metadata_text, entry, dtype, shape, offsets };
+  // The fields of a tensor's entry, and what their values are.
+  static constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
+  static constexpr Place kPlaces[] = {Place::dtype, Place::shape, Place::offsets};
 
   [[noreturn]] void unexpected() const {
-    switch (parser_state_) {
-      case ParserState::metadata:
+    switch (place_) {
+      case Place::header:
+        break;
+      case Place::metadata:
         fail(fmt::format("'{}' is not an object", kMetadata));
-      case ParserState::metadata_value:
+      case Place::metadata_text:
         fail(fmt::format("metadata {} is not a string", printable(name_)));
-      case ParserState::entry:
+      case Place::entry:
         fail(fmt::format("tensor {} is not described by an object", printable(name_)));
-      case ParserState::dtype:
+      case Place::dtype:
         fail(fmt::format("the dtype of tensor {} is not a string", printable(name_)));
-      case ParserState::shape:
-      case ParserState::sizes:
+      case Place::shape:
         fail(fmt::format("the shape of tensor {} is not a list of sizes", printable(name_)));
-      case ParserState::data_offsets:
-      case ParserState::offsets:
+      case Place::offsets:
         fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
-      default:
-        fail("its header is not an object");
     }
+    fail("its header is not an object");
   }
 
   std::string path_;
-  ParserState parser_state_ = ParserState::header;
-  std::string name_;  // of the tensor or metadata being parsed
-  bool has_metadata_ = false;
+  Place place_ = Place::header;
+  int depth_ = 0;  // in objects
+  bool in_list_ = false, in_metadata_ = false, has_metadata_ = false;
+  std::array<bool, 3> seen_{};  // the fields of the latest entry
+  std::string name_;            // of the tensor or metadata being parsed
 };
 
 void check_names(const HeaderParser& header) {
@@ -309,6 +276,7 @@ detail::safetensors::Layout detail::safetensors::read_layout(const ReadBytes& re
   const std::size_t data = read_header(read, file_bytes, header);
   check_layout(header, file_bytes - data);
   Layout layout{{}, std::move(header.metadata)};
+  layout.tensors.reserve(header.entries.size());
   for (Entry& entry : header.entries) {
     layout.tensors.push_back({std::move(entry.name), entry.dtype, Shape(entry.sizes), data + entry.begin()});
   }

@@ -90,8 +90,9 @@ void run(const CollectiveOp& op, const Stream& stream) {
   op.impl->run(call, stream);
 }
 
-// In a recording it is held like any op and keeps its place among them.
+// In a recording it is held like any op and keeps its place among them. Nothing if there are no elements.
 void queue(CollectiveOp op, const Stream& stream) {
+  if (op.call.count == 0 && op.call.kind != Collective::Kind::barrier) return;
   const char* const name = op.call.name();
   if (detail::Recording::holds()) {
     detail::Recording::current()->hold({Program::Node(name, {}, {}), stream,
@@ -101,11 +102,6 @@ void queue(CollectiveOp op, const Stream& stream) {
     const detail::OpScope scope(name);
     run(op, stream);
   }
-}
-
-// Nothing if there are no elements.
-void queue_elements(CollectiveOp op, const Stream& stream) {
-  if (op.call.count > 0) queue(std::move(op), stream);
 }
 
 }  // namespace
@@ -120,7 +116,7 @@ Device Communicator::device() const noexcept { return impl_->device; }
 void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const Stream& stream) const {
   check("all_reduce", {tensor}, stream, device());
   check_reduction("all_reduce", tensor.dtype(), reduction);
-  queue_elements({impl_, {Collective::Kind::all_reduce, tensor.count(), tensor.dtype(), reduction}, tensor}, stream);
+  queue({impl_, {Collective::Kind::all_reduce, tensor.count(), tensor.dtype(), reduction}, tensor}, stream);
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, const Stream& stream) const {
@@ -128,13 +124,13 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
   if (root < 0 || root >= size()) throw_invalid("broadcast: there is no rank {} among {} ranks", root, size());
   const Collective call{
       .kind = Collective::Kind::broadcast, .count = tensor.count(), .dtype = tensor.dtype(), .root = root};
-  queue_elements({impl_, call, tensor}, stream);
+  queue({impl_, call, tensor}, stream);
 }
 
 void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream& stream) const {
   check("all_gather", {out, in}, stream, device());
   check_parts("all_gather", "out", out, "in", in, rank(), size());
-  queue_elements({impl_, {Collective::Kind::all_gather, in.count(), in.dtype()}, {}, out, in}, stream);
+  queue({impl_, {Collective::Kind::all_gather, in.count(), in.dtype()}, {}, out, in}, stream);
 }
 
 void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction,
@@ -142,7 +138,7 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction
   check("reduce_scatter", {out, in}, stream, device());
   check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
   check_reduction("reduce_scatter", in.dtype(), reduction);
-  queue_elements({impl_, {Collective::Kind::reduce_scatter, out.count(), out.dtype(), reduction}, {}, out, in}, stream);
+  queue({impl_, {Collective::Kind::reduce_scatter, out.count(), out.dtype(), reduction}, {}, out, in}, stream);
 }
 
 void Communicator::barrier(const Stream& stream) const {

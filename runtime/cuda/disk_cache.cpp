@@ -15,6 +15,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/checksum.h"
+#include "runtime/files/file_operations.h"
 
 namespace giro::cuda {
 namespace {
@@ -86,11 +87,7 @@ void DiskCache::add(const std::string& key, const std::string& value) {
     failure_ = error.what();
     return;
   }
-  try {
-    remove_oldest(path);
-  } catch (const Error&) {
-    // Another process may be removing files too.
-  }
+  detail::ignore_errors([&] { remove_oldest(path); });  // another process may be removing files too
 }
 
 std::string DiskCache::failure() const {
@@ -122,11 +119,7 @@ void DiskCache::remove_oldest(const std::string& but) {
   for (const File& file : found) {
     if (total <= max_bytes_) return;
     if (file.path == but) continue;
-    try {
-      files_->remove(file.path);
-    } catch (const Error&) {
-      // Another process removed it first.
-    }
+    detail::ignore_errors([&] { files_->remove(file.path); });  // another process may have removed it first
     total -= file.bytes;
   }
 }

@@ -57,15 +57,6 @@ void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const
   }
 }
 
-// For cleanup that must not hide the original error.
-template <class F>
-void ignore_errors(F&& f) {
-  try {
-    f();
-  } catch (const Error&) {
-  }
-}
-
 }  // namespace
 
 struct CheckpointStore::Impl {
@@ -202,7 +193,7 @@ struct CheckpointStore::Impl {
       index.add(std::move(item));
     } catch (...) {
       line_files.forget();
-      ignore_errors([&] {
+      detail::ignore_errors([&] {
         if (files.status(unit).kind == FileSystem::Kind::none) return;  // already renamed
         if (!group) detail::remove_all(files, unit);  // else keep other shards' files for another attempt
         line_files.remove_new();
@@ -313,7 +304,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   try {
     detail::write_durably(*files.create(trial), std::string(std::size_t{1} << 16, 'x'));
   } catch (...) {
-    ignore_errors([&] { files.remove(trial); });
+    detail::ignore_errors([&] { files.remove(trial); });
     throw;
   }
   files.remove(trial);

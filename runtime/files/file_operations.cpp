@@ -38,12 +38,8 @@ void create_durable_directory(FileSystem& files, const std::string& path) {
   const std::string parent = above.empty() ? std::string(".") : above.string();
   if (unless_gone([&] { files.list(path); })) {
     if (parent == path) return;
-    try {
-      files.sync_directory(parent);
-    } catch (const Error&) {
-      // The parent may belong to another user and be unreadable.
-    }
-    return;
+    // The parent may belong to another user and be unreadable.
+    return ignore_errors([&] { files.sync_directory(parent); });
   }
   create_durable_directory(files, parent);
   files.create_directories(path);

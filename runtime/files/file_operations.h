@@ -36,6 +36,15 @@ bool unless_gone(F&& f) {
   }
 }
 
+// For what may fail, and for cleanup that must not hide the original error.
+template <class F>
+void ignore_errors(F&& f) {
+  try {
+    f();
+  } catch (const Error&) {
+  }
+}
+
 // Creates a directory, and missing parents, durably. An existing directory may have been created by a process that died
 // before it could sync the parent, so the parent is synced, if it can be read.
 void create_durable_directory(FileSystem& files, const std::string& path);

@@ -287,11 +287,7 @@ void replace_file(FileSystem& files, const std::string& path, const std::functio
     writer->close();
     files.rename(temporary, path);
   } catch (...) {
-    try {
-      files.remove(temporary);
-    } catch (const Error&) {
-      // The caller should see the first error.
-    }
+    detail::ignore_errors([&] { files.remove(temporary); });
     throw;
   }
   files.sync_directory(parent.empty() ? "." : parent);

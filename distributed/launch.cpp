@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <link.h>
 
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -37,9 +36,8 @@ class Environment {
   template <class Number>
   Number number(const char* name, Number least, Number most) const {
     const std::string value = text(name);
-    Number number{};
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error == std::errc() && end == value.data() + value.size() && number >= least && number <= most) return number;
+    const auto number = parse_number<Number>(value);
+    if (number && *number >= least && *number <= most) return *number;
     throw_invalid("World: the environment variable {} is {}, expected a number from {} to {}", name, printable(value),
                   least, most);
   }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/backend.h"
+#include "runtime/text.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -29,9 +29,8 @@ Device parse_device(const std::string& name, const Discovery& discovery) {
   int index = 0;
   bool known = name == "cuda";
   if (name.starts_with("cuda:")) {
-    const char* end = name.data() + name.size();
-    const auto [rest, failure] = std::from_chars(name.data() + 5, end, index);
-    known = failure == std::errc() && rest == end && index >= 0;
+    index = parse_number<int>(std::string_view(name).substr(5)).value_or(-1);
+    known = index >= 0;
   }
   if (!known) throw_invalid("unknown device '{}': expected auto, cpu, cuda or cuda:N", name);
   const Device device = Device::cuda(index);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <charconv>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +27,15 @@ template <class Pairs>
   requires requires(const Pairs& known) { known.begin()->first; }
 std::string suggestion(std::string_view word, const Pairs& known) {
   return suggestion(word, known, [](const auto& pair) { return pair.first; });
+}
+
+// The number that is the whole text; nullopt for any other text.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
 }
 
 // The text as a JSON string. Whatever is not UTF-8 in it is replaced.

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <filesystem>
 #include <tuple>
 #include <utility>
 
 #include "runtime/files/file_operations.h"
+#include "runtime/text.h"
 
 namespace giro::detail {
 namespace {
@@ -21,18 +21,11 @@ constexpr std::pair<std::string_view, StoreEntryKind> kSides[] = {{".tmp-", Stor
                                                                   {".trash-", StoreEntryKind::trash},
                                                                   {".ahead-", StoreEntryKind::ahead}};
 
-std::optional<std::int64_t> parse_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
-}
-
 std::optional<StoreEntry> parse_name(const std::string& name, const std::string& host) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::size_t dot = std::min(name.find('.'), name.size());
-  const auto steps = parse_number(std::string_view(name).substr(kPrefix.size(), dot - kPrefix.size()));
-  if (!steps || name.substr(0, dot) != unit_name(*steps)) return std::nullopt;
+  const auto steps = parse_number<std::int64_t>(std::string_view(name).substr(kPrefix.size(), dot - kPrefix.size()));
+  if (!steps || *steps < 0 || name.substr(0, dot) != unit_name(*steps)) return std::nullopt;
   const std::string_view rest = std::string_view(name).substr(dot);
   // Version 0.1 wrote single files. Reading one is an error; being silent about it would lose a run.
   if (rest.empty() || rest == ".safetensors") return StoreEntry{*steps, StoreEntryKind::checkpoint, name, true};
@@ -69,8 +62,8 @@ std::string lines_name(std::int64_t number) { return fmt::format("{}{}{}", kLine
 std::optional<std::int64_t> parse_lines_name(std::string_view name) {
   constexpr std::size_t kAround = kLinesPrefix.size() + kLinesSuffix.size(), kMaxDigits = 12;
   if (name.size() <= kAround || name.size() > kAround + kMaxDigits) return std::nullopt;
-  const auto number = parse_number(name.substr(kLinesPrefix.size(), name.size() - kAround));
-  return number && name == lines_name(*number) ? number : std::nullopt;
+  const auto number = parse_number<std::int64_t>(name.substr(kLinesPrefix.size(), name.size() - kAround));
+  return number && *number >= 0 && name == lines_name(*number) ? number : std::nullopt;
 }
 
 std::vector<StoreEntry> store_entries(FileSystem& files, const std::string& dir) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include "distributed/communicator_impl.h"
 #include "runtime/op_scope.h"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include <giro/runtime/device.h>
 #include <giro/runtime/handle.h>
 #include <giro/runtime/stream.h>

@@ -7,15 +7,7 @@
 
 #include <giro/runtime/files/save_load.h>
 
-#include "runtime/files/store_names.h"
-
 namespace giro::tools {
-
-bool is_checkpoint(const std::string& path) {
-  std::error_code error;
-  return !std::filesystem::is_directory(path, error) ||
-         std::filesystem::exists(detail::path_of(path, detail::kManifestName), error);
-}
 
 Contents load_contents(const std::string& path) {
   std::error_code error;  // load() reports what is wrong with such a path

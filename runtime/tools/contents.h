@@ -25,9 +25,6 @@ struct Contents {
   Archive archive = Archive();                  // what its run remembers
 };
 
-// Whether an existing path is a checkpoint rather than a directory of checkpoints.
-bool is_checkpoint(const std::string& path);
-
 // Reads a safetensors file, a checkpoint, or the newest undamaged one in a directory of checkpoints; prints why newer
 // ones were skipped. Errors: those of load, or for a directory those of load_checkpoint.
 Contents load_contents(const std::string& path);

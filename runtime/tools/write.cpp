@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -8,15 +9,19 @@
 #include <vector>
 
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/files/save_load.h>
 
 #include "runtime/files/convert.h"
 #include "runtime/files/npy.h"
+#include "runtime/path_pattern.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 
 namespace giro::tools {
+namespace {
+
 template <class T>
 std::string little_endian(T value) {
   std::string bytes;
@@ -91,6 +96,8 @@ class ZipWriter {
   std::uint64_t members_ = 0;
 };
 
+}  // namespace
+
 int export_npz(const std::string& path, const std::string& out, bool widen) {
   const Contents contents = load_contents(path);
   const auto files = posix_file_system();
@@ -115,6 +122,29 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
     zip.finish();
   });
   fmt::print("{}: {} arrays from {}\n", out, contents.tensors.size(), contents.path);
+  return kGood;
+}
+
+int convert(const std::string& path, const std::string& out, DType dtype, const std::vector<std::string>& only) {
+  Contents contents = load_contents(path);
+  std::vector<Leaf> chosen;
+  std::vector<bool> is_used(only.size());
+  for (const Leaf& leaf : contents.tensors) {
+    bool matches = only.empty();
+    for (std::size_t i = 0; i < only.size(); ++i) {
+      if (!PathPattern(only[i]).match(leaf.path)) continue;
+      matches = is_used[i] = true;
+    }
+    if (matches) chosen.push_back(leaf);
+  }
+  if (const auto unused = std::find(is_used.begin(), is_used.end(), false); unused != is_used.end()) {
+    throw_error(ErrorCode::not_found, "'{}': '{}' matches no tensor", contents.path, only[unused - is_used.begin()]);
+  }
+  save(out, chosen, {.dtype = dtype, .metadata = contents.metadata});
+  const auto converted = std::ranges::count_if(
+      chosen, [&](const Leaf& leaf) { return is_floating(leaf.value.dtype()) && leaf.value.dtype() != dtype; });
+  fmt::print("{}: {} tensors from {}, {} of them converted to {}\n", out, chosen.size(), contents.path, converted,
+             name_of(dtype));
   return kGood;
 }
 

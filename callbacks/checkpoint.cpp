@@ -11,9 +11,9 @@
 
 #include "callbacks/finite_leaves.h"
 #include "callbacks/run_checkpoints.h"
+#include "runtime/collection.h"
 #include "runtime/files/kept_checkpoints.h"
 #include "runtime/program/recording.h"
-#include "runtime/structure.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 

@@ -16,7 +16,6 @@
 
 #include <giro/runtime/error.h>
 
-#include "distributed/exchange.h"
 #include "distributed/job.h"
 #include "distributed/launch.h"
 #include "runtime/throw_error.h"

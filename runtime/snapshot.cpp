@@ -3,8 +3,8 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
+#include "runtime/collection.h"
 #include "runtime/held_values.h"
-#include "runtime/structure.h"
 #include "runtime/throw_error.h"
 
 namespace giro {

@@ -10,9 +10,9 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/collection.h"
 #include "runtime/held_values.h"
 #include "runtime/stream_recording.h"
-#include "runtime/structure.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 

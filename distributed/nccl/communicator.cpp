@@ -12,7 +12,6 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/program/native_stream.h>
 
-#include "distributed/exchange.h"
 #include "distributed/job.h"
 #include "runtime/backend.h"
 #include "runtime/cuda/check.h"

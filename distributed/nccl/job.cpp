@@ -8,7 +8,6 @@
 
 #include <giro/runtime/error.h>
 
-#include "distributed/exchange.h"
 #include "distributed/job.h"
 #include "distributed/nccl/communicator.h"
 #include "runtime/cuda/check.h"

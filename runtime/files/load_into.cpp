@@ -10,9 +10,9 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/host_array.h>
 
+#include "runtime/collection.h"
 #include "runtime/files/convert.h"
 #include "runtime/path_pattern.h"
-#include "runtime/structure.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 

@@ -5,9 +5,9 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
+#include "runtime/collection.h"
 #include "runtime/path_pattern.h"
 #include "runtime/stream_recording.h"
-#include "runtime/structure.h"
 #include "runtime/throw_error.h"
 
 namespace giro {

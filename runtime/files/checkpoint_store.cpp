@@ -10,11 +10,11 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
-#include "runtime/files/checkpoint_files.h"
 #include "runtime/files/file_operations.h"
 #include "runtime/files/kept_checkpoints.h"
 #include "runtime/files/line_files.h"
 #include "runtime/files/manifest.h"
+#include "runtime/files/shard_files.h"
 #include "runtime/files/shard_group.h"
 #include "runtime/files/store_index.h"
 #include "runtime/files/store_names.h"
@@ -133,9 +133,9 @@ struct CheckpointStore::Impl {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
     files.create_directories(unit);
     manifest.lines = line_files.append(archive.lines());
-    manifest.files = detail::write_whole_leaves(files, unit, leaves, archive.arrays());
+    manifest.files = detail::write_leaves(files, unit, leaves, archive.arrays());
     if (group) {
-      const auto own = detail::write_shard(files, unit, group.shard(), leaves, archive.arrays());
+      const auto own = detail::write_leaves(files, unit, leaves, archive.arrays(), group.shard());
       for (const auto& shards : {own, group.receive(unit)}) {
         manifest.files.insert(manifest.files.end(), shards.begin(), shards.end());
       }
@@ -208,7 +208,7 @@ struct CheckpointStore::Impl {
     const std::string unit = path_of(group.unit_name(steps));
     files.create_directories(unit);
     const std::vector<detail::Manifest::File> written =
-        detail::write_shard(files, unit, group.shard(), snapshot.leaves(), archive.arrays());
+        detail::write_leaves(files, unit, snapshot.leaves(), archive.arrays(), group.shard());
     files.sync_directory(unit);
     group.send(unit, written);
     for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.count;

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
+#include <giro/runtime/files/safetensors.h>
 
+#include "runtime/checksum.h"
+#include "runtime/files/store_names.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -50,6 +54,80 @@ Shape shape_of(const StoredPiece& piece, const std::string& path) {
   }
 }
 
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // bytes; stays in a core's cache between checksum and write
+constexpr std::uint64_t kPartBytes = std::uint64_t{1} << 20;
+
+// Writes to another writer, in large pieces, and computes the size and the checksums, of the whole file and of parts
+// that a reader can verify alone.
+class ChecksumWriter final : public FileSystem::Writer {
+ public:
+  // A part has at least 1 MiB, and at least 1 / `parts_of_file` of the bytes before it, so that a manifest lists a few
+  // hundred of them.
+  ChecksumWriter(std::unique_ptr<FileSystem::Writer> writer, std::uint64_t parts_of_file)
+      : writer_(std::move(writer)), parts_of_file_(std::max<std::uint64_t>(parts_of_file, 1)) {}
+
+  void write(const void* data, std::size_t bytes) override {
+    if (small_.size() + bytes < kPiece) {
+      small_.append(static_cast<const char*>(data), bytes);
+      return;
+    }
+    flush();
+    for (const char *next = static_cast<const char*>(data), *end = next + bytes; next != end;) {
+      const std::size_t piece = std::min(kPiece, static_cast<std::size_t>(end - next));
+      pass_on(next, piece);
+      next += piece;
+    }
+  }
+  void sync() override {
+    flush();
+    writer_->sync();
+  }
+  void close() override {
+    flush();
+    writer_->close();
+  }
+
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  std::string digits() const { return checksum_.digits(); }
+  // The parts, which cover all bytes; empty if there is only one.
+  std::vector<Manifest::Part> parts() const {
+    std::vector<Manifest::Part> all = parts_;
+    if (part_bytes_ > 0) all.push_back({part_bytes_, part_.digits()});
+    if (all.size() == 1) all.clear();
+    return all;
+  }
+
+ private:
+  void flush() {
+    if (small_.empty()) return;
+    pass_on(small_.data(), small_.size());
+    small_.clear();
+  }
+  void pass_on(const char* data, std::size_t bytes) {
+    writer_->write(data, bytes);
+    checksum_.add(data, bytes);
+    while (bytes > 0) {
+      const std::uint64_t full = std::max(kPartBytes, bytes_ / parts_of_file_);
+      const std::size_t taken = std::min(bytes, static_cast<std::size_t>(full - part_bytes_));
+      part_.add(data, taken);
+      part_bytes_ += taken;
+      bytes_ += taken;
+      data += taken;
+      bytes -= taken;
+      if (part_bytes_ < full) continue;
+      parts_.push_back({std::exchange(part_bytes_, 0), part_.digits()});
+      part_ = Checksum();
+    }
+  }
+
+  std::unique_ptr<FileSystem::Writer> writer_;
+  std::uint64_t parts_of_file_;
+  std::string small_;  // small writes not passed on yet
+  Checksum checksum_, part_;
+  std::vector<Manifest::Part> parts_;  // the complete ones
+  std::uint64_t bytes_ = 0, part_bytes_ = 0;
+};
+
 }  // namespace
 
 std::string shard_name(std::string_view file, const Shard& shard) {
@@ -66,6 +144,26 @@ std::map<std::string, std::string> piece_metadata(const std::vector<Leaf>& piece
   Archive archive;
   archive(kPieces, stored);
   return {{kPieces, archive.text()}};
+}
+
+std::vector<Manifest::File> write_leaves(FileSystem& files, const std::string& unit, const std::vector<Leaf>& leaves,
+                                         const std::vector<Leaf>& arrays, const std::optional<Shard>& shard) {
+  constexpr std::uint64_t kPartsOfFiles = 256;  // over all shards, because one manifest lists the parts of all
+  const std::uint64_t parts = kPartsOfFiles / static_cast<std::uint64_t>(shard ? shard->count : 1);
+  std::vector<Manifest::File> written;
+  for (const auto& [file, all] : {std::pair(kStateName, &leaves), std::pair(kMemoryName, &arrays)}) {
+    std::vector<Leaf> chosen;
+    std::copy_if(all->begin(), all->end(), std::back_inserter(chosen),
+                 [&](const Leaf& leaf) { return leaf.piece.has_value() == shard.has_value(); });
+    if (chosen.empty() && file == kMemoryName) continue;
+    const std::string name = shard ? shard_name(file, *shard) : std::string(file);
+    ChecksumWriter writer(files.create(path_of(unit, name)), parts);
+    write_safetensors(writer, chosen, shard ? piece_metadata(chosen) : std::map<std::string, std::string>());
+    writer.sync();
+    writer.close();
+    written.push_back({name, writer.bytes(), writer.digits(), writer.parts()});
+  }
+  return written;
 }
 
 ShardReader::Joined& ShardReader::begin(const safetensors::Layout::Stored& stored, const Shape& whole, bool in_shards,

@@ -4,13 +4,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/files/file_system.h>
 #include <giro/runtime/state.h>
 
+#include "runtime/files/manifest.h"
 #include "runtime/files/safetensors_format.h"
 
 // The files of a checkpoint, which several processes may write together. One file has whole leaves. Each other file has
@@ -22,6 +25,11 @@ std::string shard_name(std::string_view file, const Shard& shard);
 
 // Metadata for write_safetensors that records where the pieces belong.
 std::map<std::string, std::string> piece_metadata(const std::vector<Leaf>& pieces);
+
+// Writes the whole leaves of the state and of what callbacks remember, or with `shard` the pieces of both. The files
+// are durable when this returns, except for their names.
+std::vector<Manifest::File> write_leaves(FileSystem& files, const std::string& unit, const std::vector<Leaf>& leaves,
+                                         const std::vector<Leaf>& arrays, const std::optional<Shard>& shard = {});
 
 // The elements of a leaf that this process holds; none: count 0.
 struct LocalPiece {

@@ -8,7 +8,6 @@
 
 #include "runtime/backend.h"
 #include "runtime/call_site.h"
-#include "runtime/step_scope.h"
 
 namespace giro::detail {
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/buffer.h>
@@ -24,6 +25,29 @@ struct Fault {
 };
 
 namespace detail {
+
+// While an instance lives, work that this thread queues on the stream belongs to a call of a step.
+class StepScope {
+ public:
+  StepScope(const std::string& name, const Tensor& call, const Stream& stream) noexcept
+      : name(name), call(call), stream(stream), outer_(std::exchange(current_, this)) {}
+  ~StepScope() { current_ = outer_; }
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+  // Null outside of steps on that stream.
+  static const StepScope* current(const Stream& stream) noexcept {
+    return current_ != nullptr && current_->stream == stream ? current_ : nullptr;
+  }
+
+  const std::string& name;
+  const Tensor& call;
+  const Stream& stream;
+
+ private:
+  const StepScope* outer_;
+  static inline constinit thread_local const StepScope* current_ = nullptr;
+};
 
 // The invalid elements that ops on a stream have reported. The device writes them to memory that the host checks when
 // it waits for the stream, or reads results, anyway.

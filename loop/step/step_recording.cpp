@@ -13,9 +13,9 @@
 #include "loop/data/resident_rows.h"
 #include "loop/step/average_logs.h"
 #include "runtime/backend.h"
+#include "runtime/faults.h"
 #include "runtime/op_by_op.h"
 #include "runtime/program/recording.h"
-#include "runtime/step_scope.h"
 #include "runtime/throw_error.h"
 
 namespace giro::detail {

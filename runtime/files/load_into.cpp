@@ -11,7 +11,7 @@
 #include <giro/runtime/host_array.h>
 
 #include "runtime/collection.h"
-#include "runtime/files/convert.h"
+#include "runtime/elements.h"
 #include "runtime/path_pattern.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"

@@ -11,7 +11,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/safetensors.h>
 
-#include "runtime/files/convert.h"
+#include "runtime/elements.h"
 #include "runtime/files/safetensors_format.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"

@@ -11,7 +11,7 @@
 #include <giro/runtime/files/file_system.h>
 #include <giro/runtime/files/save_load.h>
 
-#include "runtime/files/convert.h"
+#include "runtime/elements.h"
 #include "runtime/files/npy.h"
 #include "runtime/path_pattern.h"
 #include "runtime/text.h"

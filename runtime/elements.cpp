@@ -1,7 +1,6 @@
-#include "runtime/files/convert.h"
+#include "runtime/elements.h"
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <type_traits>
 

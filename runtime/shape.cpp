@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -45,8 +44,6 @@ Shape Shape::with_front(std::int64_t size) const {
   sizes.insert(sizes.end(), begin(), end());
   return Shape(sizes);
 }
-
-bool operator==(const Shape& a, const Shape& b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 std::string to_string(const Shape& shape) {
   return shape.rank() == 1 ? fmt::format("({},)", shape[0])

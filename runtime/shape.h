@@ -32,7 +32,7 @@ class Shape {
   Shape drop_front() const;
   Shape with_front(std::int64_t size) const;
 
-  friend bool operator==(const Shape& a, const Shape& b) noexcept;
+  friend bool operator==(const Shape& a, const Shape& b) noexcept = default;
 
  private:
   std::array<std::int64_t, kMaxRank> sizes_{};

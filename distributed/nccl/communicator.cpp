@@ -72,6 +72,13 @@ class NcclCommId {
   NcclCommId& operator=(const NcclCommId&) = delete;
 };
 
+// The state of a communicator's latest call, or why it cannot be asked for.
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+  return asked != ncclSuccess ? asked : state;
+}
+
 // Starts the operation.
 ncclResult_t start(const detail::Collective& call, ncclComm_t comm, cudaStream_t on) {
   using Kind = detail::Collective::Kind;
@@ -205,8 +212,7 @@ void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t
   const Clock::time_point begin = Clock::now();
   while (status == ncclInProgress && comm_ != nullptr && Clock::now() - begin <= timeout_ &&
          detail::failure().empty()) {
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
-    if (asked != ncclSuccess) status = asked;
+    status = state_of(comm_);
     if (status == ncclInProgress) std::this_thread::yield();
   }
   if (status == ncclSuccess) return;
@@ -295,9 +301,7 @@ void NcclCommunicator::poll() noexcept {
   if (!lock || comm_ == nullptr) return;
   if (!detail::failure().empty()) return abort({});
   (void)cudaSetDevice(device.index());
-  ncclResult_t status = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
-  if (asked != ncclSuccess) status = asked;
+  const ncclResult_t status = state_of(comm_);
   if (status != ncclSuccess && status != ncclInProgress) {
     return abort(
         fmt::format("rank {} of {} on {}: NCCL reports: {}", rank, size, to_string(device), reason(status, comm_)));

@@ -8,8 +8,6 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/file_system.h>
 
-#include "runtime/checksum.h"
-
 namespace giro::detail {
 
 // A file in memory.
@@ -18,9 +16,8 @@ struct FileBytes {
   std::size_t size = 0;
 };
 
-// The first `limit` bytes of a file, fewer if it is shorter; they are added to `checksum` if given.
-FileBytes read_bytes(FileSystem& files, const std::string& path, Checksum* checksum = nullptr,
-                     std::size_t limit = static_cast<std::size_t>(-1));
+// The first `limit` bytes of a file, fewer if it is shorter.
+FileBytes read_bytes(FileSystem& files, const std::string& path, std::size_t limit = static_cast<std::size_t>(-1));
 // Writes to a file, syncs and closes it.
 void write_durably(FileSystem::Writer& file, std::string_view content);
 

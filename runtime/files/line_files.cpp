@@ -114,8 +114,9 @@ Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manif
   }
   expect(status.kind == FileSystem::Kind::file, "it is not a file");
   expect(status.bytes >= lines.bytes, fmt::format("it has {} bytes, expected at least {}", status.bytes, lines.bytes));
+  const FileBytes file = read_bytes(files, path, lines.bytes);
   Checksum checksum;
-  const FileBytes file = read_bytes(files, path, &checksum, lines.bytes);
+  checksum.add(file.data.get(), file.size);
   expect(
       file.size == lines.bytes && checksum.digits() == lines.xxh3,
       fmt::format("the checksum of its first {} bytes is {}, expected {}", file.size, checksum.digits(), lines.xxh3));
@@ -132,7 +133,7 @@ Archive::Lines read_good_lines(FileSystem& files, const std::string& dir, const 
   if (files.status(path).kind != FileSystem::Kind::file) return read;
   FileBytes file;
   try {
-    file = read_bytes(files, path, nullptr, lines.bytes);
+    file = read_bytes(files, path, lines.bytes);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::out_of_memory) throw;
     return read;

@@ -42,12 +42,10 @@ struct Target {
     if (!given.piece || (given.piece->whole == shape && !is_piece_here(given))) return given.value.shape();
     return given.piece->whole;
   }
-  bool takes(DType given, bool convert) const {
-    return given == dtype || (convert && detail::can_convert(given, dtype));
-  }
   // The part of the given leaf to load: all of it, or the piece held here. nullopt if they do not match.
   std::optional<Tensor> take(const Leaf& given, bool convert) const {
-    if (!takes(given.value.dtype(), convert)) return std::nullopt;
+    const DType found = given.value.dtype();
+    if (found != dtype && !(convert && detail::can_convert(found, dtype))) return std::nullopt;
     if (given.piece) return is_piece_here(given) ? std::optional(given.value) : std::nullopt;
     if (given.value.shape() != shape) return std::nullopt;
     if (here == nullptr) return Tensor();

@@ -155,7 +155,7 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
   if (status.bytes > Manifest::kMaxBytes) {
     reject(path, fmt::format("it has {} bytes, more than {}", status.bytes, Manifest::kMaxBytes));
   }
-  const FileBytes file = read_bytes(files, path, nullptr, Manifest::kMaxBytes);
+  const FileBytes file = read_bytes(files, path, Manifest::kMaxBytes);
   const std::string_view text(file.data.get(), file.size);
   const std::size_t first = checksum_part("").size();
   if (text.size() < first) reject(path, fmt::format("it has {} bytes, expected at least {}", text.size(), first));

@@ -30,7 +30,7 @@ namespace {
 std::string receipt_name(const Shard& shard) { return fmt::format("shard-{}-of-{}.json", shard.index, shard.count); }
 
 std::vector<Manifest::File> read_receipt(FileSystem& files, const std::string& path) {
-  const FileBytes bytes = read_bytes(files, path, nullptr, Manifest::kMaxBytes);
+  const FileBytes bytes = read_bytes(files, path, Manifest::kMaxBytes);
   Archive archive = Archive::read(std::string_view(bytes.data.get(), bytes.size));
   std::vector<Manifest::File> of_shard;
   archive("files", of_shard);

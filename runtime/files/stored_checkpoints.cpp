@@ -182,15 +182,6 @@ void check_is_directory(FileSystem& files, const std::string& path) {
   throw_error(ErrorCode::corrupt_data, "checkpoint '{}' is not a directory", path);
 }
 
-LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry,
-                            const LoadRequest& request) {
-  const std::string path = path_of(dir, entry.name);
-  check_is_directory(files, path);
-  LoadedCheckpoint loaded = load_unit(files, path, request);
-  check_steps(entry, path, loaded.record);
-  return loaded;
-}
-
 StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, const StoreEntry& entry) {
   const std::string path = path_of(dir, entry.name);
   check_is_directory(files, path);
@@ -288,7 +279,10 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, con
     skipped.clear();
     for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
       try {
-        LoadedCheckpoint loaded = load_entry(files, path, *it, request);
+        const std::string unit = path_of(path, it->name);
+        check_is_directory(files, unit);
+        LoadedCheckpoint loaded = load_unit(files, unit, request);
+        check_steps(*it, unit, loaded.record);
         loaded.skipped.insert(loaded.skipped.begin(), skipped.begin(), skipped.end());
         return loaded;
       } catch (const Error& error) {

@@ -25,15 +25,11 @@ namespace {
 
 std::atomic<bool> exists{false};
 
-struct First {
-  std::mutex mutex;
-  std::string failure;
-};
-
 // Never destroyed: threads that abort communicators may still run while the program exits.
-First& first() {
-  static auto* const first = new First;
-  return *first;
+constinit std::mutex failure_mutex;
+std::string& first_failure() {
+  static auto* const text = new std::string;
+  return *text;
 }
 
 // Must be the same on all ranks.
@@ -162,13 +158,13 @@ std::chrono::milliseconds timeout_of(const WorldOptions& options) {
 }  // namespace
 
 void detail::set_failure(const std::string& why) noexcept {
-  const std::lock_guard lock(first().mutex);
-  if (first().failure.empty()) first().failure = why;
+  const std::lock_guard lock(failure_mutex);
+  if (first_failure().empty()) first_failure() = why;
 }
 
 std::string detail::failure() {
-  const std::lock_guard lock(first().mutex);
-  return first().failure;
+  const std::lock_guard lock(failure_mutex);
+  return first_failure();
 }
 
 struct World::Impl {

@@ -178,10 +178,7 @@ void Archive::item_date(double& value) {
   if (tree_->reading) value += tree_->date_shift;
 }
 
-bool Archive::item_exists(bool exists) {
-  if (!tree_->reading) return exists;
-  return !tree_->node().is_null();
-}
+bool Archive::item_exists(bool exists) { return tree_->reading ? !tree_->node().is_null() : exists; }
 
 std::size_t Archive::item_size(std::size_t size) {
   if (!tree_->reading) {

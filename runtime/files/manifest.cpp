@@ -94,22 +94,6 @@ void check_names(const Manifest& manifest, const std::string& path) {
 
 }  // namespace
 
-void Manifest::File::persist(Archive& archive) {
-  archive("name", name)("bytes", bytes)("xxh3", xxh3);
-  if (archive.is_reading() ? archive.contains("parts") : !parts.empty()) archive("parts", parts);
-}
-
-void Manifest::Part::persist(Archive& archive) { archive("bytes", bytes)("xxh3", xxh3); }
-
-void Manifest::Lines::persist(Archive& archive) {
-  archive("path", path)("name", name)("lines", lines)("bytes", bytes)("xxh3", xxh3)("parts", parts);
-}
-
-void Manifest::persist(Archive& archive) {
-  record.persist(archive);
-  archive("files", files)("lines", lines);
-}
-
 void check_record(const CheckpointRecord& record, ErrorCode code, const std::string& where) {
   const auto check = [&](const char* name, auto number) {
     if (number >= 0 && std::isfinite(static_cast<double>(number))) return;

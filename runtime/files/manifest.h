@@ -27,7 +27,7 @@ struct Manifest {
     std::uint64_t bytes = 0;
     std::string xxh3;
 
-    void persist(Archive& archive);
+    void persist(Archive& archive) { archive("bytes", bytes)("xxh3", xxh3); }
   };
   struct File {
     std::string name;
@@ -36,7 +36,10 @@ struct Manifest {
     // Cover all bytes, so that a process can verify only the bytes it needs; small and older files have none.
     std::vector<Part> parts = {};
 
-    void persist(Archive& archive);
+    void persist(Archive& archive) {
+      archive("name", name)("bytes", bytes)("xxh3", xxh3);
+      if (archive.is_reading() ? archive.contains("parts") : !parts.empty()) archive("parts", parts);
+    }
   };
   // The first `bytes` of the file `name` next to the checkpoint.
   struct Lines {
@@ -47,7 +50,9 @@ struct Manifest {
     // manifests have none.
     std::vector<Part> parts = {};
 
-    void persist(Archive& archive);
+    void persist(Archive& archive) {
+      archive("path", path)("name", name)("lines", lines)("bytes", bytes)("xxh3", xxh3)("parts", parts);
+    }
   };
 
   int version = kVersion;  // of the format it was read from
@@ -56,7 +61,10 @@ struct Manifest {
   std::vector<Lines> lines = {};
   std::string memory = "{}";  // Archive::text()
 
-  void persist(Archive& archive);
+  void persist(Archive& archive) {
+    record.persist(archive);
+    archive("files", files)("lines", lines);
+  }
 };
 
 // Error(invalid_argument) if it would be longer than kMaxBytes.

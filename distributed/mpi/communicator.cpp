@@ -45,17 +45,14 @@ void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
 
 template <class T>
 MPI_Op custom_op(Reduction reduction) {
-  struct Ops {
-    MPI_Op sum = MPI_OP_NULL, max = MPI_OP_NULL, min = MPI_OP_NULL;
-  };
-  static const Ops ops = [] {
-    Ops made;
-    MPI_Op_create(reduce<T, Reduction::sum>, /*commute=*/1, &made.sum);
-    MPI_Op_create(reduce<T, Reduction::max>, /*commute=*/1, &made.max);
-    MPI_Op_create(reduce<T, Reduction::min>, /*commute=*/1, &made.min);
+  const auto create = [](MPI_User_function* function) {
+    MPI_Op made = MPI_OP_NULL;
+    MPI_Op_create(function, /*commute=*/1, &made);
     return made;
-  }();
-  return reduction == Reduction::max ? ops.max : reduction == Reduction::min ? ops.min : ops.sum;
+  };
+  static const MPI_Op sum = create(reduce<T, Reduction::sum>), max = create(reduce<T, Reduction::max>),
+                      min = create(reduce<T, Reduction::min>);
+  return reduction == Reduction::max ? max : reduction == Reduction::min ? min : sum;
 }
 
 // MPI's type for the elements of a dtype, and its operation for a reduction of them; `sum` also serves `mean`. The

@@ -6,7 +6,6 @@
 #include "kernels/cuda/alignment.h"
 #include "kernels/ops.h"
 #include "runtime/cuda/check.h"
-#include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/handle.h"
 #include "runtime/cuda/stream.h"

@@ -2,6 +2,8 @@
 
 #include <cublasLt.h>
 
+#include <source_location>
+
 #include "runtime/cuda/library.h"
 
 namespace giro::cuda {
@@ -30,5 +32,14 @@ struct CublasLt : private Library {
  private:
   CublasLt();
 };
+
+[[noreturn]] void fail(cublasStatus_t status, const char* call, std::source_location where);
+
+// Like check() for the runtime's own calls (check.h). Error(unsupported) for a call that the library does not support.
+inline void check(cublasStatus_t status, const char* call,
+                  std::source_location where = std::source_location::current()) {
+  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+    fail(status, call, where);
+}
 
 }  // namespace giro::cuda

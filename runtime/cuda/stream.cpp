@@ -2,9 +2,11 @@
 
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <fmt/format.h>
 
 #include <exception>
 #include <mutex>
+#include <source_location>
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
@@ -12,7 +14,6 @@
 
 #include "runtime/arena.h"
 #include "runtime/cuda/check.h"
-#include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/graph.h"
@@ -72,6 +73,17 @@ class Captures {
   int num_active_ = 0;
   std::unique_ptr<StreamHandles> waiting_;  // head of a list
 };
+
+// Like check() for the runtime's own calls (check.h). Error(unsupported) for a call that cuDNN does not support.
+void check_cudnn(cudnnStatus_t status, const char* call, std::source_location where = std::source_location::current()) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  (void)cudaGetLastError();
+  const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+  const bool declined = CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED;
+  const ErrorCode code = memory ? ErrorCode::out_of_memory : declined ? ErrorCode::unsupported : ErrorCode::device;
+  throw Error(code, fmt::format("cuDNN: {}: {}", call, cudnnGetErrorString(status)), where);
+}
 
 // Host memory that CUDA does not know, which it may read or write after a call has returned.
 bool is_pageable(const void* data) {
@@ -152,8 +164,8 @@ cudnnHandle_t CudaStream::cudnn() {
     make_current(device);
     Handle<cudnnHandle_t, cudnnDestroy> opened;
     outside_capture([&] {
-      check(cudnnCreate(opened.out()), "cudnnCreate");
-      check(cudnnSetStream(opened, handle()), "cudnnSetStream");
+      check_cudnn(cudnnCreate(opened.out()), "cudnnCreate");
+      check_cudnn(cudnnSetStream(opened, handle()), "cudnnSetStream");
     });
     handles_->cudnn = std::move(opened);
   }

@@ -23,8 +23,6 @@
 namespace giro {
 namespace {
 
-std::atomic<bool> exists{false};
-
 // Never destroyed: threads that abort communicators may still run while the program exits.
 constinit std::mutex failure_mutex;
 std::string& first_failure() {
@@ -168,20 +166,16 @@ std::string detail::failure() {
 }
 
 struct World::Impl {
-  explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) {
-    if (exists.exchange(true)) throw_invalid("World: one already exists");
-    try {
-      start();
-    } catch (...) {
-      job.reset();
-      exists = false;
-      throw;
+  // There is one World at a time.
+  struct Only {
+    Only() {
+      if (exists.exchange(true)) throw_invalid("World: one already exists");
     }
-  }
-  ~Impl() {
-    job.reset();
-    exists = false;
-  }
+    ~Only() { exists = false; }
+    static inline std::atomic<bool> exists{false};
+  };
+
+  explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) { start(); }
 
   void start() {
     const detail::Launch launch =
@@ -207,12 +201,13 @@ struct World::Impl {
   int local_rank() const { return job ? job->local_rank : 0; }
 
   const std::chrono::milliseconds timeout;
-  std::unique_ptr<detail::Job> job;  // null: this process is alone
+  const Only only;
   Communicator host;
   Device device;
   std::map<Device, Communicator> communicators;
   const int exceptions = std::uncaught_exceptions();
   bool failed = false;
+  std::unique_ptr<detail::Job> job;  // null: this process is alone; ends first
 };
 
 World::World(const WorldOptions& options) : impl_(std::make_shared<Impl>(options)) {}

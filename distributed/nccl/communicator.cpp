@@ -246,7 +246,7 @@ void NcclCommunicator::run(const detail::Collective& given, const Stream& stream
   }
   stream.impl().peers.add(weak_from_this());
   if (queued_.empty()) last_progress_ = Clock::now();
-  Queued& last = queued_.emplace_back(Queued{name, bytes, Clock::now(), {}});
+  Queued& last = queued_.emplace_back(Queued{name, bytes, {}});
   cuda::check(cudaEventCreateWithFlags(last.done.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
   cuda::check(cudaEventRecord(last.done, on), "cudaEventRecord");
 }

@@ -57,7 +57,6 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   struct Queued {
     const char* name;
     std::size_t bytes;
-    Clock::time_point since;
     Event done;
   };
 

@@ -13,13 +13,19 @@
 
 #include <giro/runtime/files/save_load.h>
 
+#include "runtime/elements.h"
 #include "runtime/tools/commands.h"
 
 namespace giro::tools {
 namespace {
 
+// "f32 (2, 3)"
+std::string type_of(const Tensor& tensor) {
+  return fmt::format("{} {}", name_of(tensor.dtype()), to_string(tensor.shape()));
+}
+
 std::string statistics(const Tensor& tensor) {
-  return with_elements(tensor, [&](const auto* elements) {
+  return detail::with_elements(tensor, [&](const auto* elements) {
     const std::int64_t count = tensor.count();
     const auto value = [&](std::int64_t i) { return static_cast<double>(elements[i]); };
     std::int64_t finite = 0;
@@ -92,7 +98,7 @@ std::map<std::string, Tensor> by_path(const Contents& contents) {
 
 // How two tensors of one dtype and shape differ; empty if they are bitwise equal.
 std::string difference(const Tensor& a, const Tensor& b) {
-  return with_elements(a, [&](const auto* first) {
+  return detail::with_elements(a, [&](const auto* first) {
     const auto* second = static_cast<decltype(first)>(b.raw());
     std::int64_t differing = 0;
     double largest = 0;
@@ -119,10 +125,6 @@ Contents load_contents(const std::string& path) {
   for (const std::string& reason : loaded.skipped) fmt::print("skipped: {}\n", reason);
   return {std::move(loaded.path),   std::move(loaded.leaves), std::move(loaded.owner), {},
           std::move(loaded.record), std::move(loaded.archive)};
-}
-
-std::string type_of(const Tensor& tensor) {
-  return fmt::format("{} {}", name_of(tensor.dtype()), to_string(tensor.shape()));
 }
 
 std::string for_terminal(std::string_view name) {

@@ -9,9 +9,6 @@
 
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/state.h>
-#include <giro/runtime/tensor.h>
-
-#include "runtime/elements.h"
 
 namespace giro::tools {
 
@@ -29,10 +26,6 @@ struct Contents {
 // ones were skipped. Errors: those of load, or for a directory those of load_checkpoint.
 Contents load_contents(const std::string& path);
 
-using detail::with_elements;
-
-// "f32 (2, 3)"
-std::string type_of(const Tensor& tensor);
 // A name from a file, which may contain anything, made fit for one line of a terminal.
 std::string for_terminal(std::string_view name);
 

@@ -33,6 +33,13 @@ ncclRedOp_t op_of(Reduction reduction) {
   return kOps[static_cast<std::size_t>(reduction)];
 }
 
+// NCCL's reason, on one line.
+std::string reason(ncclResult_t status, ncclComm_t comm) {
+  std::string detail = ncclGetLastError(comm);
+  std::replace(detail.begin(), detail.end(), '\n', ' ');
+  return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
+}
+
 // The id that one rank creates and all ranks of a group need, or why it could not be created.
 struct UniqueId {
   ncclUniqueId id{};
@@ -97,12 +104,6 @@ ncclResult_t start(const detail::Collective& call, ncclComm_t comm, cudaStream_t
 }
 
 }  // namespace
-
-std::string reason(ncclResult_t status, ncclComm_t comm) {
-  std::string detail = ncclGetLastError(comm);
-  std::replace(detail.begin(), detail.end(), '\n', ' ');
-  return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
-}
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& host, Device device,
                                                             std::chrono::milliseconds timeout, int color, int key) {

@@ -21,9 +21,6 @@
 
 namespace giro::nccl {
 
-// NCCL's reason, on one line.
-std::string reason(ncclResult_t status, ncclComm_t comm);
-
 // For this process. Once set, destroying a communicator does not wait for the other ranks.
 inline std::atomic<bool> peers_abandoned{false};
 

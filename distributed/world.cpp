@@ -69,9 +69,7 @@ RankDevice rank_device_of(Device device) {
   RankDevice rank_device{.device = device};
   if (device.is_cpu()) return rank_device;
   const Discovery discovery = discover_devices();
-  const bool found = std::any_of(discovery.devices.begin(), discovery.devices.end(),
-                                 [&](const DeviceInfo& info) { return info.device == device; });
-  if (!found) {
+  if (std::ranges::find(discovery.devices, device, &DeviceInfo::device) == discovery.devices.end()) {
     set(rank_device.missing, discovery.no_cuda_reason.empty()
                                  ? fmt::format("there are {} GPUs", discovery.devices.size() - 1)
                                  : discovery.no_cuda_reason);

@@ -34,9 +34,7 @@ Device parse_device(const std::string& name, const Discovery& discovery) {
   }
   if (!known) throw_invalid("unknown device '{}': expected auto, cpu, cuda or cuda:N", name);
   const Device device = Device::cuda(index);
-  const bool present = std::any_of(discovery.devices.begin(), discovery.devices.end(),
-                                   [&](const DeviceInfo& info) { return info.device == device; });
-  if (!present) {
+  if (std::ranges::find(discovery.devices, device, &DeviceInfo::device) == discovery.devices.end()) {
     const std::string why = discovery.no_cuda_reason.empty()
                                 ? fmt::format("this machine has {} CUDA device(s)", discovery.devices.size() - 1)
                                 : discovery.no_cuda_reason;

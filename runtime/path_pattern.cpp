@@ -35,9 +35,7 @@ std::vector<Token> tokens_of(std::string_view text) {
 }  // namespace
 
 std::size_t PathPattern::wildcards() const {
-  const std::vector<Token> tokens = tokens_of(text_);
-  return static_cast<std::size_t>(
-      std::count_if(tokens.begin(), tokens.end(), [](const Token& token) { return token.is_wildcard(); }));
+  return static_cast<std::size_t>(std::ranges::count_if(tokens_of(text_), &Token::is_wildcard));
 }
 
 std::optional<std::vector<std::string_view>> PathPattern::match(std::string_view path) const {

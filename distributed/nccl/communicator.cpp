@@ -63,9 +63,7 @@ std::vector<int> group_of(const Communicator& host, int color, int key) {
   for (int rank = 0; rank < host.size(); ++rank) {
     if (members[static_cast<std::size_t>(rank)].color == color) group.push_back(rank);
   }
-  std::stable_sort(group.begin(), group.end(), [&](int a, int b) {
-    return members[static_cast<std::size_t>(a)].key < members[static_cast<std::size_t>(b)].key;
-  });
+  std::ranges::stable_sort(group, {}, [&](int rank) { return members[static_cast<std::size_t>(rank)].key; });
   return group;
 }
 

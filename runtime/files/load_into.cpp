@@ -69,9 +69,7 @@ std::vector<Target> chosen_targets(const State& state, const std::vector<PathPat
   }
   if (only.empty()) return targets;
   for (const PathPattern& pattern : only) {
-    if (std::any_of(paths.begin(), paths.end(), [&](const auto& path) { return pattern.match(path).has_value(); })) {
-      continue;
-    }
+    if (std::ranges::any_of(paths, [&](const auto& path) { return pattern.match(path).has_value(); })) continue;
     throw_error(ErrorCode::not_found, "{}: only: '{}' matches no saved leaf of the state{}", kCall, pattern.text(),
                 suggestion(pattern.text(), paths));
   }

@@ -234,9 +234,8 @@ std::size_t read_header(const ReadBytes& read, std::uint64_t file_bytes, HeaderP
 
 // Sorts the entries by the position of their data, and checks that the data fits the shapes and fills the file.
 void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
-  std::sort(header.entries.begin(), header.entries.end(), [](const Entry& a, const Entry& b) {
-    return std::tuple(a.begin(), a.end(), std::string_view(a.name)) <
-           std::tuple(b.begin(), b.end(), std::string_view(b.name));
+  std::ranges::sort(header.entries, {}, [](const Entry& entry) {
+    return std::tuple(entry.begin(), entry.end(), std::string_view(entry.name));
   });
   std::uint64_t position = 0;
   for (const Entry& entry : header.entries) {

@@ -74,9 +74,7 @@ std::vector<StoreEntry> store_entries(FileSystem& files, const std::string& dir)
   for (const std::string& name : names) {
     if (auto entry = parse_name(name, host)) entries.push_back(std::move(*entry));
   }
-  std::sort(entries.begin(), entries.end(), [](const StoreEntry& a, const StoreEntry& b) {
-    return std::tie(a.steps, a.kind, a.name) < std::tie(b.steps, b.kind, b.name);
-  });
+  std::ranges::sort(entries, {}, [](const StoreEntry& each) { return std::tie(each.steps, each.kind, each.name); });
   return entries;
 }
 

@@ -53,8 +53,7 @@ class VerifiedFile {
   // its checksum; io.
   void read(std::uint64_t begin, std::size_t size, void* data) {
     const std::uint64_t end = begin + size;
-    auto part = std::upper_bound(parts_.begin(), parts_.end(), begin,
-                                 [](std::uint64_t at, const Part& candidate) { return at < candidate.end; });
+    auto part = std::ranges::upper_bound(parts_, begin, {}, &Part::end);
     for (; size > 0 && part != parts_.end() && part->begin < end; ++part) {
       const std::uint64_t first = std::max(begin, part->begin), last = std::min(end, part->end);
       char* const target = static_cast<char*>(data) + (first - begin);

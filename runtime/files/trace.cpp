@@ -29,9 +29,8 @@ std::vector<const TraceRecord::Event*> in_order(const TraceRecord& record) {
   std::vector<const TraceRecord::Event*> events;
   events.reserve(record.events.size());
   for (const TraceRecord::Event& event : record.events) events.push_back(&event);
-  std::stable_sort(events.begin(), events.end(), [](const auto* a, const auto* b) {
-    return std::tuple(a->track, a->begin, -a->end) < std::tuple(b->track, b->begin, -b->end);
-  });
+  std::ranges::stable_sort(events, {},
+                           [](const auto* event) { return std::tuple(event->track, event->begin, -event->end); });
   return events;
 }
 

@@ -77,6 +77,11 @@ class NcclCommId {
   NcclCommId& operator=(const NcclCommId&) = delete;
 };
 
+std::string waited(const std::string& what, std::chrono::duration<double> seconds) {
+  return fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
+                     what, seconds.count());
+}
+
 // The state of a communicator's latest call, or why it cannot be asked for.
 ncclResult_t state_of(ncclComm_t comm) {
   ncclResult_t state = ncclSuccess;
@@ -215,13 +220,9 @@ void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t
     if (status == ncclInProgress) std::this_thread::yield();
   }
   if (status == ncclSuccess) return;
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  const std::string why =
-      status == ncclInProgress
-          ? fmt::format(
-                "{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
-                describe(name, bytes), seconds)
-          : fmt::format("{}: NCCL reports: {}", describe(name, bytes), reason(status, comm_));
+  const std::string why = status == ncclInProgress
+                              ? waited(describe(name, bytes), Clock::now() - begin)
+                              : fmt::format("{}: NCCL reports: {}", describe(name, bytes), reason(status, comm_));
   abort(why);
   throw Error(status == ncclUnhandledCudaError ? ErrorCode::device : ErrorCode::communication, why);
 }
@@ -307,12 +308,10 @@ void NcclCommunicator::poll() noexcept {
   }
   const bool queue_progresses = poll_queue();
   if (queue_progresses && poll_host_waits()) return;
-  const double seconds = std::chrono::duration<double>(timeout_).count();
   const std::string what = queue_progresses
                                ? fmt::format("replayed collectives: rank {} of {} on {}", rank, size, to_string(device))
                                : describe(queued_.front().name, queued_.front().bytes);
-  abort(fmt::format("{} has waited {:.1f} s for the others; another rank has exited, hangs, or makes different calls",
-                    what, seconds));
+  abort(waited(what, timeout_));
 }
 
 std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {

@@ -103,8 +103,6 @@ struct CheckpointStore::Impl {
     return true;
   }
 
-  std::string writer() const { return detail::lock_holder(files, path_of(detail::kLockName)); }
-
   // Finishes or undoes saves that this process or dead ones left unfinished. `current` is a directory that other shards
   // may be writing to already.
   void recover_unfinished_saves(std::string_view current = {}) {
@@ -235,7 +233,9 @@ CheckpointStore::Impl& CheckpointStore::impl() const {
   return *impl_;
 }
 const std::string& CheckpointStore::dir() const { return impl().dir; }
-std::string CheckpointStore::writer() const { return impl().writer(); }
+std::string CheckpointStore::writer() const {
+  return detail::lock_holder(impl().files, impl().path_of(detail::kLockName));
+}
 void CheckpointStore::set_keep(CheckpointStoreOptions options) {
   check_keep(dir(), options);
   impl().wait();

@@ -9,7 +9,6 @@
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/files/file_system.h>
 #include <giro/runtime/state.h>
-#include <giro/runtime/tensor.h>
 
 namespace giro {
 

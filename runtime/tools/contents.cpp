@@ -6,10 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include <giro/runtime/files/save_load.h>
 

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
@@ -119,7 +120,7 @@ class PosixReader final : public FileSystem::Reader {
   std::size_t size() override {
     struct stat status {};
     if (::fstat(file_.descriptor(), &status) != 0) fail("read", file_.path(), errno);
-    return S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
+    return static_cast<std::size_t>(status.st_size);
   }
   std::size_t read(void* data, std::size_t bytes) override {
     return read_all(data, bytes,
@@ -160,17 +161,16 @@ class PosixLock final : public FileSystem::Lock {
     if (::getpid() == process_) (void)::flock(file_.descriptor(), LOCK_UN);
   }
 
-  bool take() {
+  // Names the holder in the file; false if the lock is held already.
+  bool take(const std::string& holder) {
     while (::flock(file_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) return false;
       if (errno != EINTR) fail("lock", file_.path(), errno);
     }
+    const bool is_named =
+        ::ftruncate(file_.descriptor(), 0) == 0 && ::pwrite(file_.descriptor(), holder.data(), holder.size(), 0) >= 0;
+    if (!is_named) fail("write", file_.path(), errno);
     return true;
-  }
-  void name(const std::string& holder) {
-    if (::ftruncate(file_.descriptor(), 0) != 0) fail("write", file_.path(), errno);
-    const ssize_t written = ::pwrite(file_.descriptor(), holder.data(), holder.size(), 0);
-    if (written < 0) fail("write", file_.path(), errno);
   }
 
  private:
@@ -237,9 +237,7 @@ class PosixFileSystem final : public FileSystem {
 
   std::unique_ptr<Lock> lock(const std::string& path, const std::string& holder) override {
     auto lock = std::make_unique<PosixLock>(path);
-    if (!lock->take()) return nullptr;
-    lock->name(holder);
-    return lock;
+    return lock->take(holder) ? std::move(lock) : nullptr;
   }
 
   std::uint64_t free_bytes(const std::string& path) override {

@@ -9,12 +9,6 @@
 
 namespace giro {
 
-namespace {
-constexpr std::size_t padded(std::size_t bytes) {
-  return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
-}
-}  // namespace
-
 struct Snapshot::Saved {
   // A collection's bytes, within `memory`.
   struct Part {
@@ -45,6 +39,10 @@ struct Snapshot::Saved {
       parts.push_back({data, source.bytes()});
       data += padded(source.bytes());
     }
+  }
+
+  static constexpr std::size_t padded(std::size_t bytes) {
+    return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
   }
 
   // The collections of the state that correspond to `parts`.

@@ -58,8 +58,7 @@ class File {
   }
   // Error(io) if what is written is lost, because the file was removed or another one has taken its place.
   void expect_kept() const {
-    struct stat here {
-    }, there{};
+    struct stat here = {}, there = {};
     if (::fstat(descriptor_, &here) != 0) fail("access", path_, errno);
     if (here.st_nlink > 0) return;
     // Some file systems do not count the names of a file.

@@ -73,12 +73,13 @@ auto overruns_scratchpad(const Key& key) {
 }
 
 dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c, const Key& key) {
-  return one_dnn::describe_unless<dnnl::convolution_forward>(overruns_scratchpad(key),
-                                                             dnnl::prop_kind::forward_training, kDirect, c.x, c.w_any,
-                                                             c.b, c.y, c.stride, c.dilation, c.pad_before, c.pad_after);
+  return one_dnn::describe<dnnl::convolution_forward>(overruns_scratchpad(key), dnnl::prop_kind::forward_training,
+                                                      kDirect, c.x, c.w_any, c.b, c.y, c.stride, c.dilation,
+                                                      c.pad_before, c.pad_after);
 }
 
 struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
+  static constexpr int kX = DNNL_ARG_SRC, kY = DNNL_ARG_DST;
   explicit Forward(const Key& key) : Convolution(key), Kernel(describe_forward(*this, key)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };
@@ -86,16 +87,17 @@ struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
 struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward_weights> {
   explicit BackwardWeights(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward_unless<dnnl::convolution_backward_weights>(
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(
             overruns_scratchpad(key), describe_forward(*this, key), kDirect, x, dw_any, b, y, stride, dilation,
             pad_before, pad_after)) {}
   memory::desc layout() const { return desc.diff_weights_desc(); }
 };
 
 struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
+  static constexpr int kX = DNNL_ARG_DIFF_SRC, kY = DNNL_ARG_DIFF_DST;
   explicit BackwardData(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward_unless<dnnl::convolution_backward_data>(
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(
             overruns_scratchpad(key), describe_forward(*this, key), kDirect, x, w_any, y, stride, dilation, pad_before,
             pad_after)) {}
   memory::desc layout() const { return desc.weights_desc(); }
@@ -119,6 +121,24 @@ void for_parts(Key key, std::int64_t size, const F& f) {
     }
     f(*kernel, begin, end);
   }
+}
+
+// Queues y = conv(x, w) + b, or the gradient x of a given y. b may be empty.
+template <class Made>
+void convolve(const char* name, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& y, const Key& key,
+              const Stream& stream) {
+  one_dnn::Parts parts;
+  memory weights;
+  const std::int64_t size = one_dnn::part_size(x.shape()[0], work_of(y.shape(), w.shape()));
+  for_parts<Made>(key, size, [&](const Made& c, std::int64_t begin, std::int64_t end) {
+    if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(w, c.w_given), c.layout());
+    one_dnn::Arguments arguments{{Made::kX, one_dnn::memory(x.rows(begin, end), c.x)},
+                                 {DNNL_ARG_WEIGHTS, weights},
+                                 {Made::kY, one_dnn::memory(y.rows(begin, end), c.y)}};
+    if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b));
+    parts.add(c, std::move(arguments));
+  });
+  std::move(parts).submit(stream, name);
 }
 
 void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, const Key& of,
@@ -178,18 +198,7 @@ void run(const ops::Conv2d& op, const Stream& stream) {
   }
   one_dnn::checked("conv2d", [&] {
     const Key key{op.x.shape(), op.w.shape(), op.y.shape(), op.w.dtype(), one_dnn::dtype_of(op.b), {}, {}, op.options};
-    one_dnn::Parts parts;
-    memory weights;
-    const std::int64_t size = one_dnn::part_size(op.x.shape()[0], work_of(op.y.shape(), op.w.shape()));
-    for_parts<Forward>(key, size, [&](const Forward& c, std::int64_t begin, std::int64_t end) {
-      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(op.w, c.w_given), c.layout());
-      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(op.x.rows(begin, end), c.x)},
-                                   {DNNL_ARG_WEIGHTS, weights},
-                                   {DNNL_ARG_DST, one_dnn::memory(op.y.rows(begin, end), c.y)}};
-      if (op.b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(op.b, c.b));
-      parts.add(c, std::move(arguments));
-    });
-    std::move(parts).submit(stream, "conv2d");
+    convolve<Forward>("conv2d", op.x, op.w, op.b, op.y, key, stream);
   });
 }
 
@@ -213,17 +222,7 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     } else if (op.db) {
       sum_pixels(op.db, op.dz, stream);
     }
-    if (!op.dx) return;
-    one_dnn::Parts parts;
-    memory weights;
-    const std::int64_t size = one_dnn::part_size(op.dx.shape()[0], work_of(op.dz.shape(), op.w.shape()));
-    for_parts<BackwardData>(key, size, [&](const BackwardData& c, std::int64_t begin, std::int64_t end) {
-      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(op.w, c.w_given), c.layout());
-      parts.add(c, {{DNNL_ARG_DIFF_DST, one_dnn::memory(op.dz.rows(begin, end), c.y)},
-                    {DNNL_ARG_WEIGHTS, weights},
-                    {DNNL_ARG_DIFF_SRC, one_dnn::memory(op.dx.rows(begin, end), c.x)}});
-    });
-    std::move(parts).submit(stream, "conv2d_backward");
+    if (op.dx) convolve<BackwardData>("conv2d_backward", op.dx, op.w, Tensor(), op.dz, key, stream);
   });
 }
 

@@ -96,10 +96,12 @@ void pass_over(Described& desc, const Skips& skips) {
   }
 }
 
+inline bool skips_none(std::string_view) { return false; }
+
 // The primitive descriptor of an operation, and of its backward pass given the forward one. oneDNN 3 takes the
 // arguments directly; oneDNN 2 first makes an operation descriptor from them.
 template <class Primitive, class Skips, class... Args>
-typename Primitive::primitive_desc describe_unless(const Skips& skips, const Args&... args) {
+typename Primitive::primitive_desc describe(const Skips& skips, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
   typename Primitive::primitive_desc desc(engine(), args..., attributes());
 #else
@@ -111,8 +113,7 @@ typename Primitive::primitive_desc describe_unless(const Skips& skips, const Arg
 }
 
 template <class Primitive, class Skips, class Forward, class... Args>
-typename Primitive::primitive_desc describe_backward_unless(const Skips& skips, const Forward& forward,
-                                                            const Args&... args) {
+typename Primitive::primitive_desc describe_backward(const Skips& skips, const Forward& forward, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
   typename Primitive::primitive_desc desc(engine(), args..., forward, attributes());
 #else
@@ -121,18 +122,6 @@ typename Primitive::primitive_desc describe_backward_unless(const Skips& skips, 
 #endif
   pass_over(desc, skips);
   return desc;
-}
-
-inline bool skips_none(std::string_view) { return false; }
-
-template <class Primitive, class... Args>
-typename Primitive::primitive_desc describe(const Args&... args) {
-  return describe_unless<Primitive>(skips_none, args...);
-}
-
-template <class Primitive, class Forward, class... Args>
-typename Primitive::primitive_desc describe_backward(const Forward& forward, const Args&... args) {
-  return describe_backward_unless<Primitive>(skips_none, forward, args...);
 }
 
 // Pooling with a dilation argument, the only kind in oneDNN 3.

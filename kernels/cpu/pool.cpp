@@ -24,15 +24,6 @@ std::int64_t work_of(const Shape& y, const PoolOptions& options) {
   return y.count() * options.window[0] * options.window[1];
 }
 
-// f32 memory for a tensor's elements: where windows overlap, oneDNN would sum 16-bit values in 16 bits.
-struct Floats {
-  Buffer memory;
-  Tensor tensor;
-  Floats(const Tensor& of, const Stream& stream)
-      : memory(stream.allocate(static_cast<std::size_t>(of.count()) * sizeof(float))),
-        tensor(memory.data(), DType::f32, of.shape(), of.device()) {}
-};
-
 // Identifies an average pooling.
 struct PoolKey {
   Shape x, y;
@@ -59,33 +50,40 @@ struct AveragePooling {
 };
 
 one_dnn::PoolingForward::primitive_desc describe_forward(const AveragePooling& p) {
-  return one_dnn::describe<one_dnn::PoolingForward>(dnnl::prop_kind::forward_inference, p.algorithm, p.x, p.y, p.stride,
-                                                    p.window, p.dilation, p.pad_before, p.pad_after);
+  return one_dnn::describe<one_dnn::PoolingForward>(one_dnn::skips_none, dnnl::prop_kind::forward_inference,
+                                                    p.algorithm, p.x, p.y, p.stride, p.window, p.dilation, p.pad_before,
+                                                    p.pad_after);
 }
 
 struct PoolForward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingForward> {
+  static constexpr int kX = DNNL_ARG_SRC, kY = DNNL_ARG_DST;
   explicit PoolForward(const PoolKey& key) : AveragePooling(key), Kernel(describe_forward(*this)) {}
 };
 
 struct PoolBackward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingBackward> {
+  static constexpr int kX = DNNL_ARG_DIFF_SRC, kY = DNNL_ARG_DIFF_DST;
   explicit PoolBackward(const PoolKey& key)
       : AveragePooling(key),
-        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(describe_forward(*this), algorithm, x, y, stride,
-                                                                    window, dilation, pad_before, pad_after)) {}
+        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(one_dnn::skips_none, describe_forward(*this),
+                                                                    algorithm, x, y, stride, window, dilation,
+                                                                    pad_before, pad_after)) {}
 };
 
-// Queues a pooling in parts. `arguments` returns the oneDNN arguments for a part of x and y.
-template <class Made, class F>
-void run_parts(const Tensor& x, const Tensor& y, const PoolOptions& options, const Stream& stream, const F& arguments) {
+// Queues a pooling of f32 or its gradient, in parts.
+template <class Made>
+void run_parts(const Tensor& x, const Tensor& y, const PoolOptions& options, const Stream& stream) {
   const std::int64_t images = x.shape()[0], size = one_dnn::part_size(images, work_of(y.shape(), options));
-  one_dnn::Parts parts;
-  for (std::int64_t begin = 0; begin < images; begin += size) {
-    const std::int64_t end = std::min(begin + size, images);
-    const Tensor x_part = x.rows(begin, end), y_part = y.rows(begin, end);
-    const auto pooling = one_dnn::kernel_of<Made>(PoolKey{x_part.shape(), y_part.shape(), options});
-    parts.add(*pooling, arguments(*pooling, x_part, y_part));
-  }
-  std::move(parts).submit(stream, "pooling");
+  one_dnn::checked("pooling", [&] {
+    one_dnn::Parts parts;
+    for (std::int64_t begin = 0; begin < images; begin += size) {
+      const std::int64_t end = std::min(begin + size, images);
+      const Tensor x_part = x.rows(begin, end), y_part = y.rows(begin, end);
+      const auto pooling = one_dnn::kernel_of<Made>(PoolKey{x_part.shape(), y_part.shape(), options});
+      parts.add(*pooling,
+                {{Made::kX, one_dnn::memory(x_part, pooling->x)}, {Made::kY, one_dnn::memory(y_part, pooling->y)}});
+    }
+    std::move(parts).submit(stream, "pooling");
+  });
 }
 
 // One pixel of y: the largest value of its window in each channel. A NaN is larger than every number.
@@ -184,13 +182,18 @@ void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std
                  });
 }
 
-// Runs an op that oneDNN has for f32 alone: run(out, in), on f32 copies.
+// Runs an op on f32 copies: run(out, in). Where windows overlap, oneDNN would sum 16-bit values in 16 bits.
 template <class F>
 void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const F& run) {
-  const Floats wide_in(in, stream), wide_out(out, stream);
-  ops::cast(wide_in.tensor, in, stream);
-  run(wide_out.tensor, wide_in.tensor);
-  ops::cast(out, wide_out.tensor, stream);
+  const auto floats = [&](const Tensor& of) {
+    return stream.allocate(static_cast<std::size_t>(of.count()) * sizeof(float));
+  };
+  const Buffer memory_of_in = floats(in), memory_of_out = floats(out);
+  const Tensor wide_in(memory_of_in.data(), DType::f32, in.shape(), in.device());
+  const Tensor wide_out(memory_of_out.data(), DType::f32, out.shape(), out.device());
+  ops::cast(wide_in, in, stream);
+  run(wide_out, wide_in);
+  ops::cast(out, wide_out, stream);
 }
 
 }  // namespace
@@ -210,11 +213,7 @@ void run(const ops::AvgPool& op, const Stream& stream) {
       cpu::run(ops::AvgPool{.y = y, .x = x, .options = op.options}, stream);
     });
   }
-  one_dnn::checked("pooling", [&] {
-    run_parts<PoolForward>(op.x, op.y, op.options, stream, [](const PoolForward& p, const Tensor& x, const Tensor& y) {
-      return one_dnn::Arguments{{DNNL_ARG_SRC, one_dnn::memory(x, p.x)}, {DNNL_ARG_DST, one_dnn::memory(y, p.y)}};
-    });
-  });
+  run_parts<PoolForward>(op.x, op.y, op.options, stream);
 }
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
@@ -240,13 +239,7 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
       cpu::run(ops::AvgPoolBackward{.dx = dx, .dy = dy, .options = op.options}, stream);
     });
   }
-  one_dnn::checked("pooling", [&] {
-    run_parts<PoolBackward>(op.dx, op.dy, op.options, stream,
-                            [](const PoolBackward& p, const Tensor& dx, const Tensor& dy) {
-                              return one_dnn::Arguments{{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, p.y)},
-                                                        {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, p.x)}};
-                            });
-  });
+  run_parts<PoolBackward>(op.dx, op.dy, op.options, stream);
 }
 
 // Not with oneDNN, which ignores NaN.

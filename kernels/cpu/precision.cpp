@@ -18,9 +18,10 @@ bool convolves(DType dtype) {
   const memory::dims one{1, 1}, none{0, 0};
   const auto direct = dnnl::algorithm::convolution_direct;
   try {
-    const auto forward = one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, direct, x, w,
-                                                                      no_bias, y, one, none, none);
-    one_dnn::describe_backward<dnnl::convolution_backward_weights>(forward, direct, x, dw, no_bias, y, one, none, none);
+    const auto forward = one_dnn::describe<dnnl::convolution_forward>(
+        one_dnn::skips_none, dnnl::prop_kind::forward_training, direct, x, w, no_bias, y, one, none, none);
+    one_dnn::describe_backward<dnnl::convolution_backward_weights>(one_dnn::skips_none, forward, direct, x, dw, no_bias,
+                                                                   y, one, none, none);
     return true;
   } catch (const dnnl::error&) {
     return false;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "kernels/cpu/one_dnn.h"
 #include "kernels/elementwise.h"
@@ -25,6 +24,13 @@ MatrixStrides strides_of(const Factor& factor) {
 
 memory::dim batch_of(const Tensor& tensor) { return tensor.shape().rank() == 3 ? tensor.shape()[0] : 1; }
 
+// `count` matrices of a larger tensor, which sets the strides. 0: one matrix, without an axis to count them.
+memory::desc matrices(memory::dim count, memory::dim rows, memory::dim columns, DType dtype,
+                      const MatrixStrides& strides) {
+  if (count == 0) return {{rows, columns}, one_dnn::data_type(dtype), memory::dims{strides[1], strides[2]}};
+  return {{count, rows, columns}, one_dnn::data_type(dtype), memory::dims(strides.begin(), strides.end())};
+}
+
 // The part of the tensor that starts at this matrix, row and column.
 memory part(const Tensor& tensor, const memory::desc& desc, const MatrixStrides& strides, memory::dim matrix,
             memory::dim row, memory::dim column) {
@@ -32,28 +38,14 @@ memory part(const Tensor& tensor, const memory::desc& desc, const MatrixStrides&
   return memory(desc, one_dnn::engine(), static_cast<char*>(tensor.raw()) + offset * size_of(tensor.dtype()));
 }
 
-// out (m, n) = a (m, k) b (k, n) + bias (1, n), or `batch` of them. All are parts of larger tensors, which set the
-// strides.
+// out (m, n) = a (m, k) b (k, n) + bias (1, n), or a batch of them.
 struct MatrixProduct : one_dnn::Kernel<dnnl::matmul> {
   struct Key {
-    memory::dim batch, a_batch, b_batch, m, n, k;
-    DType a, b, out;
-    std::optional<DType> bias;
-    MatrixStrides a_strides, b_strides, out_strides;
+    memory::desc a, b, bias, out;
     bool operator==(const Key&) const = default;
-
-    memory::desc matrices(memory::dim count, memory::dim rows, memory::dim columns, DType dtype,
-                          const MatrixStrides& strides) const {
-      if (batch == 1) return {{rows, columns}, one_dnn::data_type(dtype), memory::dims{strides[1], strides[2]}};
-      return {{count, rows, columns}, one_dnn::data_type(dtype), memory::dims(strides.begin(), strides.end())};
-    }
   };
   explicit MatrixProduct(const Key& key)
-      : Kernel(one_dnn::describe<dnnl::matmul>(
-            key.matrices(key.a_batch, key.m, key.k, key.a, key.a_strides),
-            key.matrices(key.b_batch, key.k, key.n, key.b, key.b_strides),
-            key.bias ? memory::desc({1, key.n}, one_dnn::data_type(*key.bias), memory::format_tag::ab) : memory::desc(),
-            key.matrices(key.batch, key.m, key.n, key.out, key.out_strides))) {}
+      : Kernel(one_dnn::describe<dnnl::matmul>(one_dnn::skips_none, key.a, key.b, key.bias, key.out)) {}
 };
 
 // The rows and columns in one part of an f32 product. They depend only on the shape, so the bits of the result do not
@@ -132,36 +124,30 @@ void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& b
   const memory::dim a_batch = batch_of(a.matrix), b_batch = batch_of(b.matrix);
   const MatrixStrides a_strides = strides_of(a), b_strides = strides_of(b), out_strides = strides_of({out});
   constexpr memory::dim kVector = 16, kMaxParts = 64;
-  const memory::dim matrices = one_dnn::part_size(batch, batch * m * n * k, kMaxParts);
-  const memory::dim work = matrices * m * n * k, most = std::max<memory::dim>(kMaxParts * matrices / batch, 1);
+  const memory::dim together = one_dnn::part_size(batch, batch * m * n * k, kMaxParts);
+  const memory::dim work = together * m * n * k, most = std::max<memory::dim>(kMaxParts * together / batch, 1);
   const memory::dim rows = m > n ? one_dnn::part_size(m, work, most, kVector) : m;
   const memory::dim columns = m > n ? n : one_dnn::part_size(n, work, most, kVector);
   one_dnn::checked("matmul", [&] {
     one_dnn::Parts parts;
-    for (memory::dim matrix = 0; matrix < batch; matrix += matrices) {
+    for (memory::dim matrix = 0; matrix < batch; matrix += together) {
       for (memory::dim row = 0; row < m; row += rows) {
         for (memory::dim column = 0; column < n; column += columns) {
-          const memory::dim count = std::min(matrices, batch - matrix);
-          const MatrixProduct::Key key{count,
-                                       a_batch == 1 ? 1 : count,
-                                       b_batch == 1 ? 1 : count,
-                                       std::min(rows, m - row),
-                                       std::min(columns, n - column),
-                                       k,
-                                       a.matrix.dtype(),
-                                       b.matrix.dtype(),
-                                       out.dtype(),
-                                       one_dnn::dtype_of(bias),
-                                       a_strides,
-                                       b_strides,
-                                       out_strides};
+          const memory::dim count = std::min(together, batch - matrix);
+          const memory::dim height = std::min(rows, m - row), width = std::min(columns, n - column);
+          const auto counted = [&](memory::dim of) { return count == 1 ? 0 : of == 1 ? 1 : count; };
+          const MatrixProduct::Key key{
+              matrices(counted(a_batch), height, k, a.matrix.dtype(), a_strides),
+              matrices(counted(b_batch), k, width, b.matrix.dtype(), b_strides),
+              bias ? memory::desc({1, width}, one_dnn::data_type(bias.dtype()), memory::format_tag::ab)
+                   : memory::desc(),
+              matrices(counted(batch), height, width, out.dtype(), out_strides)};
           const auto product = one_dnn::kernel_of<MatrixProduct>(key);
           const memory::dim of_a = a_batch == 1 ? 0 : matrix, of_b = b_batch == 1 ? 0 : matrix;
-          one_dnn::Arguments arguments{
-              {DNNL_ARG_SRC, part(a.matrix, product->desc.src_desc(), a_strides, of_a, row, 0)},
-              {DNNL_ARG_WEIGHTS, part(b.matrix, product->desc.weights_desc(), b_strides, of_b, 0, column)},
-              {DNNL_ARG_DST, part(out, product->desc.dst_desc(), out_strides, matrix, row, column)}};
-          if (bias) arguments.emplace(DNNL_ARG_BIAS, part(bias, product->desc.bias_desc(), {0, 0, 1}, 0, 0, column));
+          one_dnn::Arguments arguments{{DNNL_ARG_SRC, part(a.matrix, key.a, a_strides, of_a, row, 0)},
+                                       {DNNL_ARG_WEIGHTS, part(b.matrix, key.b, b_strides, of_b, 0, column)},
+                                       {DNNL_ARG_DST, part(out, key.out, out_strides, matrix, row, column)}};
+          if (bias) arguments.emplace(DNNL_ARG_BIAS, part(bias, key.bias, {0, 0, 1}, 0, 0, column));
           parts.add(*product, std::move(arguments));
         }
       }

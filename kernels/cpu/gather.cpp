@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/host_device/fault.h"
@@ -11,11 +9,6 @@
 #include "kernels/ops.h"
 
 namespace giro::cpu {
-namespace {
-
-constexpr std::int64_t kRowsTogether = 64;
-
-}  // namespace
 
 void run(const ops::GatherRows& op, const Stream& stream) {
   if (op.out.count() == 0) return;
@@ -25,6 +18,7 @@ void run(const ops::GatherRows& op, const Stream& stream) {
     submit(stream, [out = static_cast<char*>(op.out.raw()), src = static_cast<const char*>(op.src.raw()),
                     indices = op.indices.data<I>(), missing = host_device::missing(op.src.dtype()), count, size, rows,
                     row_bytes, fault = host_device::Fault(op.fault)] {
+      constexpr std::int64_t kRowsTogether = 64;
       const auto work = static_cast<std::int64_t>(static_cast<std::size_t>(rows) * (row_bytes / sizeof(float) + 1));
       for_each_block(rows, kRowsTogether, work, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -68,40 +62,31 @@ void scale_bytes(T* out, const std::uint8_t* row, const std::uint8_t* next, std:
 
 void run(const ops::GatherBatch& op, const Stream& stream) {
   const std::int64_t rows = op.arrays.front().out.shape()[0];
-  struct Array {
-    char* out;
-    const char* src;
-    std::size_t out_bytes, src_bytes;  // per row
-    float factor;
-    DType dtype;  // of out
-  };
-  std::vector<Array> rows_of;
   std::int64_t work = 0;
-  for (const auto& [out, src, factor] : op.arrays) {
-    const auto count = static_cast<std::size_t>(out.shape().drop_front().count());
-    rows_of.push_back({static_cast<char*>(out.raw()), static_cast<const char*>(src.raw()), count * size_of(out.dtype()),
-                       count * size_of(src.dtype()), factor, out.dtype()});
-    work += static_cast<std::int64_t>(out.bytes() / sizeof(float));
-  }
+  for (const ops::GatheredArray& array : op.arrays)
+    work += static_cast<std::int64_t>(array.out.bytes() / sizeof(float));
   const host_device::CurrentSlot position(op.positions());
-  submit(stream, [arrays = std::move(rows_of), rows, work, position, order = op.order] {
+  submit(stream, [arrays = op.arrays, rows, work, position, order = op.order] {
     const std::int64_t first = *reinterpret_cast<const std::int64_t*>(position());
     constexpr std::int64_t kRows = 32, kAhead = 2;
     for_each_block(rows, kRows, work, [&](std::int64_t begin, std::int64_t end) {
       std::int64_t index[kRows];
       order.rows(first + begin, end - begin, index);
-      for (const Array& array : arrays) {
+      for (const ops::GatheredArray& array : arrays) {
+        const auto width = static_cast<std::size_t>(array.out.shape().drop_front().count());
+        const std::size_t out_bytes = width * size_of(array.out.dtype()),
+                          src_bytes = width * size_of(array.src.dtype());
         const auto row_at = [&](std::int64_t r) {
-          return array.src + static_cast<std::size_t>(index[std::min(r, end - 1) - begin]) * array.src_bytes;
+          return static_cast<const std::uint8_t*>(array.src.raw()) +
+                 static_cast<std::size_t>(index[std::min(r, end - 1) - begin]) * src_bytes;
         };
         for (std::int64_t r = begin; r < end; ++r) {
-          char* const out = array.out + static_cast<std::size_t>(r) * array.out_bytes;
-          if (array.out_bytes == array.src_bytes) {
-            std::memcpy(out, row_at(r), array.src_bytes);
+          auto* const out = static_cast<char*>(array.out.raw()) + static_cast<std::size_t>(r) * out_bytes;
+          if (out_bytes == src_bytes) {
+            std::memcpy(out, row_at(r), src_bytes);
           } else {
-            host_device::with_storage(array.dtype, [&]<class T>(host_device::Type<T>) {
-              scale_bytes(reinterpret_cast<T*>(out), reinterpret_cast<const std::uint8_t*>(row_at(r)),
-                          reinterpret_cast<const std::uint8_t*>(row_at(r + kAhead)), array.src_bytes, array.factor);
+            host_device::with_storage(array.out.dtype(), [&]<class T>(host_device::Type<T>) {
+              scale_bytes(reinterpret_cast<T*>(out), row_at(r), row_at(r + kAhead), width, array.factor);
             });
           }
         }

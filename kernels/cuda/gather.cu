@@ -1,5 +1,7 @@
 #include "kernels/host_device/batch_indices.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/block_count.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/host_device/fault.h"
@@ -80,11 +82,17 @@ struct GatheredRows {
   int count;
 };
 
-// Factor times each byte of a row, four at a time if aligned.
+// Factor times each byte of a row or, as bytes, the row itself. Four at a time if aligned.
 template <class T>
-__device__ void scale_row(std::int64_t r, const unsigned char* row, const GatheredRows::Array& array) {
+__device__ void copy_row(std::int64_t r, const unsigned char* row, const GatheredRows::Array& array) {
   T* const out = static_cast<T*>(array.out) + r * array.bytes;
-  const auto scaled = [&](unsigned char byte) { return T(array.factor * static_cast<float>(byte)); };
+  const auto scaled = [&](unsigned char byte) {
+    if constexpr (std::is_same_v<T, unsigned char>) {
+      return byte;
+    } else {
+      return T(array.factor * static_cast<float>(byte));
+    }
+  };
   if (array.is_aligned) {
     for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kGatherThreads) {
       const uchar4 bytes = reinterpret_cast<const uchar4*>(row)[i];
@@ -93,16 +101,6 @@ __device__ void scale_row(std::int64_t r, const unsigned char* row, const Gather
     }
   } else {
     for (std::int64_t i = threadIdx.x; i < array.bytes; i += kGatherThreads) out[i] = scaled(row[i]);
-  }
-}
-
-__device__ void copy_row(unsigned char* out, const unsigned char* row, const GatheredRows::Array& array) {
-  if (array.is_aligned) {
-    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kGatherThreads) {
-      reinterpret_cast<std::uint32_t*>(out)[i] = reinterpret_cast<const std::uint32_t*>(row)[i];
-    }
-  } else {
-    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kGatherThreads) out[i] = row[i];
   }
 }
 
@@ -116,13 +114,13 @@ __global__ void gather_batch_kernel(GatheredRows rows, host_device::CurrentSlot 
     const GatheredRows::Array& array = rows.arrays[a];
     const auto* const row = static_cast<const unsigned char*>(array.src) + index * array.bytes;
     if (array.dtype == DType::f32) {
-      scale_row<float>(r, row, array);
+      copy_row<float>(r, row, array);
     } else if (array.dtype == DType::bf16) {
-      scale_row<BFloat16>(r, row, array);
+      copy_row<BFloat16>(r, row, array);
     } else if (array.dtype == DType::f16) {
-      scale_row<Float16>(r, row, array);
+      copy_row<Float16>(r, row, array);
     } else {
-      copy_row(static_cast<unsigned char*>(array.out) + r * array.bytes, row, array);
+      copy_row<unsigned char>(r, row, array);
     }
   }
 }

@@ -21,6 +21,22 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;
 
+// (rows, inputs) f32, or bytes to be multiplied by `factor`.
+struct Input {
+  const float* floats = nullptr;
+  const std::uint8_t* bytes = nullptr;
+  float factor;
+  std::int64_t rows, inputs;
+
+  Input(const Tensor& x, double factor) : factor(static_cast<float>(factor)), rows(x.shape()[0]), inputs(x.shape()[1]) {
+    if (x.dtype() == DType::u8) {
+      bytes = x.data<std::uint8_t>();
+    } else {
+      floats = x.data<float>();
+    }
+  }
+};
+
 std::int64_t round_up(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // A mask of the first n lanes, at most 16.
@@ -180,19 +196,23 @@ GIRO_AVX512 void unpack_gradient(float* dw, const float* sums, std::int64_t begi
   }
 }
 
-// Calls f with the smallest implemented number of outputs that is enough, for floats or for bytes.
+// Queues f(input, workspace) with the smallest implemented number of outputs that is enough, for floats or for bytes.
 template <class F>
-void with_case(const Input& x, std::int64_t outputs, F&& f) {
-  const auto with_outputs = [&]<bool kBytes>() {
-    if (outputs <= 4) return f.template operator()<4, kBytes>();
-    if (outputs <= 10) return f.template operator()<10, kBytes>();
-    f.template operator()<16, kBytes>();
-  };
-  if (x.bytes != nullptr) return with_outputs.template operator()<true>();
-  with_outputs.template operator()<false>();
+void submit_case(const Tensor& x, double factor, std::int64_t outputs, const Stream& stream, const F& f) {
+  const Input input(x, factor);
+  const int padded = outputs <= 4 ? 4 : outputs <= 10 ? 10 : 16;
+  const auto floats = static_cast<std::size_t>((round_up(input.inputs) + kLanes + input.rows) * padded);
+  const Buffer workspace = stream.allocate(floats * sizeof(float));
+  submit(stream, [input, outputs, f, space = static_cast<float*>(workspace.data())] {
+    const auto with_outputs = [&]<bool kBytes>() {
+      if (outputs <= 4) return f.template operator()<4, kBytes>(input, space);
+      if (outputs <= 10) return f.template operator()<10, kBytes>(input, space);
+      f.template operator()<16, kBytes>(input, space);
+    };
+    if (input.bytes != nullptr) return with_outputs.template operator()<true>();
+    with_outputs.template operator()<false>();
+  });
 }
-
-int padded(std::int64_t outputs) { return outputs <= 4 ? 4 : outputs <= 10 ? 10 : 16; }
 
 }  // namespace
 
@@ -202,36 +222,38 @@ bool can_run(std::int64_t outputs) {
   return has_avx512 && outputs >= 1 && outputs <= kMaxOutputs;
 }
 
-std::size_t workspace(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
-  return static_cast<std::size_t>((round_up(inputs) + kLanes + rows) * padded(outputs));
+void dense(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, const Stream& stream) {
+  const std::int64_t outputs = w.shape()[1];
+  submit_case(x, factor, outputs, stream,
+              [outputs, y = y.data<float>(), w = w.data<float>(),
+               b = b ? b.data<float>() : nullptr]<int kOutputs, bool kBytes>(const Input& x, float* packed) {
+                pack_weights<kOutputs>(packed, w, x.inputs, outputs);
+                constexpr int kRows = kOutputs <= 4 ? 4 : kOutputs <= 10 ? 2 : 1;
+                constexpr std::int64_t kBlockRows = 32;
+                for_each_block(x.rows, kBlockRows, x.rows * x.inputs * outputs / kLanes,
+                               [&](std::int64_t begin, std::int64_t end) {
+                                 dense_block<kOutputs, kRows, kBytes>(y, x, begin, end, packed, b, outputs);
+                               });
+              });
 }
 
-void dense(float* y, const Input& x, const float* w, const float* b, std::int64_t outputs, float* workspace) {
-  with_case(x, outputs, [&]<int kOutputs, bool kBytes>() {
-    pack_weights<kOutputs>(workspace, w, x.inputs, outputs);
-    constexpr int kRows = kOutputs <= 4 ? 4 : kOutputs <= 10 ? 2 : 1;
-    constexpr std::int64_t kBlockRows = 32;
-    for_each_block(x.rows, kBlockRows, x.rows * x.inputs * outputs / kLanes, [&](std::int64_t begin, std::int64_t end) {
-      dense_block<kOutputs, kRows, kBytes>(y, x, begin, end, workspace, b, outputs);
-    });
-  });
-}
-
-void weight_gradient(float* dw, const float* dz, const Input& x, std::int64_t outputs, float* workspace) {
-  with_case(x, outputs, [&]<int kOutputs, bool kBytes>() {
-    constexpr int kVectors = kOutputs <= 10 ? 2 : 1;
-    constexpr std::int64_t kStrip = kVectors * kLanes, kBlockInputs = 8 * kStrip, kBlockRows = 64;
-    const std::int64_t padded_inputs = round_up(x.inputs) + kLanes;
-    float* const sums = workspace;
-    const float* gradients = dz;
-    if (outputs < kOutputs) {
-      float* const wide = workspace + kOutputs * padded_inputs;
-      std::fill_n(wide, x.rows * kOutputs, 0.0f);
-      for (std::int64_t r = 0; r < x.rows; ++r) std::copy_n(dz + r * outputs, outputs, wide + r * kOutputs);
-      gradients = wide;
-    }
-    for_each_block(
-        x.inputs, kBlockInputs, x.rows * x.inputs * outputs / kLanes, [&](std::int64_t begin, std::int64_t end) {
+void weight_gradient(const Tensor& dw, const Tensor& dz, const Tensor& x, double factor, const Stream& stream) {
+  const std::int64_t outputs = dw.shape()[1];
+  submit_case(
+      x, factor, outputs, stream,
+      [outputs, dw = dw.data<float>(), dz = dz.data<float>()]<int kOutputs, bool kBytes>(const Input& x, float* sums) {
+        constexpr int kVectors = kOutputs <= 10 ? 2 : 1;
+        constexpr std::int64_t kStrip = kVectors * kLanes, kBlockInputs = 8 * kStrip, kBlockRows = 64;
+        const std::int64_t padded_inputs = round_up(x.inputs) + kLanes;
+        const float* gradients = dz;
+        if (outputs < kOutputs) {
+          float* const wide = sums + kOutputs * padded_inputs;
+          std::fill_n(wide, x.rows * kOutputs, 0.0f);
+          for (std::int64_t r = 0; r < x.rows; ++r) std::copy_n(dz + r * outputs, outputs, wide + r * kOutputs);
+          gradients = wide;
+        }
+        const std::int64_t work = x.rows * x.inputs * outputs / kLanes;
+        for_each_block(x.inputs, kBlockInputs, work, [&](std::int64_t begin, std::int64_t end) {
           const std::int64_t padded_end = std::min(begin + kBlockInputs, padded_inputs);
           std::fill(sums + begin * kOutputs, sums + padded_end * kOutputs, 0.0f);
           for (std::int64_t row = 0; row < x.rows; row += kBlockRows) {
@@ -241,7 +263,7 @@ void weight_gradient(float* dw, const float* dz, const Input& x, std::int64_t ou
           }
           unpack_gradient<kOutputs>(dw, sums, begin, end, outputs);
         });
-  });
+      });
 }
 
 }  // namespace giro::cpu::narrow
@@ -250,9 +272,8 @@ void weight_gradient(float* dw, const float* dz, const Input& x, std::int64_t ou
 
 namespace giro::cpu::narrow {
 bool can_run(std::int64_t) { return false; }
-std::size_t workspace(std::int64_t, std::int64_t, std::int64_t) { return 0; }
-void dense(float*, const Input&, const float*, const float*, std::int64_t, float*) {}
-void weight_gradient(float*, const float*, const Input&, std::int64_t, float*) {}
+void dense(const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Stream&) {}
+void weight_gradient(const Tensor&, const Tensor&, const Tensor&, double, const Stream&) {}
 }  // namespace giro::cpu::narrow
 
 #endif

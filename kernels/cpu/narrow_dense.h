@@ -1,7 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
 
 // Matrix products of a dense layer with few outputs. oneDNN vectorizes along the outputs: with 10 outputs, 6 of 16
 // lanes idle. This code vectorizes along the inputs, so all lanes work and bytes can be read directly.
@@ -12,21 +14,11 @@ constexpr std::int64_t kMaxOutputs = 16;
 // Whether this processor has AVX-512 and the layer has at most kMaxOutputs outputs.
 bool can_run(std::int64_t outputs);
 
-// The layer's input: (rows, inputs) f32, or bytes to be multiplied by `factor`.
-struct Input {
-  const float* floats = nullptr;
-  const std::uint8_t* bytes = nullptr;
-  float factor = 1;
-  std::int64_t rows = 0, inputs = 0;
-};
+// Queues y (rows, outputs) = x w + b, in f32: w (inputs, outputs), b (outputs) or empty. x (rows, inputs) is f32, or
+// bytes to be multiplied by `factor`.
+void dense(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, const Stream& stream);
 
-// Size in floats of the workspace for the two functions below.
-std::size_t workspace(std::int64_t rows, std::int64_t inputs, std::int64_t outputs);
-
-// y (rows, outputs) = x w + b; w (inputs, outputs), b (outputs) or null.
-void dense(float* y, const Input& x, const float* w, const float* b, std::int64_t outputs, float* workspace);
-
-// dw (inputs, outputs) = x^T dz; dz (rows, outputs).
-void weight_gradient(float* dw, const float* dz, const Input& x, std::int64_t outputs, float* workspace);
+// Queues dw (inputs, outputs) = x^T dz; dz (rows, outputs).
+void weight_gradient(const Tensor& dw, const Tensor& dz, const Tensor& x, double factor, const Stream& stream);
 
 }  // namespace giro::cpu::narrow

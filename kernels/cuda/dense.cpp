@@ -18,12 +18,19 @@ void matmul(const Matmul& product, const Stream& stream) {
   ops::add(product.d, product.d, term.d, stream);
 }
 
+// The product with an epilogue for `bias`. Returns false and queues nothing if cuBLASLt does not compute it.
+bool try_with_bias(Matmul product, cublasLtEpilogue_t epilogue, const Tensor& bias, const Stream& stream) {
+  product.epilogue = epilogue;
+  product.bias = bias;
+  return try_matmul(product, stream);
+}
+
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
 
 // dw^T = dz^T x; db comes from the same pass over dz. Either may be empty.
 void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor& dz, const Tensor& x, MathMode math,
                      const Stream& stream) {
-  bool db_done = !db;
+  bool has_db = false;
   if (dw && dw.count() > 0) {
     const Matmul product{.m = dz.shape()[1],
                          .n = x.shape()[1],
@@ -37,16 +44,11 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
     if (product.k == 0) {
       if (!adds) fill_zero(dw, stream);
     } else {
-      if (db) {
-        Matmul with_db = product;
-        with_db.epilogue = CUBLASLT_EPILOGUE_BGRADA;
-        with_db.bias = db;
-        db_done = try_matmul(with_db, stream);
-      }
-      if (!db || !db_done) matmul(product, stream);
+      has_db = db && try_with_bias(product, CUBLASLT_EPILOGUE_BGRADA, db, stream);
+      if (!has_db) matmul(product, stream);
     }
   }
-  if (!db_done) cuda::run(ops::SumRows{db, dz}, stream);
+  if (db && !has_db) cuda::run(ops::SumRows{db, dz}, stream);
 }
 
 }  // namespace
@@ -55,27 +57,16 @@ void run(const ops::Dense& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   if (is_expression(op)) return cuda::run(as_expression(op), stream);
   // y^T = w^T x^T
-  Matmul product{.m = op.w.shape()[1],
-                 .n = op.x.shape()[0],
-                 .k = op.w.shape()[0],
-                 .a = op.w,
-                 .b = op.x,
-                 .d = op.y,
-                 .math = op.math};
-  if (product.k == 0) {
-    fill_zero(op.y, stream);
-    add_bias(op.y, op.b, stream);
-  } else if (!op.b) {
-    matmul(product, stream);
-  } else {
-    Matmul with_bias = product;
-    with_bias.epilogue = CUBLASLT_EPILOGUE_BIAS;
-    with_bias.bias = op.b;
-    if (!try_matmul(with_bias, stream)) {
-      matmul(product, stream);
-      add_bias(op.y, op.b, stream);
-    }
-  }
+  const Matmul product{.m = op.w.shape()[1],
+                       .n = op.x.shape()[0],
+                       .k = op.w.shape()[0],
+                       .a = op.w,
+                       .b = op.x,
+                       .d = op.y,
+                       .math = op.math};
+  if (product.k > 0 && op.b && try_with_bias(product, CUBLASLT_EPILOGUE_BIAS, op.b, stream)) return;
+  product.k > 0 ? matmul(product, stream) : fill_zero(op.y, stream);
+  add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::DenseBackward& op, const Stream& stream) {

@@ -85,16 +85,10 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_kernel(
 void run(const ops::Attention& op, const Stream& stream) {
   using namespace attention;
   if (op.out.count() == 0) return;
-  if (may_use_cudnn(op)) {
-    using Result = AttentionGraph::Result;
-    const ops::AttentionHeads heads = op.heads();
-    GraphArrays arrays{{GraphArray::query, heads.query.data()},
-                       {GraphArray::key, heads.key.data()},
-                       {GraphArray::value, heads.value.data()},
-                       {GraphArray::out, op.out.raw()}};
-    if (op.logsumexp) arrays.emplace_back(GraphArray::logsumexp, op.logsumexp.raw());
-    if (!run_best_plan(graph_of(op, op.logsumexp ? Result::out_and_logsumexp : Result::out), arrays, stream)) return;
-  }
+  using Result = AttentionGraph::Result;
+  const Result result = op.logsumexp ? Result::out_and_logsumexp : Result::out;
+  const GraphArrays arrays{{GraphArray::out, op.out.raw()}, {GraphArray::logsumexp, op.logsumexp.raw()}};
+  if (run_with_cudnn(op, result, arrays, stream)) return;
   with_width(op.out.shape()[3], [&]<int kWidth>(std::integral_constant<int, kWidth>) {
     attention_kernel<kWidth><<<blocks_of(op.out), Layout<kWidth>::kThreads, 0, handle(stream)>>>(Forward(op));
     check_launch("attention_kernel");

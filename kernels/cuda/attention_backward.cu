@@ -149,13 +149,11 @@ __global__ void __launch_bounds__(Layout<kWidth>::kThreads, 1) attention_dkey_ke
 void run(const ops::AttentionBackward& op, const Stream& stream) {
   using namespace attention;
   const ops::AttentionHeads heads = op.heads(), gradients = op.gradients();
-  if (may_use_cudnn(op) && gradients.query && gradients.key) {
-    const GraphArrays arrays{{GraphArray::query, heads.query.data()},      {GraphArray::key, heads.key.data()},
-                             {GraphArray::value, heads.value.data()},      {GraphArray::out, op.out.raw()},
-                             {GraphArray::logsumexp, op.logsumexp.raw()},  {GraphArray::dout, op.dout.raw()},
-                             {GraphArray::dquery, gradients.query.data()}, {GraphArray::dkey, gradients.key.data()},
-                             {GraphArray::dvalue, gradients.value.data()}};
-    if (!run_best_plan(graph_of(op, AttentionGraph::Result::gradients), arrays, stream)) return;
+  if (gradients.query && gradients.key) {
+    const GraphArrays arrays{{GraphArray::out, op.out.raw()},          {GraphArray::logsumexp, op.logsumexp.raw()},
+                             {GraphArray::dout, op.dout.raw()},        {GraphArray::dquery, gradients.query.data()},
+                             {GraphArray::dkey, gradients.key.data()}, {GraphArray::dvalue, gradients.value.data()}};
+    if (run_with_cudnn(op, AttentionGraph::Result::gradients, arrays, stream)) return;
   }
   const std::int64_t rows = op.logsumexp.count();
   const Buffer delta = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/attention_graph.h"
 #include "kernels/cuda/block_count.h"
+#include "kernels/cuda/graph_plan.h"
 #include "kernels/cuda/tiled_product.cuh"
 #include "kernels/host_device/attention_pattern.h"
 #include "kernels/host_device/storage.h"
@@ -361,6 +361,23 @@ void with_width(std::int64_t width, F&& f) {
 inline unsigned int blocks_of(const ops::Heads& heads) {
   const Shape shape = heads.shape();
   return blocks_for(shape[0] * shape[2] * ((shape[1] + kTile - 1) / kTile), 1);
+}
+
+// Queues cuDNN's best plan. `arrays`: all but the heads that the op reads. Returns false and queues nothing if cuDNN
+// has no plan, or if its numbers would differ, as with its own masks and dropout.
+template <class Op>
+bool run_with_cudnn(const Op& op, AttentionGraph::Result result, GraphArrays arrays, const Stream& stream) {
+  const ops::AttentionOptions& options = op.options;
+  const ops::AttentionHeads heads = op.heads();
+  const DType dtype = op.query.dtype();
+  const Shape query = heads.query.shape(), key = heads.key.shape();
+  if (!is_16_bit(dtype) || key.count() == 0 || options.dropout != 0 || options.mask || options.key_lengths)
+    return false;
+  arrays.emplace_back(GraphArray::query, heads.query.data());
+  arrays.emplace_back(GraphArray::key, heads.key.data());
+  arrays.emplace_back(GraphArray::value, heads.value.data());
+  const AttentionGraph graph{result, query, key, dtype, options.scale, options.is_causal, options.packed_queries > 0};
+  return !run_best_plan(graph, arrays, stream);
 }
 
 }  // namespace giro::cuda::attention

@@ -8,9 +8,8 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/few_channels_conv2d.h"
 #include "kernels/cuda/graph_plan.h"
-#include "kernels/cuda/tiled_conv2d.h"
+#include "kernels/cuda/own_conv2d.h"
 #include "kernels/elementwise.h"
 #include "kernels/few_channels.h"
 #include "kernels/ops.h"

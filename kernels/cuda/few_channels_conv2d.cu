@@ -1,4 +1,4 @@
-#include "kernels/cuda/few_channels_conv2d.h"
+#include "kernels/cuda/own_conv2d.h"
 
 #include <cstdint>
 #include <type_traits>

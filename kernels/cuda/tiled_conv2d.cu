@@ -1,4 +1,4 @@
-#include "kernels/cuda/tiled_conv2d.h"
+#include "kernels/cuda/own_conv2d.h"
 
 #include <algorithm>
 #include <string>

@@ -14,7 +14,7 @@
 
 #if GIRO_WITH_CUDA
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/tiled_conv2d.h"
+#include "kernels/cuda/own_conv2d.h"
 #include "runtime/program/op.h"
 #include "tests/support/tensor_ops.h"
 #endif

@@ -4,6 +4,9 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
+#include "kernels/conv2d_op.h"
+
+// giro's own kernels for convolutions.
 namespace giro::cuda {
 
 // Convolution as a matrix product, without a matrix of patches, in true f32. For convolutions that cuDNN declines. Any
@@ -17,5 +20,10 @@ void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor
                                 const Stream& stream);
 void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Conv2dOptions& options,
                                   const Stream& stream);
+
+// For convolutions that FewChannels (kernels/few_channels.h) accepts, on tensor cores, which sum in f32.
+void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream);
+// Computes dw and, if it is given, db.
+void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const Stream& stream);
 
 }  // namespace giro::cuda

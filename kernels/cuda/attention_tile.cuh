@@ -7,14 +7,12 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/graph_plan.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tiled_product.cuh"
 #include "kernels/host_device/attention_pattern.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda::attention {
 

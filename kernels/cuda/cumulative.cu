@@ -4,10 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/block_count.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
 namespace {

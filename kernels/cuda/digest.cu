@@ -2,11 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/block_count.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/host_device/digest_term.h"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
 namespace {

@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/few_channels_tile.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/host_device/storage.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
 namespace few_channels {

@@ -2,8 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/block_count.h"
-#include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/host_device/fault.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
-#include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/ops.h"
 

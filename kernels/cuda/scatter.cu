@@ -5,11 +5,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cuda/block_count.h"
-#include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
 namespace {

@@ -4,16 +4,13 @@
 
 #include "kernels/correct_rows.h"
 #include "kernels/cuda/as_expressions.h"
-#include "kernels/cuda/block_count.h"
 #include "kernels/cuda/expression.h"
-#include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/last_block.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/elementwise.h"
 #include "kernels/host_device/fault.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
 namespace {

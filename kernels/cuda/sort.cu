@@ -4,12 +4,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cuda/block_count.h"
-#include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/host_device/dtype_dispatch.h"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
 namespace {

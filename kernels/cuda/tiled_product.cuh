@@ -6,12 +6,10 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/block_count.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"
-#include "runtime/cuda/check.h"
-#include "runtime/cuda/stream.h"
 
 // A matrix product in tiles, in true f32: each thread sums 8 x 8 elements in registers. The operands are functors, so
 // they need not exist as matrices. This is the fallback for products that cuBLASLt or cuDNN declines. The order of each

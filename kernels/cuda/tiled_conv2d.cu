@@ -98,10 +98,6 @@ __device__ Tap tap_of(std::int64_t i, const Geometry& g, const Divisor& channels
 // otherwise they are the pixels.
 template <bool kAlong, class T>
 struct Patches {
-  using Element = T;
-  using Origin = PixelOrigin;
-  using Outer = Point;  // the patch's top left corner, which may lie outside the image; its number is an index in data
-  using Inner = Tap;    // its number is the distance in data from the corner
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
@@ -111,19 +107,21 @@ struct Patches {
   Patches(const Tensor& x, const Geometry& g)
       : data(x.data<T>()), in_quads(cuda::in_quads(x, g.x.channels.value)), g(g) {}
 
-  __device__ Origin origin(std::int64_t first) const { return Origin(first, g.y); }
-  __device__ Outer outer(const Origin& origin, int i) const {
+  __device__ PixelOrigin origin(std::int64_t first) const { return PixelOrigin(first, g.y); }
+  // The patch's top left corner, which may lie outside the image; its number is an index in data.
+  __device__ Point outer(const PixelOrigin& origin, int i) const {
     const Pixel out = origin.later(i, g.y);
     const int row = out.row * g.stride[0].value - g.pad[0], column = out.column * g.stride[1].value - g.pad[1];
     const std::int64_t corner =
         std::int64_t{out.image} * g.x.pixels.value + std::int64_t{row} * g.x.width.value + column;
     return {corner * g.x.pixel + g.x.channel(), row, column};
   }
-  __device__ Inner inner(std::int64_t i) const {
+  // Its number is the distance in data from the corner.
+  __device__ Tap inner(std::int64_t i) const {
     const Tap tap = tap_of(i, g, g.x.channels);
     return {(tap.row * g.x.width.value + tap.column) * g.x.pixel + tap.number, tap.row, tap.column};
   }
-  __device__ std::int64_t find(const Outer& corner, const Inner& tap) const {
+  __device__ std::int64_t find(const Point& corner, const Tap& tap) const {
     const int row = corner.row + tap.row, column = corner.column + tap.column;
     if (row < 0 || row >= g.x.height.value || column < 0 || column >= g.x.width.value) return -1;
     return corner.number + tap.number;
@@ -133,10 +131,6 @@ struct Patches {
 // The elements of dz that each pixel of x contributed to. The terms are the taps, and for each tap all filters.
 template <class T>
 struct GradientPatches {
-  using Element = T;
-  using Origin = PixelOrigin;
-  using Outer = Point;  // its number is the index in data of dz's image
-  using Inner = Tap;    // its number is the filter
   static constexpr bool kAlongTerms = true;
 
   const T* data;
@@ -146,14 +140,16 @@ struct GradientPatches {
   GradientPatches(const Tensor& dz, const Geometry& g)
       : data(dz.data<T>()), in_quads(cuda::in_quads(dz, g.y.channels.value)), g(g) {}
 
-  __device__ Origin origin(std::int64_t first) const { return Origin(first, g.x); }
-  __device__ Outer outer(const Origin& origin, int i) const {
+  __device__ PixelOrigin origin(std::int64_t first) const { return PixelOrigin(first, g.x); }
+  // Its number is the index in data of dz's image.
+  __device__ Point outer(const PixelOrigin& origin, int i) const {
     const Pixel pixel = origin.later(i, g.x);
     return {std::int64_t{pixel.image} * g.y.pixels.value * g.y.pixel + g.y.channel(), pixel.row + g.pad[0],
             pixel.column + g.pad[1]};
   }
-  __device__ Inner inner(std::int64_t i) const { return tap_of(i, g, g.y.channels); }
-  __device__ std::int64_t find(const Outer& pixel, const Inner& tap) const {
+  // Its number is the filter.
+  __device__ Tap inner(std::int64_t i) const { return tap_of(i, g, g.y.channels); }
+  __device__ std::int64_t find(const Point& pixel, const Tap& tap) const {
     const int down = pixel.row - tap.row, right = pixel.column - tap.column;
     if (down < 0 || right < 0 || down % g.stride[0] != 0 || right % g.stride[1] != 0) return -1;
     const int row = down / g.stride[0], column = right / g.stride[1];
@@ -165,10 +161,6 @@ struct GradientPatches {
 // The filters by channel, with the same terms as GradientPatches.
 template <class T>
 struct FiltersByChannel {
-  using Element = T;
-  using Origin = int;
-  using Outer = std::int64_t;
-  using Inner = std::int64_t;
   static constexpr bool kAlongTerms = false;
 
   const T* data;
@@ -185,12 +177,12 @@ struct FiltersByChannel {
         channels(w.shape()[3]) {}
 
   __device__ int origin(std::int64_t first) const { return static_cast<int>(first); }
-  __device__ Outer outer(int origin, int i) const {
+  __device__ std::int64_t outer(int origin, int i) const {
     const int term = origin + i, filter = static_cast<int>(blockIdx.z) * filters.value + term % filters;
     return (std::int64_t{filter} * taps + term / filters) * channels;
   }
-  __device__ Inner inner(std::int64_t i) const { return i; }
-  __device__ std::int64_t find(Outer begin, Inner channel) const { return begin + channel; }
+  __device__ std::int64_t inner(std::int64_t i) const { return i; }
+  __device__ std::int64_t find(std::int64_t begin, std::int64_t channel) const { return begin + channel; }
 };
 
 }  // namespace

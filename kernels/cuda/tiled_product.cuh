@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include <giro/runtime/stream.h>
 
@@ -20,19 +22,15 @@ namespace giro::cuda {
 // sums the terms of a row times those of a column. Neighbours in memory are terms of one vector or the same term of
 // several vectors. The index along these neighbours is called inner, the other one outer. An operand has:
 //   kAlongTerms                        whether the inner index is the term
-//   const Element* data
+//   const T* data
 //   bool in_quads                      whether data can be loaded four elements at a time, from inner indices that are
 //                                      multiples of 4
-//   Origin origin(first)               what outer() needs of a block's first outer index, in slice blockIdx.z
-//   Outer outer(origin, i)             what find() needs of outer index first + i
-//   Inner inner(i)                     what find() needs of inner index i
+//   origin(first)                      what outer() needs of a block's first outer index, in slice blockIdx.z
+//   outer(origin, i)                   what find() needs of outer index first + i
+//   inner(i)                           what find() needs of inner index i
 //   std::int64_t find(outer, inner)    the element's index in data; negative if the element is 0
 template <bool kAlong, class T>
 struct Matrix {
-  using Element = T;
-  using Origin = std::int64_t;
-  using Outer = std::int64_t;
-  using Inner = std::int64_t;
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
@@ -40,9 +38,9 @@ struct Matrix {
   std::int64_t width, slice;  // distances in data to the next outer index and to the next slice
 
   __device__ std::int64_t origin(std::int64_t first) const { return blockIdx.z * slice + first * width; }
-  __device__ Outer outer(std::int64_t origin, int i) const { return origin + i * width; }
-  __device__ Inner inner(std::int64_t i) const { return i; }
-  __device__ std::int64_t find(Outer outer, Inner inner) const { return outer + inner; }
+  __device__ std::int64_t outer(std::int64_t origin, int i) const { return origin + i * width; }
+  __device__ std::int64_t inner(std::int64_t i) const { return i; }
+  __device__ std::int64_t find(std::int64_t outer, std::int64_t inner) const { return outer + inner; }
 };
 
 template <class T>
@@ -148,7 +146,10 @@ class Loader {
   }
 
  private:
-  using T = typename Operand::Element;
+  using T = std::remove_cvref_t<decltype(*Operand::data)>;
+  using Origin = decltype(std::declval<const Operand&>().origin(0));
+  using Outer = decltype(std::declval<const Operand&>().outer(std::declval<Origin>(), 0));
+  using Inner = decltype(std::declval<const Operand&>().inner(0));
   static constexpr bool kAlong = Operand::kAlongTerms;
   static constexpr int kLoads = kVectors * kDepth / 4 / kThreads;
   static constexpr int kInnerQuads = (kAlong ? kDepth : kVectors) / 4;
@@ -157,7 +158,7 @@ class Loader {
   __device__ static int outer(int load) { return (static_cast<int>(threadIdx.x) + load * kThreads) / kInnerQuads; }
 
   // Elements from number `exist` on are 0.
-  __device__ void load_quad(Quad<T>& to, const typename Operand::Outer& outer, int exist) const {
+  __device__ void load_quad(Quad<T>& to, const Outer& outer, int exist) const {
     if constexpr (kInQuads) {
       const std::int64_t at = exist > 0 ? operand_.find(outer, inner_[0]) : -1;
       to = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(operand_.data + at);
@@ -173,9 +174,9 @@ class Loader {
   const Operand& operand_;
   const std::int64_t begin_;
   const int terms_;
-  const typename Operand::Origin origin_;
-  typename Operand::Outer outer_[kAlong ? kLoads : 1];
-  typename Operand::Inner inner_[4];
+  const Origin origin_;
+  Outer outer_[kAlong ? kLoads : 1];
+  Inner inner_[4];
   Quad<T> values_[kLoads];
 };
 

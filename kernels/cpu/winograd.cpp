@@ -14,14 +14,15 @@ namespace {
 
 constexpr std::int64_t kPlaces = 16;
 
+// Of squares whose elements are rows of channels. The transformed elements are in planes. If these are in panels,
+// `panel` is the distance between them; if it is a panel's width, the channels are contiguous.
 struct Transforms {
-  void (*input)(float* to, std::int64_t plane, std::int64_t panel, const float* const* pixels, std::int64_t channels);
-  void (*output)(float* const* pixels, const float* from, std::int64_t plane, const float* bias, std::int64_t channels);
-  void (*filter)(float* to, std::int64_t plane, std::int64_t panel, const float* from, std::int64_t tap,
-                 std::int64_t channels);
-  void (*expand_output)(float* to, std::int64_t plane, std::int64_t panel, const float* const* pixels,
-                        std::int64_t channels);
-  void (*reduce_filter)(float* to, const float* from, std::int64_t plane, std::int64_t channels);
+  using ToPlanes = void (*)(float* to, std::int64_t plane, std::int64_t panel, const float* const* pixels,
+                            std::int64_t channels);
+  using FromPlanes = void (*)(float* const* pixels, const float* from, std::int64_t plane, const float* bias,
+                              std::int64_t channels);
+  ToPlanes input, filter, output_gradient;
+  FromPlanes output, filter_gradient;  // only `output` adds a bias
 };
 
 #define GIRO_LOOPS "kernels/cpu/winograd_loop.h"
@@ -75,6 +76,13 @@ struct Tiles {
     return all;
   }
 };
+
+// The addresses of a filter's taps, `step` apart.
+std::array<float*, 9> taps(float* first, std::int64_t step) {
+  std::array<float*, 9> all;
+  for (int i = 0; i < 9; ++i) all[i] = first + i * step;
+  return all;
+}
 
 float* floats_of_thread(std::int64_t count) {
   return reinterpret_cast<float*>(memory_of_thread(static_cast<std::size_t>(count) * sizeof(float)));
@@ -146,7 +154,7 @@ void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,
       const std::int64_t plane = (end - begin) * in;
       float* const rows = floats_of_thread(kPlaces * plane);
       for (std::int64_t o = begin; o < end; ++o) {
-        transform.filter(rows + (o - begin) * in, plane, products.width, w + o * 9 * in, in, in);
+        transform.filter(rows + (o - begin) * in, plane, products.width, taps(w + o * 9 * in, in).data(), in);
       }
       for (std::int64_t i = 0; i < kPlaces; ++i) {
         products.pack_transposed(u + i * in * out + begin * in, rows + i * plane, in, end - begin, in);
@@ -165,7 +173,7 @@ void backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Co
                        u = static_cast<float*>(filters.data())] {
     for_each_block(in, 8, kPlaces * in * out, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t o = begin; o < end; ++o) {  // taps in reverse order
-        transform.filter(u + o * width, in * out, in * width, w + (o * 9 + 8) * out, -out, out);
+        transform.filter(u + o * width, in * out, in * width, taps(w + (o * 9 + 8) * out, -out).data(), out);
       }
     });
   });
@@ -191,8 +199,8 @@ void backward_weights(const Tensor& dw, const Tensor& dz, const Tensor& x, const
         for (std::int64_t t = begin; t < end; ++t) {
           transform.input(v + t * width, count * in, count * width,
                           tiles.inputs<const float>(first + t, x, in, outside).data(), in);
-          transform.expand_output(m + t * width, count * out, count * width,
-                                  tiles.outputs<const float>(first + t, dz, out, outside).data(), out);
+          transform.output_gradient(m + t * width, count * out, count * width,
+                                    tiles.outputs<const float>(first + t, dz, out, outside).data(), out);
         }
       });
       const std::int64_t panels = out / width;
@@ -217,7 +225,7 @@ void backward_weights(const Tensor& dw, const Tensor& dz, const Tensor& x, const
     }
     for_each_block(out, 8, kPlaces * in * out, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t o = begin; o < end; ++o) {
-        transform.reduce_filter(dw + o * 9 * in, du + o * in, in * out, in);
+        transform.filter_gradient(taps(dw + o * 9 * in, in).data(), du + o * in, in * out, nullptr, in);
       }
     });
   });

@@ -8,25 +8,21 @@ namespace attention {
 namespace {
 
 // Replaces a row's scores with its weights, and the gradient with respect to the weights with the gradient with respect
-// to the scores.
+// to the scores. With dropout, `kept` is 0 for weights that are dropped.
+template <bool kHasDropout>
 struct ScoreGradient {
-  GIRO_LOOP_INLINE static void run(float* p, float* dp, std::int64_t n, float logsumexp, float delta) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      p[i] = expr::math::exp(p[i] - logsumexp);
-      dp[i] = p[i] * (dp[i] - delta);
-    }
-  }
-};
-// The same with dropout, where `kept` is 0 for weights that are dropped.
-struct ScoreGradientWithDropout {
-  GIRO_LOOP_INLINE static void run(float* p, float* dp, const float* kept, std::int64_t n, float logsumexp,
-                                   float delta) {
+  GIRO_LOOP_INLINE static void run(float* p, float* dp, [[maybe_unused]] const float* kept, std::int64_t n,
+                                   float logsumexp, float delta) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
       const float weight = expr::math::exp(p[i] - logsumexp);
-      p[i] = weight * kept[i];
-      dp[i] = weight * ((kept[i] != 0.0f ? dp[i] * kept[i] : 0.0f) - delta);
+      if constexpr (kHasDropout) {
+        p[i] = weight * kept[i];
+        dp[i] = weight * ((kept[i] != 0.0f ? dp[i] * kept[i] : 0.0f) - delta);
+      } else {
+        p[i] = weight;
+        dp[i] = weight * (dp[i] - delta);
+      }
     }
   }
 };
@@ -194,9 +190,9 @@ struct Backward : Common {
       const float sum = a.logsumexp[in_chunk + i], delta = a.delta[in_chunk + i];
       if (pattern.has_dropout) {
         draw(a.kept, b, h, t + i, first, exist);
-        Compiled<ScoreGradientWithDropout>::all.get()(weights, dscores, a.kept, exist, sum, delta);
+        Compiled<ScoreGradient<true>>::all.get()(weights, dscores, a.kept, exist, sum, delta);
       } else {
-        Compiled<ScoreGradient>::all.get()(weights, dscores, exist, sum, delta);
+        Compiled<ScoreGradient<false>>::all.get()(weights, dscores, nullptr, exist, sum, delta);
       }
     }
     if (dquery) {

@@ -48,19 +48,15 @@ void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const 
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// Queues functor(i) for every i in [0, n).
-struct ForEach {
-  const Stream& stream;
-
-  template <class F>
-  void operator()(std::int64_t n, F f) const {
-    submit(stream, [=] {
-      for_each_block(n, kBlock, n, [&](std::int64_t begin, std::int64_t end) {
+// Queues f(i) for every i in [0, n).
+template <class F>
+void for_each(const Stream& stream, std::int64_t n, F f) {
+  submit(stream, [=] {
+    for_each_block(n, kBlock, n, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) f(i);
-      });
+      for (std::int64_t i = begin; i < end; ++i) f(i);
     });
-  }
-};
+  });
+}
 
 }  // namespace giro::cpu

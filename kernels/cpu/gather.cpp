@@ -37,8 +37,9 @@ void run(const ops::GatherRows& op, const Stream& stream) {
 }
 
 void run(const ops::BatchIndices& op, const Stream& stream) {
-  ForEach{stream}(op.indices.count(), host_device::BatchIndices{op.indices.data<std::int64_t>(),
-                                                                host_device::CurrentSlot(op.positions()), op.order});
+  for_each(
+      stream, op.indices.count(),
+      host_device::BatchIndices{op.indices.data<std::int64_t>(), host_device::CurrentSlot(op.positions()), op.order});
 }
 
 namespace {

@@ -265,7 +265,7 @@ void run(const ops::MaxPool& op, const Stream& stream) {
 // Not with oneDNN, which needs a workspace from the forward pass; x and y hold the same information.
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
   host_device::with_storage(op.dx.dtype(), [&]<class T>(host_device::Type<T>) {
-    ForEach{stream}(op.dx.count(), host_device::PoolBackward<true, T>(op.dx, op.dy, op.x, op.y, op.options));
+    for_each(stream, op.dx.count(), host_device::PoolBackward<true, T>(op.dx, op.dy, op.x, op.y, op.options));
   });
 }
 

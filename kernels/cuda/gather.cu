@@ -48,19 +48,19 @@ void run(const ops::GatherRows& op, const Stream& stream) {
       reinterpret_cast<std::uintptr_t>(op.out.raw()) | reinterpret_cast<std::uintptr_t>(op.src.raw()) | row_bytes;
   host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {
     with_unit(together, [&]<class Unit>(Unit) {
-      ForEach{stream}(
-          static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
-          GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
-                                  op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit)), count,
-                                  op.src.shape().begin()[op.axis], outer > 1, host_device::missing(op.src.dtype()),
-                                  host_device::Fault(op.fault)});
+      for_each(stream, static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
+               GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
+                                       op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit)),
+                                       count, op.src.shape().begin()[op.axis], outer > 1,
+                                       host_device::missing(op.src.dtype()), host_device::Fault(op.fault)});
     });
   });
 }
 
 void run(const ops::BatchIndices& op, const Stream& stream) {
-  ForEach{stream}(op.indices.count(), host_device::BatchIndices{op.indices.data<std::int64_t>(),
-                                                                host_device::CurrentSlot(op.positions()), op.order});
+  for_each(
+      stream, op.indices.count(),
+      host_device::BatchIndices{op.indices.data<std::int64_t>(), host_device::CurrentSlot(op.positions()), op.order});
 }
 
 namespace {

@@ -24,16 +24,12 @@ __global__ void __launch_bounds__(kForEachThreads) for_each_kernel(std::int64_t 
 }
 
 // Runs the functors of kernels/host_device, one thread per index. Launches nothing for n = 0.
-struct ForEach {
-  const Stream& stream;
-
-  template <class F>
-  void operator()(std::int64_t n, const F& f) const {
-    if (n == 0) return;
-    for_each_kernel<<<blocks_for(n, kForEachThreads), kForEachThreads, 0, handle(stream)>>>(n, f);
-    check_launch("for_each_kernel");
-  }
-};
+template <class F>
+void for_each(const Stream& stream, std::int64_t n, const F& f) {
+  if (n == 0) return;
+  for_each_kernel<<<blocks_for(n, kForEachThreads), kForEachThreads, 0, handle(stream)>>>(n, f);
+  check_launch("for_each_kernel");
+}
 
 // Calls f(Unit()) for the widest unit of 16, 4 or 1 bytes that divides all addresses and sizes joined in `together` by
 // |.

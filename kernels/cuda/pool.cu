@@ -40,7 +40,8 @@ void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, c
       for (std::int64_t begin = 0; begin < images; begin += most) {
         const auto part = [&](const Tensor& t) { return t ? t.rows(begin, std::min(begin + most, images)) : t; };
         const Tensor of_out = part(out);
-        ForEach{stream}(of_out.count() / kPack, Pool<kOfLargest, T, std::int32_t, kPack>(of_out, part(in)..., options));
+        for_each(stream, of_out.count() / kPack,
+                 Pool<kOfLargest, T, std::int32_t, kPack>(of_out, part(in)..., options));
       }
     };
     std::uintptr_t addresses = 0;

@@ -107,8 +107,8 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
   Buffer keys = keys_for(count);
   host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {
     const std::int64_t* const order = op.order ? op.order.data<std::int64_t>() : nullptr;
-    ForEach{stream}(count,
-                    FindKeys<Index>{static_cast<std::int64_t*>(keys.data()), {op.indices.data<Index>(), order, size}});
+    for_each(stream, count,
+             FindKeys<Index>{static_cast<std::int64_t*>(keys.data()), {op.indices.data<Index>(), order, size}});
   });
   host_device::with_updates(op.updates.dtype(), [&]<class T>(host_device::Type<T>) {
     using Sum = host_device::SumOf<T>;

@@ -25,8 +25,8 @@ template <bool kReads>
 void copy_slot(const Tensor& content, const ByteRing& ring, std::int64_t offset, const Stream& stream) {
   // Slots are always aligned.
   with_unit(reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes(), [&]<class Unit>(Unit) {
-    ForEach{stream}(static_cast<std::int64_t>(content.bytes() / sizeof(Unit)),
-                    CopySlot<kReads, Unit>{static_cast<Unit*>(content.raw()), host_device::CurrentSlot(ring), offset});
+    for_each(stream, static_cast<std::int64_t>(content.bytes() / sizeof(Unit)),
+             CopySlot<kReads, Unit>{static_cast<Unit*>(content.raw()), host_device::CurrentSlot(ring), offset});
   });
 }
 

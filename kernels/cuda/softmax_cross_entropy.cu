@@ -195,7 +195,7 @@ struct ReportLabels {
 void report_labels(const Fault& fault, const Tensor& labels, std::int64_t classes, const Stream& stream) {
   if (fault.words == nullptr) return;
   host_device::with_integer(labels.dtype(), [&]<class Label>(host_device::Type<Label>) {
-    ForEach{stream}(labels.count(), ReportLabels<Label>{labels.data<Label>(), classes, host_device::Fault(fault)});
+    for_each(stream, labels.count(), ReportLabels<Label>{labels.data<Label>(), classes, host_device::Fault(fault)});
   });
 }
 

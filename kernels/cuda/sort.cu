@@ -130,7 +130,7 @@ void run(const ops::ArgSort& op, const Stream& stream) {
       check_launch("sort_runs_kernel");
       while (runs.count > 1) {
         const Runs next(length, kept, 2 * runs.span);
-        ForEach{stream}(rows * runs.pitch, MergeRuns<Entry>{next.count > 1 ? to : nullptr, indices, from, runs, next});
+        for_each(stream, rows * runs.pitch, MergeRuns<Entry>{next.count > 1 ? to : nullptr, indices, from, runs, next});
         std::swap(from, to);
         runs = next;
       }

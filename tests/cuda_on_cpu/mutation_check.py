@@ -158,8 +158,8 @@ def mutations_of(file, text):
             places = arguments(code, opening, closing(code, opening))
             begin, end = places[-1] if match[1] in STREAM_LAST else places[0]
             yield mutation(f"stream of {match[1]}", begin, end, "nullptr" if match[1] in STREAM_FIRST else " nullptr")
-        for match in re.finditer(r"ForEach\{stream\}", code):
-            yield mutation("stream of ForEach", match.start(), match.end(), "ForEach{Stream(stream.device())}")
+        for match in re.finditer(r"for_each\(stream", code):
+            yield mutation("stream of for_each", match.start(), match.end(), "for_each(Stream(stream.device())")
         waits = "cudaEventRecord|cudaEventSynchronize|cudaStreamWaitEvent|cudaStreamSynchronize"
         for match in re.finditer(rf"\b({waits})\(", code):
             yield mutation(match[1], match.start(), closing(code, match.end() - 1) + 1, "cudaSuccess")
@@ -253,7 +253,7 @@ def verdict(tree, mutation, timeouts):
 def cost(mutation):
     """Sorts cheap ones first: C++, then CUDA, then the headers that everything includes."""
     kind = [".cpp", ".cu", ".cuh", ".h"].index(os.path.splitext(mutation.file)[1])
-    return kind, mutation.kind == "stream of ForEach", mutation.file, mutation.begin
+    return kind, mutation.kind == "stream of for_each", mutation.file, mutation.begin
 
 
 def main():

@@ -27,20 +27,13 @@ bool try_with_bias(Matmul product, cublasLtEpilogue_t epilogue, const Tensor& bi
 
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
 
-// dw^T = dz^T x; db comes from the same pass over dz. Either may be empty.
+// dw = x^T dz; db comes from the same pass over dz. Either may be empty.
 void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor& dz, const Tensor& x, MathMode math,
                      const Stream& stream) {
   bool has_db = false;
   if (dw && dw.count() > 0) {
-    const Matmul product{.m = dz.shape()[1],
-                         .n = x.shape()[1],
-                         .k = dz.shape()[0],
-                         .transpose_b = true,
-                         .a = dz,
-                         .b = x,
-                         .d = dw,
-                         .math = math,
-                         .adds = adds};
+    Matmul product = row_major(dw, x, true, dz, false, math);
+    product.adds = adds;
     if (product.k == 0) {
       if (!adds) fill_zero(dw, stream);
     } else {
@@ -56,38 +49,21 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
 void run(const ops::Dense& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   if (is_expression(op)) return cuda::run(as_expression(op), stream);
-  // y^T = w^T x^T
-  const Matmul product{.m = op.w.shape()[1],
-                       .n = op.x.shape()[0],
-                       .k = op.w.shape()[0],
-                       .a = op.w,
-                       .b = op.x,
-                       .d = op.y,
-                       .math = op.math};
+  const Matmul product = row_major(op.y, op.x, false, op.w, false, op.math);
   if (product.k > 0 && op.b && try_with_bias(product, CUBLASLT_EPILOGUE_BIAS, op.b, stream)) return;
   product.k > 0 ? matmul(product, stream) : fill_zero(op.y, stream);
   add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::DenseBackward& op, const Stream& stream) {
-  const std::int64_t batch = op.dz.shape()[0], outputs = op.dz.shape()[1];
   weight_gradient(op.dw, false, op.db, op.dz, op.x, op.math, stream);
   if (op.dx && op.dx.count() > 0) {
-    if (outputs == 0) {
+    if (op.dz.shape()[1] == 0) {
       fill_zero(op.dx, stream);
     } else if (is_expression(op)) {
       cuda::run(as_expression(op), stream);
     } else {
-      // dx^T = w dz^T
-      matmul({.m = op.w.shape()[0],
-              .n = batch,
-              .k = outputs,
-              .transpose_a = true,
-              .a = op.w,
-              .b = op.dz,
-              .d = op.dx,
-              .math = op.math},
-             stream);
+      matmul(row_major(op.dx, op.dz, false, op.w, true, op.math), stream);
     }
   }
 }

@@ -110,6 +110,20 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t handle) {
 
 }  // namespace
 
+Matmul row_major(const Tensor& out, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
+                 MathMode math) {
+  // out^T = op(b)^T op(a)^T
+  return {.m = out.shape()[-1],
+          .n = out.shape()[-2],
+          .k = a.shape()[transpose_a ? -2 : -1],
+          .transpose_a = transpose_b,
+          .transpose_b = transpose_a,
+          .a = b,
+          .b = a,
+          .d = out,
+          .math = math};
+}
+
 bool try_matmul(const Matmul& matmul, const Stream& stream) {
   if (matmul.bias && alignment_of(matmul.bias.raw()) < kMaxAlignment) return false;
   if (matmul.bias && matmul.bias.dtype() != matmul.d.dtype()) return false;
@@ -142,19 +156,11 @@ void run(const ops::Matmul& op, const Stream& stream) {
     const bool a_moves = a.shape()[0] > 1, b_moves = b.shape()[0] > 1;
     for (std::int64_t begin = 0; begin < out.shape()[0]; begin += kMaxBatch) {
       const std::int64_t end = std::min(begin + kMaxBatch, out.shape()[0]);
-      // out^T = b^T a^T
-      const Matmul product{.m = out.shape()[2],
-                           .n = out.shape()[1],
-                           .k = terms,
-                           .transpose_a = op.options.transpose_b,
-                           .transpose_b = op.options.transpose_a,
-                           .a = b_moves ? b.rows(begin, end) : b,
-                           .b = a_moves ? a.rows(begin, end) : a,
-                           .d = out.rows(begin, end),
-                           .math = op.math,
-                           .batch = end - begin,
-                           .a_stride = b_moves ? b.shape()[1] * b.shape()[2] : 0,
-                           .b_stride = a_moves ? a.shape()[1] * a.shape()[2] : 0};
+      Matmul product = row_major(out.rows(begin, end), a_moves ? a.rows(begin, end) : a, op.options.transpose_a,
+                                 b_moves ? b.rows(begin, end) : b, op.options.transpose_b, op.math);
+      product.batch = end - begin;
+      product.a_stride = b_moves ? b.shape()[1] * b.shape()[2] : 0;
+      product.b_stride = a_moves ? a.shape()[1] * a.shape()[2] : 0;
       if (!try_matmul(product, stream)) tiled_matmul(product, stream);
     }
   }

@@ -26,6 +26,10 @@ struct Matmul {
   std::int64_t a_stride = 0, b_stride = 0;  // from one product's operand to the next one's; 0: all share one
 };
 
+// The row-major out (M, N) = op(a) op(b) with op(a) (M, K) and op(b) (K, N), which are a and b or their transposes.
+Matmul row_major(const Tensor& out, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
+                 MathMode math);
+
 // Queues the product; m, n and k are at least 1. Returns false and queues nothing if cuBLASLt has no algorithm for it,
 // or if `bias` is not aligned to 16 bytes or has another dtype than d.
 bool try_matmul(const Matmul& matmul, const Stream& stream);

@@ -160,31 +160,32 @@ void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std
   const std::int64_t width = of_x[2], channels = of_x[3], row_size = width * channels;
   const std::int64_t rows = row_size > 0 ? of_x.count() / row_size : 0;
   const float factor = 1.0f / static_cast<float>(window[0] * window[1]);
-  for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), of_x.count(),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t r = begin; r < end; ++r) {
-                     const T* const dy_row = dy + r / window[0] * (row_size / window[1]);
-                     for (std::int64_t w = 0; w < width; ++w) {
-                       const T* const dy_pixel = dy_row + w / window[1] * channels;
-                       [[maybe_unused]] const T* const x_pixel = x + r * row_size + w * channels;
-                       T* const out = dx + r * row_size + w * channels;
+  const std::int64_t block = std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size));
+  for_each_block(rows, block, of_x.count(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* const dy_row = dy + r / window[0] * (row_size / window[1]);
+      for (std::int64_t w = 0; w < width; ++w) {
+        const T* const dy_pixel = dy_row + w / window[1] * channels;
+        [[maybe_unused]] const T* const x_pixel = x + r * row_size + w * channels;
+        T* const out = dx + r * row_size + w * channels;
 #pragma omp simd
-                       for (std::int64_t c = 0; c < channels; ++c) {
-                         const float share = factor * static_cast<float>(dy_pixel[c]);
-                         if constexpr (std::is_same_v<F, host_device::Identity>) {
-                           out[c] = T(share);
-                         } else {
-                           out[c] = T(F::gradient(host_device::stored<T>(share), static_cast<float>(x_pixel[c])));
-                         }
-                       }
-                     }
-                   }
-                 });
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const float share = factor * static_cast<float>(dy_pixel[c]);
+          if constexpr (std::is_same_v<F, host_device::Identity>) {
+            out[c] = T(share);
+          } else {
+            out[c] = T(F::gradient(host_device::stored<T>(share), static_cast<float>(x_pixel[c])));
+          }
+        }
+      }
+    }
+  });
 }
 
-// Runs an op on f32 copies: run(out, in). Where windows overlap, oneDNN would sum 16-bit values in 16 bits.
+// Runs run(out, in), of 16-bit tensors on f32 copies: where windows overlap, oneDNN would sum in 16 bits.
 template <class F>
 void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const F& run) {
+  if (out.dtype() == DType::f32) return run(out, in);
   const auto floats = [&](const Tensor& of) {
     return stream.allocate(static_cast<std::size_t>(of.count()) * sizeof(float));
   };
@@ -208,12 +209,8 @@ void run(const ops::AvgPool& op, const Stream& stream) {
       });
     });
   }
-  if (op.y.dtype() != DType::f32) {
-    return run_in_f32(op.y, op.x, stream, [&](const Tensor& y, const Tensor& x) {
-      cpu::run(ops::AvgPool{.y = y, .x = x, .options = op.options}, stream);
-    });
-  }
-  run_parts<PoolForward>(op.x, op.y, op.options, stream);
+  run_in_f32(op.y, op.x, stream,
+             [&](const Tensor& y, const Tensor& x) { run_parts<PoolForward>(x, y, op.options, stream); });
 }
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
@@ -234,12 +231,8 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
     if (op.db) cpu::run(ops::SumRows{op.db, op.dx.reshape({op.dx.count() / channels, channels})}, stream);
     return;
   }
-  if (op.dx.dtype() != DType::f32) {
-    return run_in_f32(op.dx, op.dy, stream, [&](const Tensor& dx, const Tensor& dy) {
-      cpu::run(ops::AvgPoolBackward{.dx = dx, .dy = dy, .options = op.options}, stream);
-    });
-  }
-  run_parts<PoolBackward>(op.dx, op.dy, op.options, stream);
+  run_in_f32(op.dx, op.dy, stream,
+             [&](const Tensor& dx, const Tensor& dy) { run_parts<PoolBackward>(dx, dy, op.options, stream); });
 }
 
 // Not with oneDNN, which ignores NaN.

@@ -43,23 +43,10 @@ GIRO_LOOP_INLINE double cosine_of_turn(std::uint32_t turn) {
   return ((quarters + 1) & 2) != 0 ? -size : size;
 }
 
-// A chunk's values, and which of them are uncertain.
+// The values of a chunk's blocks from `first` on, and which of them are uncertain.
 struct Chunk {
-  Rng rng;
-  double scale, limit;
-  std::uint64_t first;
-  std::int64_t count;
-  float* values;
-  std::uint8_t* uncertain;
-
-  GIRO_LOOP_INLINE static void run(const Chunk* chunk) {
-    // Copies, because a store to the values may alias the chunk.
-    const Rng rng = chunk->rng;
-    const double scale = chunk->scale, limit = chunk->limit;
-    const std::uint64_t first = chunk->first;
-    const std::int64_t count = chunk->count;
-    float* const values = chunk->values;
-    std::uint8_t* const uncertain = chunk->uncertain;
+  GIRO_LOOP_INLINE static void run(float* values, std::uint8_t* uncertain, Rng rng, std::uint64_t first,
+                                   std::int64_t count, double scale, double limit) {
     std::uint32_t a[kChunk], b[kChunk];
 #pragma omp simd
     for (std::int64_t i = 0; i < count; ++i) {
@@ -95,8 +82,7 @@ void draw_normals(std::span<float> values, const Rng& rng, double scale, double 
   const auto run = expr::Compiled<Chunk>::all.get();
   for_each_block(count, kChunk, 16 * count, [&](std::int64_t begin, std::int64_t end) {
     std::uint8_t uncertain[kChunk];
-    const Chunk chunk{rng, scale, limit, static_cast<std::uint64_t>(begin), end - begin, &values[begin], uncertain};
-    run(&chunk);
+    run(&values[begin], uncertain, rng, static_cast<std::uint64_t>(begin), end - begin, scale, limit);
     const FlushSubnormals keep(false);
     for (std::int64_t i = 0; i < end - begin; ++i) {
       if (uncertain[i] != 0) values[begin + i] = static_cast<float>(exact(static_cast<std::uint64_t>(begin + i)));

@@ -2,20 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include <giro/callbacks/jsonl_logger.h>
+
 #include "callbacks/histogram_buckets.h"
 #include "callbacks/line_writer.h"
-#include "callbacks/writer_checks.h"
 #include "loop/log/record_text.h"
 #include "runtime/text.h"
 
 namespace giro {
 namespace {
 
-using detail::append_json;
+using detail::append_json, detail::kJsonlBegin;
 
 std::string json_of(double value) {
   std::string text;
@@ -29,41 +32,61 @@ std::string json_of(const HParam& hparam) {
   return json_string(std::get<std::string>(hparam.value));
 }
 
-std::string json_of_image(const HostArray& image) {
-  return fmt::format(R"({{"dtype":"{}","shape":[{}]}})", name_of(image.dtype()),
-                     fmt::join(image.shape().begin(), image.shape().end(), ","));
-}
+std::string json_of(const std::string& text) { return json_string(text); }
 
-std::string json_of_histogram(const HostArray& array) {
-  const detail::Histogram histogram = detail::histogram_of(array);
-  std::vector<std::string> edges;
-  for (const double edge : histogram.edges) edges.push_back(json_of(edge));
-  return fmt::format(R"({{"edges":[{}],"counts":[{}]}})", fmt::join(edges, ","), fmt::join(histogram.counts, ","));
-}
-
-// "kind":{"tag":value,...}
-template <class T, class F>
-std::string field_of(std::string_view kind, const MetricRecord::Tagged<T>& tagged, F&& json) {
-  std::string fields;
-  for (const auto& [tag, value] : tagged) {
-    fields += fmt::format("{}{}:{}", fields.empty() ? "" : ",", json_string(tag.path()), json(value));
+// A value of a MetricRecord's `Values`: of images only what they are, of histograms their buckets.
+template <class Values, class T>
+std::string json_in(const T& value) {
+  if constexpr (std::is_same_v<Values, MetricRecord::Images>) {
+    return fmt::format(R"({{"dtype":"{}","shape":[{}]}})", name_of(value.dtype()),
+                       fmt::join(value.shape().begin(), value.shape().end(), ","));
+  } else if constexpr (std::is_same_v<Values, MetricRecord::Histograms>) {
+    const detail::Histogram histogram = detail::histogram_of(value);
+    std::vector<std::string> edges;
+    for (const double edge : histogram.edges) edges.push_back(json_of(edge));
+    return fmt::format(R"({{"edges":[{}],"counts":[{}]}})", fmt::join(edges, ","), fmt::join(histogram.counts, ","));
+  } else {
+    return json_of(value);
   }
-  return fmt::format(R"("{}":{{{}}})", kind, fields);
 }
 
-std::string field_of(const MetricRecord::Scalars& scalars) {
-  return field_of("scalars", scalars, [](double value) { return json_of(value); });
-}
-std::string field_of(const MetricRecord::Images& images) { return field_of("images", images, json_of_image); }
-std::string field_of(const MetricRecord::Histograms& arrays) {
-  return field_of("histograms", arrays, json_of_histogram);
-}
-std::string field_of(const MetricRecord::Texts& texts) {
-  return field_of("texts", texts, [](const std::string& text) { return json_string(text); });
-}
-std::string field_of(const MetricRecord::HParams& hparams) {
-  return field_of("hparams", hparams, [](const HParam& hparam) { return json_of(hparam); });
-}
+class JsonlLines final : public detail::LineWriter {
+ public:
+  JsonlLines(const std::string& path, const LoggerOptions& options) : LineWriter("jsonl_logger", path, options) {}
+
+ private:
+  std::int64_t read(const std::string& line) override {
+    std::int64_t step = -1;
+    if (line.starts_with(kJsonlBegin)) {
+      std::from_chars(line.data() + kJsonlBegin.size(), line.data() + line.size(), step);
+    }
+    if (step < 0) reject(line, fmt::format("{}N,...", kJsonlBegin));
+    return step;
+  }
+
+  bool append(std::string& text, const MetricRecord& record) override {
+    const auto& scalars = std::get<MetricRecord::Scalars>(record.values);
+    if (scalars.empty()) return false;
+    // Grouped by collection, in the order of first appearance.
+    collections_.clear();
+    for (const auto& [tag, value] : scalars) {
+      auto found = collections_.begin();
+      while (found != collections_.end() && found->first != tag.collection()) ++found;
+      if (found == collections_.end()) found = collections_.emplace(found, tag.collection(), "");
+      std::string& fields = found->second;
+      fields.append(fields.empty() ? "{" : ",").append(json_string(std::string(tag.name()))).append(1, ':');
+      append_json(fields, value);
+    }
+    append_json(text, record.elapsed);
+    for (const auto& [name, fields] : collections_) {
+      text.append(1, ',').append(json_string(name)).append(1, ':').append(fields).append(1, '}');
+    }
+    text += '}';
+    return true;
+  }
+
+  std::vector<std::pair<std::string, std::string>> collections_;  // names and fields
+};
 
 }  // namespace
 
@@ -74,9 +97,17 @@ class JsonlWriter::Lines final : public detail::LineWriter {
  private:
   std::int64_t read(const std::string&) override { return -1; }
   bool append(std::string& text, const MetricRecord& record) override {
+    static constexpr std::string_view kKinds[] = {"scalars", "images", "histograms", "texts", "hparams"};
+    std::string fields;  // "tag":value,...
+    const auto add = [&]<class Values>(const Values& values) {
+      for (const auto& [tag, value] : values) {
+        fields += fmt::format("{}{}:{}", fields.empty() ? "" : ",", json_string(tag.path()), json_in<Values>(value));
+      }
+    };
+    std::visit(add, record.values);
     const bool has_step = !std::holds_alternative<MetricRecord::HParams>(record.values);
-    text += fmt::format("{{{}{}}}", has_step ? fmt::format(R"("step":{},)", record.elapsed.steps) : "",
-                        std::visit([](const auto& values) { return field_of(values); }, record.values));
+    text += fmt::format(R"({{{}"{}":{{{}}}}})", has_step ? fmt::format(R"("step":{},)", record.elapsed.steps) : "",
+                        kKinds[record.values.index()], fields);
     return true;
   }
 };
@@ -99,5 +130,8 @@ void JsonlWriter::close() {
   if (claim_) lines_->flush();
   claim_.reset();
 }
+
+JsonlLogger::JsonlLogger(const std::string& path, const LoggerOptions& options)
+    : MetricLogger(std::make_shared<JsonlLines>(path, options)) {}
 
 }  // namespace giro

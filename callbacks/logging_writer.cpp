@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "callbacks/histogram_buckets.h"
-#include "callbacks/writer_checks.h"
+#include "callbacks/run_writer.h"
 #include "loop/log/record_text.h"
 #include "runtime/throw_error.h"
 

@@ -1,6 +1,32 @@
 #include <giro/callbacks/metric_writer.h>
 
+#include <algorithm>
+#include <exception>
+
+#include <giro/callbacks/async_writer.h>
+#include <giro/callbacks/multi_writer.h>
+
+#include "callbacks/run_writer.h"
+#include "callbacks/worker.h"
+#include "runtime/throw_error.h"
+
 namespace giro {
+namespace {
+
+template <class F>
+void for_all(const std::vector<std::shared_ptr<MetricWriter>>& writers, F&& f) {
+  std::exception_ptr failed;
+  for (const auto& writer : writers) {
+    try {
+      f(*writer);
+    } catch (...) {
+      if (!failed) failed = std::current_exception();
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
+}  // namespace
 
 HParam::HParam(bool flag) : value(flag) {}
 HParam::HParam(double number) : value(number) {}
@@ -22,5 +48,55 @@ void MetricWriter::write_histograms(std::int64_t step, Arrays arrays) {
 }
 void MetricWriter::write_texts(std::int64_t step, Texts texts) { write({{.steps = step}, std::move(texts)}); }
 void MetricWriter::write_hparams(HParams hparams) { write({{}, std::move(hparams)}); }
+
+void detail::expect_open(const std::string& writer, bool is_open) {
+  if (!is_open) throw_invalid("{}: it is closed", writer);
+}
+
+void detail::expect_writable(const std::string& writer, bool is_open, const MetricRecord& record) {
+  expect_open(writer, is_open);
+  if (record.elapsed.steps < 0) throw_invalid("{}: the step is {}, expected 0 or more", writer, record.elapsed.steps);
+  const auto has_empty_tag = [](const auto& values) {
+    return std::ranges::any_of(values, [](const auto& tagged) { return tagged.first.path().empty(); });
+  };
+  if (std::visit(has_empty_tag, record.values)) throw_invalid("{}: a tag is empty", writer);
+}
+
+MultiWriter::MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers) : writers_(std::move(writers)) {
+  if (std::ranges::count(writers_, nullptr) > 0) throw_invalid("MultiWriter: one of the writers is null");
+}
+
+void MultiWriter::write(const MetricRecord& record) {
+  for_all(writers_, [&](MetricWriter& writer) { writer.write(record); });
+}
+void MultiWriter::flush() {
+  for_all(writers_, [](MetricWriter& writer) { writer.flush(); });
+}
+void MultiWriter::close() {
+  for_all(writers_, [](MetricWriter& writer) { writer.close(); });
+}
+
+AsyncWriter::AsyncWriter(std::shared_ptr<MetricWriter> writer)
+    : writer_(std::move(writer)), worker_(std::make_shared<detail::Worker>()) {
+  if (!writer_) throw_invalid("AsyncWriter: the writer is null");
+}
+
+void AsyncWriter::write(const MetricRecord& record) {
+  worker_->submit([this, record] { writer_->write(record); });
+}
+void AsyncWriter::flush() {
+  worker_->join();
+  writer_->flush();
+}
+// Closes the writer even if an earlier error surfaces. If closing fails too, that error is thrown instead.
+void AsyncWriter::close() {
+  try {
+    worker_->join();
+  } catch (...) {
+    writer_->close();
+    throw;
+  }
+  writer_->close();
+}
 
 }  // namespace giro

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include <giro/callbacks/metric_writer.h>
 #include <giro/loop/time/elapsed.h>
@@ -17,5 +18,10 @@ class RunWriter : public MetricWriter {
   virtual void begin(const Elapsed& elapsed) = 0;
   virtual void persist(Archive& archive) = 0;
 };
+
+// Error(invalid_argument), naming the writer, if it is closed.
+void expect_open(const std::string& writer, bool is_open);
+// The same, and for a step below 0 and an empty tag.
+void expect_writable(const std::string& writer, bool is_open, const MetricRecord& record);
 
 }  // namespace giro::detail

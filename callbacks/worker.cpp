@@ -6,21 +6,12 @@
 
 namespace giro::detail {
 
-Worker::~Worker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
 void Worker::submit(std::function<void()> job) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return jobs_.size() < kCapacity; });
   rethrow(lock);
   jobs_.push_back(std::move(job));
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   lock.unlock();
   changed_.notify_all();
 }
@@ -38,11 +29,9 @@ void Worker::rethrow(std::unique_lock<std::mutex>& lock) {
   std::rethrow_exception(failed);
 }
 
-void Worker::run() {
+void Worker::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [&] { return ends_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
+  while (changed_.wait(lock, stop, [&] { return !jobs_.empty(); })) {
     const std::function<void()>& job = jobs_.front();  // push_back by other threads moves no element of a deque
     lock.unlock();
     std::exception_ptr failed;

@@ -1,10 +1,12 @@
 #include <giro/callbacks/summary_writer.h>
 
 #include <fmt/format.h>
+#include <png.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
@@ -14,9 +16,7 @@
 
 #include "callbacks/event_file.h"
 #include "callbacks/histogram_buckets.h"
-#include "callbacks/png_image.h"
 #include "callbacks/run_writer.h"
-#include "callbacks/summary_values.h"
 #include "runtime/elements.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
@@ -24,7 +24,7 @@
 namespace giro {
 namespace {
 
-using detail::ProtoMessage;
+using detail::append_little_endian, detail::ProtoMessage;
 
 bool is_utf8(const std::string& text) {
   if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return true;
@@ -34,6 +34,111 @@ bool is_utf8(const std::string& text) {
   } catch (const nlohmann::json::type_error&) {
     return false;
   }
+}
+
+// A PNG file with 8 bits per channel. `pixels` has height * width * channels bytes, row by row; channels is 1 (grey), 3
+// (RGB) or 4 (RGBA); no size is 0. Error(unsupported) for an image that libpng cannot write, for example a very wide
+// one.
+std::string encode_png(const std::uint8_t* pixels, std::int64_t height, std::int64_t width, std::int64_t channels) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();  // bytes of pixels
+  const auto fail = [&](const char* why) {
+    throw_error(ErrorCode::unsupported, "png: an image of {} x {} pixels and {} channels: {}", height, width, channels,
+                why);
+  };
+  if (width > kMax / channels / height) fail("expected less than 2 GiB of pixels");
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = static_cast<png_uint_32>(height);
+  image.width = static_cast<png_uint_32>(width);
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  std::string file(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t bytes = file.size();
+  if (png_image_write_to_memory(&image, file.data(), &bytes, 0, pixels, 0, nullptr) == 0) fail(image.message);
+  file.resize(bytes);
+  return file;
+}
+
+// Fields of tensorflow.Summary, Summary.Value and SummaryMetadata.
+constexpr int kValue = 1;
+constexpr int kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
+constexpr int kPluginData = 1, kDataClass = 4;
+constexpr int kPluginName = 1, kPluginContent = 2;
+enum class DataClass { tensor = 2, blob_sequence = 3 };
+// Fields of tensorflow.TensorProto.
+constexpr int kDType = 1, kTensorShape = 2, kTensorContent = 4, kStringVal = 8;
+constexpr int kDim = 2, kSize = 1;
+enum class TensorType { f32 = 1, f64 = 2, string = 7 };
+
+ProtoMessage tensor_of(TensorType type, std::initializer_list<std::int64_t> shape) {
+  ProtoMessage dims;
+  for (const std::int64_t size : shape) dims.add_message(kDim, ProtoMessage().add_integer(kSize, size));
+  return ProtoMessage().add_integer(kDType, static_cast<int>(type)).add_message(kTensorShape, dims);
+}
+
+void add_tensor(ProtoMessage& summary, std::string_view tag, std::string_view plugin, std::string_view content,
+                DataClass data_class, const ProtoMessage& tensor) {
+  ProtoMessage plugin_data;
+  plugin_data.add_bytes(kPluginName, plugin).add_bytes(kPluginContent, content);
+  ProtoMessage metadata;
+  metadata.add_message(kPluginData, plugin_data).add_integer(kDataClass, static_cast<int>(data_class));
+  ProtoMessage value;
+  value.add_bytes(kTag, tag).add_message(kMetadata, metadata).add_message(kTensor, tensor);
+  summary.add_message(kValue, value);
+}
+
+// As a google.protobuf.Value.
+ProtoMessage json_value(const HParam& hparam) {
+  constexpr int kNumber = 2, kString = 3, kBool = 4;
+  ProtoMessage value;
+  if (const double* number = std::get_if<double>(&hparam.value)) return value.add_double(kNumber, *number);
+  if (const bool* flag = std::get_if<bool>(&hparam.value)) return value.add_integer(kBool, *flag ? 1 : 0);
+  return value.add_bytes(kString, std::get<std::string>(hparam.value));
+}
+
+// These add a value to a tensorflow.Summary as TensorBoard's plugins read it. `tag` is UTF-8.
+void add_scalar(ProtoMessage& summary, std::string_view tag, double value) {
+  summary.add_message(kValue, ProtoMessage().add_bytes(kTag, tag).add_float(kSimpleValue, static_cast<float>(value)));
+}
+
+// Rows of a left edge, a right edge and a count.
+void add_histogram(ProtoMessage& summary, std::string_view tag, const std::vector<double>& rows) {
+  std::string content;
+  for (const double number : rows) append_little_endian(content, std::bit_cast<std::uint64_t>(number), 8);
+  ProtoMessage edges_and_counts = tensor_of(TensorType::f64, {static_cast<std::int64_t>(rows.size() / 3), 3});
+  edges_and_counts.add_bytes(kTensorContent, content);
+  add_tensor(summary, tag, "histograms", {}, DataClass::tensor, edges_and_counts);
+}
+
+// `files` are PNGs of one size.
+void add_images(ProtoMessage& summary, std::string_view tag, std::int64_t width, std::int64_t height,
+                const std::vector<std::string>& files) {
+  ProtoMessage strings = tensor_of(TensorType::string, {2 + static_cast<std::int64_t>(files.size())});
+  strings.add_bytes(kStringVal, std::to_string(width)).add_bytes(kStringVal, std::to_string(height));
+  for (const std::string& file : files) strings.add_bytes(kStringVal, file);
+  add_tensor(summary, tag, "images", {}, DataClass::blob_sequence, strings);
+}
+
+void add_text(ProtoMessage& summary, std::string_view tag, std::string_view markdown) {
+  add_tensor(summary, tag, "text", {}, DataClass::tensor,
+             tensor_of(TensorType::string, {}).add_bytes(kStringVal, markdown));
+}
+
+// A run's hyperparameters, a row in TensorBoard's table of runs, and when the run began, in seconds since the Unix
+// epoch.
+void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, double date) {
+  // Fields of tensorboard.hparams.HParamsPluginData and SessionStartInfo.
+  constexpr int kSessionStartInfo = 3;
+  constexpr int kHparams = 1, kStartTime = 5;
+  constexpr int kMapKey = 1, kMapValue = 2;
+  ProtoMessage info;
+  for (const auto& [tag, value] : hparams) {
+    info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, tag.path()).add_message(kMapValue, json_value(value)));
+  }
+  info.add_double(kStartTime, date);
+  const ProtoMessage content = ProtoMessage().add_message(kSessionStartInfo, info);
+  // TensorBoard reads the metadata only; the tensor is empty.
+  add_tensor(summary, "_hparams_/session_start_info", "hparams", content.bytes(), DataClass::tensor,
+             tensor_of(TensorType::f32, {0}));
 }
 
 struct ImageSizes {
@@ -78,7 +183,7 @@ struct SummaryWriter::Impl {
 
   // Each adds values to the summary of an event.
   void add(const MetricRecord::Scalars& scalars) {
-    for (const auto& [tag, value] : scalars) detail::add_scalar(summary, checked(tag), value);
+    for (const auto& [tag, value] : scalars) add_scalar(summary, checked(tag), value);
   }
   void add(const MetricRecord::Images& images) {
     for (const auto& [tag, array] : images) {
@@ -87,24 +192,24 @@ struct SummaryWriter::Impl {
       const std::int64_t bytes = sizes.height * sizes.width * sizes.channels;
       std::vector<std::string> files;
       for (std::int64_t i = 0; i < sizes.count; ++i) {
-        files.push_back(detail::encode_png(pixels.data() + i * bytes, sizes.height, sizes.width, sizes.channels));
+        files.push_back(encode_png(pixels.data() + i * bytes, sizes.height, sizes.width, sizes.channels));
       }
-      detail::add_images(summary, tag.path(), sizes.width, sizes.height, files);
+      add_images(summary, tag.path(), sizes.width, sizes.height, files);
     }
   }
   void add(const MetricRecord::Histograms& arrays) {
     for (const auto& [tag, array] : arrays) {
       const detail::HistogramBuckets counted = detail::histogram_buckets(array.tensor(), buckets);
-      detail::add_histogram(summary, checked(tag), counted.rows);
+      add_histogram(summary, checked(tag), counted.rows);
       if (counted.not_finite == 0) continue;
-      detail::add_scalar(summary, tag.path() + "/not_finite", static_cast<double>(counted.not_finite));
+      add_scalar(summary, tag.path() + "/not_finite", static_cast<double>(counted.not_finite));
     }
   }
   void add(const MetricRecord::Texts& texts) {
     for (const auto& [tag, text] : texts) {
       const std::string& path = checked(tag);
       if (!is_utf8(text)) fail(ErrorCode::invalid_argument, fmt::format("the text '{}' is not UTF-8", path));
-      detail::add_text(summary, path, text);
+      add_text(summary, path, text);
     }
   }
   void add(const MetricRecord::HParams& hparams) {
@@ -120,7 +225,7 @@ struct SummaryWriter::Impl {
         fail(ErrorCode::invalid_argument, fmt::format("the hyperparameter '{}' is not UTF-8", path));
       }
     }
-    detail::add_hparams(summary, hparams, date);
+    add_hparams(summary, hparams, date);
   }
 
   ImageSizes image_sizes(const std::string& tag, const HostArray& array) const {

@@ -18,7 +18,6 @@
 
 #include "callbacks/event_file.h"
 #include "callbacks/histogram_buckets.h"
-#include "callbacks/tfrecord.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temporary_directory.h"

@@ -9,7 +9,6 @@
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/tensor.h>
 
-#include "callbacks/finite_leaves.h"
 #include "callbacks/run_checkpoints.h"
 #include "runtime/collection.h"
 #include "runtime/files/kept_checkpoints.h"
@@ -79,6 +78,40 @@ bool has_finite(const CheckpointStore& store) {
   if (const auto latest = store.latest(); latest && latest->record.not_finite.empty()) return true;
   const std::vector<StoredCheckpoint> all = store.all();
   return std::any_of(all.begin(), all.end(), [](const auto& stored) { return stored.record.not_finite.empty(); });
+}
+
+template <class Bits>
+bool has_no(const Tensor& tensor, Bits exponent) {
+  const auto* bits = static_cast<const Bits*>(tensor.raw());
+  Bits found = 0;  // not a bool: the compiler would not vectorize the loop
+  for (std::int64_t i = 0; i < tensor.count(); ++i) found |= static_cast<Bits>((bits[i] & exponent) == exponent);
+  return found == 0;
+}
+
+// Of a tensor in host memory: NaN and infinity have all bits of the exponent.
+bool is_finite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return has_no<std::uint32_t>(tensor, 0x7F800000);
+    case DType::f64:
+      return has_no<std::uint64_t>(tensor, 0x7FF0000000000000);
+    case DType::f16:
+      return has_no<std::uint16_t>(tensor, 0x7C00);
+    case DType::bf16:
+      return has_no<std::uint16_t>(tensor, 0x7F80);
+    case DType::i32:
+    case DType::i64:
+    case DType::u8:
+    case DType::boolean:
+      break;
+  }
+  return true;
+}
+
+// The path of the first leaf that contains NaN or infinity, or "". The leaves are in host memory.
+std::string find_not_finite(const std::vector<Leaf>& leaves) {
+  const auto found = std::ranges::find_if(leaves, [](const Leaf& leaf) { return !is_finite(leaf.value); });
+  return found == leaves.end() ? "" : found->path;
 }
 
 bool is_interrupted() { return detail::interrupt_signal() != 0; }
@@ -239,7 +272,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
                  .previous_samples = completed.previous_samples,
                  .time = seconds(completed.date),
                  .previous_time = seconds(completed.previous_date),
-                 .not_finite = detail::find_not_finite(snapshot_->leaves())}};
+                 .not_finite = find_not_finite(snapshot_->leaves())}};
   if (best) {
     saving.record.monitor = monitor_->entry();
     saving.record.best = best;

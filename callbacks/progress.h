@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <giro/loop/log/combined_logs.h>
@@ -13,6 +14,15 @@
 #include <giro/loop/time/elapsed.h>
 
 namespace giro::detail {
+
+// UTF-8 text in one line of a terminal.
+struct LineOfText {
+  std::string text;
+  std::size_t columns = 0;  // on the terminal: a wide character takes two, a combining one none
+};
+
+// As much of `text` as fits into `columns`. A character that cannot be shown, such as a line break, becomes a space.
+LineOfText line_of(std::string_view text, std::size_t columns = std::string_view::npos);
 
 // Shared by the progress bars: when to draw, which logs to show, and the output: one line redrawn in place on a
 // terminal, whole lines elsewhere.

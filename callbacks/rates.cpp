@@ -1,7 +1,11 @@
+// The callbacks that log a rate.
+
 #include <giro/callbacks/timer.h>
 
 #include <utility>
 
+#include <giro/callbacks/learning_rate_monitor.h>
+#include <giro/kernels/nn/var.h>
 #include <giro/runtime/files/archive.h>
 
 namespace giro {
@@ -18,5 +22,11 @@ std::optional<Logs> Timer::operator()(const Elapsed& elapsed) {
 }
 
 void Timer::persist(Archive& archive) { archive("before", before_); }
+
+Logs LearningRateMonitor::operator()(const State& state) const {
+  // The current number: the leaf will change.
+  const LogValue rate = LogValue(nn::Var(state.at("learning_rate"), state.stream())).value();
+  return logs().add_entry("metrics", "learning_rate", rate, LogSchema::Rule::last);
+}
 
 }  // namespace giro

@@ -8,7 +8,6 @@
 #include <giro/loop/run.h>
 #include <giro/loop/step/step.h>
 
-#include "callbacks/flip/source.h"
 #include "runtime/throw_error.h"
 
 namespace giro::flip {
@@ -28,6 +27,19 @@ Step<TrainState> train_step(const TrainTask& task) {
 }
 
 }  // namespace
+
+// Where a checkpoint's state is: in the run while it waits at the checkpoint, later in a copy.
+struct detail::Source {
+  TrainState* run_state = nullptr;  // null: the run has continued
+  std::optional<TrainState> copy = {};
+};
+
+TrainState& Checkpoint::mutable_state() const {
+  if (source_ && source_->run_state != nullptr) return *source_->run_state;
+  if (source_ && source_->copy) return *source_->copy;
+  throw_invalid("the checkpoint of step {} has no state: expected one from a train loop that has not failed since",
+                step);
+}
 
 struct TrainLoop::Impl {
   explicit Impl(TrainLoopOptions given) : options(std::move(given)) {

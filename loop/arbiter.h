@@ -1,5 +1,6 @@
 #pragma once
 
+#include <giro/loop/interrupt.h>
 #include <giro/loop/time/elapsed.h>
 
 namespace giro {
@@ -13,18 +14,18 @@ class Arbiter {
 
   // Seconds since the Unix epoch, never less than before. Called when a run begins, when its schedules or its end
   // depend on the time, and when it returns.
-  virtual double now();
+  virtual double now() { return Elapsed::now(); }
   // The same for timestamps only. May be called at any time, by one process alone. Default: now().
   virtual double date() { return now(); }
   // The signal that asks the run to end after the current step, or 0. Called after the callbacks of each step, and when
   // the run returns.
-  virtual int interrupt();
+  virtual int interrupt() { return detail::interrupt_signal(); }
   // Whether a signal has asked to save since the last call. Called right after interrupt, if a callback saves.
-  virtual bool save();
+  virtual bool save() { return detail::take_save_signal(); }
   // Whether the run ends after the step that begins at `elapsed`; `asked`: whether a callback has asked for it. Called
   // after on_start and after the callbacks of each step. If it refuses, the callbacks that the stop had skipped run,
   // and it is called again.
-  virtual bool stop(bool asked, const Elapsed& elapsed);
+  virtual bool stop(bool asked, [[maybe_unused]] const Elapsed& elapsed) { return asked; }
   // Called when an error has ended the run. From then on only date() is called.
   virtual void set_failed() noexcept {}
 };

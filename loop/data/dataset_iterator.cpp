@@ -1,20 +1,123 @@
+#include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <giro/loop/data/dataset.h>
+#include <giro/runtime/buffer.h>
 #include <giro/runtime/span.h>
 
 #include "loop/data/dataset_plan.h"
-#include "loop/data/prefetcher.h"
-#include "loop/data/storage_pool.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
+namespace detail {
+
+// Host memory for batches, reused once its batch has been released.
+class StoragePool : public std::enable_shared_from_this<StoragePool> {
+ public:
+  using Storage = std::vector<Buffer>;  // one block per feature
+
+  explicit StoragePool(std::vector<std::size_t> block_sizes) : block_sizes_(std::move(block_sizes)) {}
+
+  std::shared_ptr<Storage> take() {
+    std::unique_ptr<Storage> storage = take_unused();
+    if (!storage) {
+      storage = std::make_unique<Storage>();
+      for (const std::size_t size : block_sizes_) storage->push_back(Buffer::allocate(Device::cpu(), size));
+    }
+    return {storage.release(), [pool = shared_from_this()](Storage* used) noexcept { pool->recycle(used); }};
+  }
+
+ private:
+  std::unique_ptr<Storage> take_unused() {
+    const std::lock_guard lock(mutex_);
+    return num_free_ > 0 ? std::move(free_[--num_free_]) : nullptr;
+  }
+
+  void recycle(Storage* used) noexcept {
+    std::unique_ptr<Storage> storage(used);
+    const std::lock_guard lock(mutex_);
+    if (num_free_ < free_.size()) free_[num_free_++] = std::move(storage);
+  }
+
+  const std::vector<std::size_t> block_sizes_;
+  std::mutex mutex_;
+  std::array<std::unique_ptr<Storage>, 8> free_;
+  std::size_t num_free_ = 0;
+};
+
+// Calls a function on its own thread, up to `depth` results ahead of the consumer, until it returns nothing or throws.
+class Prefetcher {
+ public:
+  Prefetcher(std::function<std::optional<Batch>()> make, std::size_t depth)
+      : make_(std::move(make)), depth_(depth), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+  // Returns the next result, or rethrows the function's exception. Do not call it again after either nothing or an
+  // exception.
+  std::optional<Batch> next() {
+    Item item;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !items_.empty(); });
+      item = std::move(items_.front());
+      items_.pop_front();
+    }
+    changed_.notify_one();
+    if (item.error) std::rethrow_exception(item.error);
+    return std::move(item.batch);
+  }
+
+ private:
+  struct Item {
+    std::optional<Batch> batch;
+    std::exception_ptr error;
+  };
+
+  void run(const std::stop_token& stop) {
+    bool more = true;
+    while (more) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, stop, [&] { return items_.size() < depth_; });
+        if (stop.stop_requested()) return;
+      }
+      Item item;
+      try {
+        const Span span("dataset", "prefetch a batch");
+        item.batch = make_();
+      } catch (...) {
+        item.error = std::current_exception();
+      }
+      more = item.batch.has_value();
+      {
+        const std::lock_guard lock(mutex_);
+        items_.push_back(std::move(item));
+      }
+      changed_.notify_one();
+    }
+  }
+
+  const std::function<std::optional<Batch>()> make_;
+  const std::size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Item> items_;
+  std::jthread thread_;  // declared last: it joins before the members it uses are destroyed
+};
+
+}  // namespace detail
 
 struct Dataset::Iterator::Source {
   explicit Source(std::shared_ptr<const Plan> the_plan)

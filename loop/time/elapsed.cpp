@@ -1,5 +1,6 @@
 #include <giro/loop/time/elapsed.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,24 @@
 #include "runtime/throw_error.h"
 
 namespace giro {
+namespace {
+
+// A multiplication is faster than the division in duration<double>, and loops may read the clock in each step.
+template <class C>
+double seconds() {
+  return 1e-9 * static_cast<double>(std::chrono::nanoseconds(C::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+Clock::Reading Clock::Reading::now() {
+  return {.system = seconds<std::chrono::system_clock>(), .steady = seconds<std::chrono::steady_clock>()};
+}
+
+double Clock::now() {
+  static const Clock clock(Reading::now());
+  return clock.date({.system = 0, .steady = seconds<std::chrono::steady_clock>()});
+}
 
 void Elapsed::persist(Archive& archive) {
   archive("steps", steps)("samples", samples)("previous_samples", previous_samples)("step_samples", step_samples);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -16,8 +15,6 @@
 
 namespace giro::data {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 

@@ -16,50 +16,41 @@ namespace {
 
 using detail::append_csv, detail::append_json, detail::csv_cell, detail::csv_column;
 
-// Buffers text and writes it to a file.
-class Lines {
- public:
-  explicit Lines(FileSystem::Writer& writer) : writer_(writer) {}
-
-  std::string text;  // the current line, preceded by lines not written yet
-
-  void end_line() {
-    constexpr std::size_t kBytes = std::size_t{1} << 16;
-    text += '\n';
-    if (text.size() >= kBytes) flush();
-  }
-  void flush() {
-    writer_.write(text.data(), text.size());
-    text.clear();
-  }
-
- private:
-  FileSystem::Writer& writer_;
-};
+// Writes the text `begin`, then a line for each record: what append(text, record) adds.
+template <class F>
+void write_lines(const History& history, const std::string& path, FileSystem& files, const std::string& begin,
+                 F&& append) {
+  constexpr std::size_t kBytes = std::size_t{1} << 16;
+  replace_file(files, path, [&](FileSystem::Writer& writer) {
+    std::string text = begin;
+    const auto write = [&] {
+      writer.write(text.data(), text.size());
+      text.clear();
+    };
+    const auto end = history.end();
+    for (auto it = history.begin(); it != end; ++it) {
+      append(text, it);
+      text += '\n';
+      if (text.size() >= kBytes) write();
+    }
+    write();
+  });
+}
 
 }  // namespace
 
 void History::write_csv(const std::string& path, FileSystem& files) const {
   const Records& all = records();
-  replace_file(files, path, [&](FileSystem::Writer& writer) {
-    Lines lines(writer);
-    std::string& text = lines.text;
-    text += detail::kCsvElapsed;
-    for (std::size_t column = 0; column < all.names.size(); ++column) {
+  std::string header(detail::kCsvElapsed);
+  for (std::size_t column = 0; column < all.names.size(); ++column) {
+    header.append(1, ',').append(csv_cell(csv_column(all.names[column].collection, all.names[column].name)));
+  }
+  write_lines(*this, path, files, header + '\n', [&](std::string& text, const Iterator& it) {
+    append_csv(text, it.elapsed());
+    for (std::size_t column = 0; column < all.columns.size(); ++column) {
       text += ',';
-      text += csv_cell(csv_column(all.names[column].collection, all.names[column].name));
+      if (all.layouts[it.layout()].has(column)) append_csv(text, it.value(column));
     }
-    lines.end_line();
-    for (Iterator it = begin(); it.record_ != size(); ++it) {
-      const Elapsed elapsed = it.elapsed();
-      append_csv(text, elapsed);
-      for (std::size_t column = 0; column < all.columns.size(); ++column) {
-        text += ',';
-        if (all.layouts[it.layout()].has(column)) append_csv(text, it.value(column));
-      }
-      lines.end_line();
-    }
-    lines.flush();
   });
 }
 
@@ -89,20 +80,14 @@ void History::write_jsonl(const std::string& path, FileSystem& files) const {
   std::vector<std::vector<Field>> fields;
   for (const Records::Layout& layout : all.layouts) fields.push_back(fields_of(layout));
 
-  replace_file(files, path, [&](FileSystem::Writer& writer) {
-    Lines lines(writer);
-    std::string& text = lines.text;
-    for (Iterator it = begin(); it.record_ != size(); ++it) {
-      const Elapsed elapsed = it.elapsed();
-      append_json(text, elapsed);
-      for (const Field& field : fields[all.runs[it.run_].layout]) {
-        text += field.before;
-        append_json(text, it.value(field.column));
-      }
-      text += fields[all.runs[it.run_].layout].empty() ? "}" : "}}";
-      lines.end_line();
+  write_lines(*this, path, files, "", [&](std::string& text, const Iterator& it) {
+    append_json(text, it.elapsed());
+    const std::vector<Field>& of_record = fields[it.layout()];
+    for (const Field& field : of_record) {
+      text += field.before;
+      append_json(text, it.value(field.column));
     }
-    lines.flush();
+    text += of_record.empty() ? "}" : "}}";
   });
 }
 

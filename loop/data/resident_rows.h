@@ -21,7 +21,6 @@ class ResidentRows {
   ResidentRows(const Batch::Features& rows, RowOrder order, Device device);
 
   Device device() const noexcept { return device_; }
-  const RowOrder& order() const noexcept { return order_; }
   const Batch::Features& rows() const noexcept { return rows_; }  // (N, ...) on the device
   BatchSpec spec(std::int64_t rows) const;
 

@@ -36,6 +36,16 @@ std::shared_ptr<const Partitioner> other_ranks(const StateAccess& state) {
 
 }  // namespace
 
+Engine& AnyLoopState::run() const {
+  if (run_ == nullptr) throw_invalid("there is no run here: this LoopState does not belong to one");
+  return *run_;
+}
+
+Elapsed AnyLoopState::completed() const { return run().completed(); }
+void AnyLoopState::at_step_end(std::function<void()> f) const { run().at_step_end(std::move(f)); }
+void AnyLoopState::after_step(std::function<void()> f, bool first) const { run().after_step(std::move(f), first); }
+void AnyLoopState::persist(Archive& archive) const { run().persist(archive); }
+
 std::unique_ptr<Engine> Engine::create(EngineOptions options, std::vector<AnyTask> tasks, Cursor& dataset,
                                        StateAccess& state, AnyLoopState& loop) {
   return std::make_unique<RunEngine>(std::move(options), std::move(tasks), dataset, state, loop);

@@ -8,6 +8,9 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <utility>
+
+#include <giro/runtime/span.h>
 
 namespace giro::detail {
 
@@ -16,15 +19,50 @@ namespace giro::detail {
 class Worker {
  public:
   // Adds a job, or throws the error of an earlier one. Waits while kCapacity jobs are queued.
-  void submit(std::function<void()> job);
+  void submit(std::function<void()> job) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return jobs_.size() < kCapacity; });
+    rethrow(lock);
+    jobs_.push_back(std::move(job));
+    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    lock.unlock();
+    changed_.notify_all();
+  }
   // Waits until all jobs have run.
-  void join();
+  void join() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return jobs_.empty(); });
+    rethrow(lock);
+  }
 
  private:
   static constexpr std::size_t kCapacity = 1024;
 
-  void run(const std::stop_token& stop);
-  void rethrow(std::unique_lock<std::mutex>& lock);
+  void rethrow(std::unique_lock<std::mutex>& lock) {
+    if (!failed_) return;
+    const std::exception_ptr failed = std::exchange(failed_, nullptr);
+    lock.unlock();
+    std::rethrow_exception(failed);
+  }
+
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [&] { return !jobs_.empty(); })) {
+      const std::function<void()>& job = jobs_.front();  // push_back by other threads moves no element of a deque
+      lock.unlock();
+      std::exception_ptr failed;
+      try {
+        const Span span("callback", "asynchronous work");
+        job();
+      } catch (...) {
+        failed = std::current_exception();
+      }
+      lock.lock();
+      jobs_.pop_front();
+      if (failed && !failed_) failed_ = failed;
+      changed_.notify_all();
+    }
+  }
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

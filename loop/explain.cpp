@@ -1,8 +1,14 @@
 #include <giro/loop/explain.h>
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+#include <giro/loop/callback_arguments.h>
 
 namespace giro::detail {
 namespace {
@@ -26,6 +32,16 @@ const char* words(const AnyCallback& callback) {
 bool is_barrier(const AnyCallback& callback) { return callback.kind() == CallbackKind::barrier; }
 
 }  // namespace
+
+std::string name_of(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                    std::free);
+  std::string name = status == 0 && text ? text.get() : type.name();
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  for (std::size_t at = 0; (at = name.find(kAnonymous)) != name.npos;) name.erase(at, kAnonymous.size());
+  return name.find_first_of("({") == name.npos ? name : "a function";
+}
 
 std::string explain(std::vector<AnyTask> tasks, std::int64_t batch_size, std::int64_t tokens_per_sample) {
   std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // per task, the first few steps that need the host

@@ -65,14 +65,7 @@ class AnyLoopState {
   }
 
  protected:
-  // Error(invalid_argument) if there is no batch.
-  const void* any_batch() const {
-    if (batch_ == nullptr)
-      throw Error(ErrorCode::invalid_argument,
-                  "there is no batch here: the last step is over and its batch was released");
-    return batch_;
-  }
-  void set_any_batch(const void* batch) noexcept { batch_ = batch; }
+  const void* batch_ = nullptr;
 
  private:
   friend class RunEngine;
@@ -80,7 +73,6 @@ class AnyLoopState {
   Engine& run() const;
 
   Engine* run_;
-  const void* batch_ = nullptr;
   std::size_t first_record_;
 };
 
@@ -98,8 +90,13 @@ class LoopState : public detail::AnyLoopState {
   // The batch of this step, with elapsed.step_samples samples. Error(invalid_argument) if there is none: in on_end, and
   // in callbacks of last() that run after the last step when its batch is gone. That happens with a single-pass
   // dataset, and with a run that is finished while paused.
-  const B& batch() const { return *static_cast<const B*>(any_batch()); }
-  void set_batch(const B* batch) noexcept { set_any_batch(batch); }
+  const B& batch() const {
+    if (batch_ == nullptr)
+      throw Error(ErrorCode::invalid_argument,
+                  "there is no batch here: the last step is over and its batch was released");
+    return *static_cast<const B*>(batch_);
+  }
+  void set_batch(const B* batch) noexcept { batch_ = batch; }
 
   // The ranks that work on the state; null if only this process does.
   const Partitioner* partitioner() const noexcept { return partitioner_of(state).get(); }

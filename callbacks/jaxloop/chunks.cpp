@@ -25,32 +25,31 @@ std::int64_t next_due(const std::vector<Action>& actions, std::int64_t from) {
   return next;
 }
 
-// Whether the entry is only there to combine another one.
-bool is_part(const Logs& logs, std::size_t entry) { return logs.schema().role(entry).part != LogSchema::Part::value; }
-
-// Adds the records of a history from `first` on. A loss that is also a metric is added once.
-void add_records(LoopOutputs& outputs, const History& history, std::size_t first) {
-  if (history.size() == first) return;
-  std::vector<std::string> added;
-  const Logs latest = history.latest(first);
-  for (std::size_t i = 0; i < latest.schema().size(); ++i) {
-    const std::string& name = latest.schema()[i].name;
-    if (is_part(latest, i) || std::find(added.begin(), added.end(), name) != added.end()) continue;
-    added.push_back(name);
+// Calls f(name, entry) for each value of these logs, except those that are only there to combine another one. A loss
+// that is also a metric is one value.
+template <class F>
+void for_each_value(const Logs& logs, F&& f) {
+  std::vector<std::string_view> seen;
+  for (std::size_t i = 0; i < logs.schema().size(); ++i) {
+    const std::string& name = logs.schema()[i].name;
+    const bool is_part = logs.schema().role(i).part != LogSchema::Part::value;
+    if (is_part || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+    seen.push_back(name);
+    f(name, i);
   }
+}
+
+// Adds the records of a history from `first` on.
+void add_records(LoopOutputs& outputs, const History& history, std::size_t first) {
   if (first == 0) {
-    for (const std::string& name : added) outputs.scalars[name] = {};
+    for_each_value(history.latest(), [&](const std::string& name, std::size_t) { outputs.scalars[name] = {}; });
   }
   for (std::size_t record = first; record < history.size(); ++record) {
     const History::Record values = record + 1 == history.size() ? history.back() : history[record];
     outputs.combined.add(values.logs, values.elapsed.step_samples);
-    std::vector<std::string_view> seen;
-    for (std::size_t i = 0; i < values.logs.schema().size(); ++i) {
-      const std::string& name = values.logs.schema()[i].name;
-      if (is_part(values.logs, i) || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
-      seen.push_back(name);
-      outputs.scalars[name].push_back(values.logs.value(i));
-    }
+    for_each_value(values.logs, [&](const std::string& name, std::size_t entry) {
+      outputs.scalars[name].push_back(values.logs.value(entry));
+    });
   }
 }
 

@@ -84,13 +84,11 @@ std::optional<double> MetricMonitoringStopHandler::value_in(const LoopOutputs& o
     if (direction != nn::Direction::unknown) break;
   }
   if (direction == nn::Direction::unknown) direction = direction_by_name(metric());
-  LogSchema entries;
-  std::vector<LogValue> values;
+  Logs logs;
   if (outputs.scalars.contains(metric())) {
-    entries.add("metrics", metric(), {.direction = direction});
-    values.emplace_back(outputs.mean(metric()));
+    logs.add("metrics", metric(), {.direction = direction}, outputs.mean(metric()));
   }
-  return monitor_.value(Logs(std::move(entries), std::move(values)), ranks);
+  return monitor_.value(logs, ranks);
 }
 
 bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {

@@ -189,14 +189,11 @@ LogValue CombinedLogs::value(std::size_t entry) const {
 double CombinedLogs::last(std::size_t entry) const { return data().entries.at(entry).numbers.last(); }
 
 Logs CombinedLogs::logs() const {
-  LogSchema schema;
-  std::vector<LogValue> values;
-  for (std::size_t i = 0; i < data().schema.size(); ++i) {
-    const auto& [collection, name] = data().schema[i];
-    schema.add(collection, name, data().schema.role(i).of_result());
-    values.push_back(value(i));
+  Logs logs;
+  for (std::size_t i = 0; i < schema().size(); ++i) {
+    logs.add(schema()[i].collection, schema()[i].name, schema().role(i).of_result(), value(i));
   }
-  return Logs(std::move(schema), std::move(values));
+  return logs;
 }
 
 void CombinedLogs::persist(Archive& archive) {
@@ -285,8 +282,7 @@ Logs aggregate(const History& history, const Aggregation& aggregation) {
   const auto is_logged = [&](std::size_t column) { return !all.columns[column].values.empty(); };
   const std::vector<LogSchema::Parts> all_parts = all.names.parts();
 
-  LogSchema schema;
-  std::vector<LogValue> results;
+  Logs results;
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     if (!is_logged(i) || all.names.role(i).part != LogSchema::Part::value) continue;
     using Source = History::Records::Source;
@@ -314,10 +310,9 @@ Logs aggregate(const History& history, const Aggregation& aggregation) {
                                                             .means = parts.mean ? columns[2] : Values(),
                                                             .logarithms = parts.logarithm ? columns.back() : Values(),
                                                             .rule = all.names.rule(i)});
-    schema.add(key.collection, key.name, all.names.role(i).of_result());
-    results.emplace_back(value);
+    results.add(key.collection, key.name, all.names.role(i).of_result(), value);
   }
-  return Logs(std::move(schema), std::move(results));
+  return results;
 }
 
 Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation) {

@@ -204,17 +204,15 @@ std::vector<double> History::column(std::string_view key) const { return std::mo
 
 Logs History::latest(std::size_t first_record) const {
   const Records& all = records();
-  LogSchema schema;
-  std::vector<LogValue> values;
+  Logs latest;
   std::vector<std::size_t> positions(all.columns.size(), LogSchema::kNone);
   for (std::size_t i = 0; i < all.columns.size(); ++i) {
     const Records::Column& column = all.columns[i];
     if (column.values.empty() || column.last_record < first_record) continue;
-    positions[i] = schema.size();
-    schema.add(all.names[i].collection, all.names[i].name, all.names.role(i).among(positions));
-    values.emplace_back(column.values.back());
+    positions[i] = latest.add(all.names[i].collection, all.names[i].name, all.names.role(i).among(positions),
+                              column.values.back());
   }
-  return Logs(std::move(schema), std::move(values));
+  return latest;
 }
 
 History::Iterator History::begin() const& { return Iterator(records(), 0); }

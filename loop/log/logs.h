@@ -139,6 +139,8 @@ class Logs {
   Logs& add_losses(NamedValues losses, bool add_metric = false);
   Logs& add_outputs(NamedValues outputs);
 
+  // Adds or replaces an entry with this role. Returns its position.
+  std::size_t add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue&& value);
   // Adds all entries of `other`; the last write wins.
   void merge(Logs other);
   // The same; returns itself.
@@ -178,8 +180,6 @@ class Logs {
 
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
-  // Returns the entry's position.
-  std::size_t add(std::string_view collection, std::string_view name, LogSchema::Role role, LogValue&& value);
   Logs& add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric);
 
   friend class LogRing;  // sets the values of a row

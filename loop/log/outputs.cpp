@@ -43,17 +43,16 @@ Shape rows_shape(const HostArray& array) { return array.shape().rank() == 0 ? Sh
 }  // namespace
 
 void Outputs::commit(const Elapsed& elapsed, const Logs& logs) {
-  LogSchema schema;
-  std::vector<LogValue> values;
+  Logs outputs;
   for (std::size_t i = 0; i < logs.entries().size(); ++i) {
     const Logs::Entry entry = logs.entries()[i];
     if (entry.collection != "outputs") continue;
-    schema.add(entry.collection, entry.name, logs.schema().role(i));
+    LogValue value = entry.value;
     // Device memory belongs to the step, which will reuse it.
-    const nn::Var* var = entry.value.scalar();
-    values.push_back(var != nullptr ? HostArray::copy_of(var->value(), var->stream()) : entry.value);
+    if (const nn::Var* var = value.scalar()) value = HostArray::copy_of(var->value(), var->stream());
+    outputs.add(entry.collection, entry.name, logs.schema().role(i), std::move(value));
   }
-  if (!values.empty()) records_.push_back({elapsed, Logs(std::move(schema), std::move(values))});
+  if (!outputs.empty()) records_.push_back({elapsed, std::move(outputs)});
 }
 
 std::vector<HostArray> Outputs::collect(std::string_view name) const {

@@ -1,4 +1,4 @@
-// The images that classifiers are usually tried on.
+// Data sets that are read from files into memory.
 
 #include <fmt/format.h>
 
@@ -9,17 +9,19 @@
 #include <vector>
 
 #include <giro/loop/data/cifar.h>
+#include <giro/loop/data/csv.h>
 #include <giro/loop/data/dataset.h>
 
+#include "loop/data/csv_table.h"
 #include "loop/data/idx.h"
 #include "runtime/throw_error.h"
 
 namespace giro::data {
 namespace {
 
-constexpr std::size_t kSide = 32, kPixels = kSide * kSide, kChannels = 3,
-                      kRecord = 1 + kPixels * kChannels;  // of CIFAR
-constexpr int kClasses = 10;
+constexpr int kClasses = 10;  // of MNIST and of CIFAR
+// Of an image of CIFAR, and in bytes its record.
+constexpr std::size_t kSide = 32, kPixels = kSide * kSide, kChannels = 3, kRecord = 1 + kPixels * kChannels;
 
 IdxFile read(const MnistOptions& options, const std::string& name, std::uint32_t magic, const char* what) {
   IdxFile file = read_idx((std::filesystem::path(options.dir) / name).string(), *options.files);
@@ -95,6 +97,27 @@ Dataset cifar10(const std::string& split, const Cifar10Options& options) {
   }
   const auto count = static_cast<std::int64_t>(labels.size());
   return Dataset({{"image", HostArray(std::move(images), {count, kSide, kSide, kChannels})}, {"label", labels}});
+}
+
+Dataset csv(const Paths& paths, const CsvOptions& options) {
+  if (paths.empty()) throw_invalid("csv: no path, expected at least one file");
+  if (options.features.empty()) throw_invalid("csv: no features, expected names and their columns");
+  for (const auto& [name, columns] : options.features) {
+    if (columns.empty()) throw_invalid("csv: feature '{}' has no columns", name);
+  }
+  const char delimiter = options.delimiter;
+  if (delimiter == '"' || delimiter == '\n' || delimiter == '\r') {
+    throw_invalid("csv: the delimiter is {:?}, expected neither a quote nor a line end", delimiter);
+  }
+  std::vector<std::vector<float>> values = read_csv(paths, options.features, delimiter, *options.files);
+  Dataset::Arrays arrays;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& [name, columns] = options.features[i];
+    const auto width = static_cast<std::int64_t>(columns.size());
+    const auto rows = static_cast<std::int64_t>(values[i].size()) / width;
+    arrays.emplace_back(name, HostArray(std::move(values[i]), {rows, width}));
+  }
+  return Dataset(arrays);
 }
 
 }  // namespace giro::data

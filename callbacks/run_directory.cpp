@@ -7,14 +7,16 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "runtime/files/store_names.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
+
+using detail::path_of;
 
 // The number of a numbered directory, or 0.
 std::int64_t number_of(const std::string& name) {
@@ -35,20 +37,17 @@ std::vector<std::string> names_in(FileSystem& files, const std::string& dir) {
 
 std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
   FileSystem& files = *options.files;
-  const auto inside = [](const std::string& above, const std::string& name) {
-    return (std::filesystem::path(above) / name).string();
-  };
   std::string path = dir;
   std::unique_ptr<FileSystem::Lock> lock;  // while a number is chosen and its directory is created
   if (path.empty()) {
     files.create_directories(options.parent);
-    while (!(lock = files.lock(inside(options.parent, ".lock"), "a program that begins a run"))) {
+    while (!(lock = files.lock(path_of(options.parent, ".lock"), "a program that begins a run"))) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
 
     std::int64_t newest = 0;
     for (const std::string& name : names_in(files, options.parent)) newest = std::max(newest, number_of(name));
-    path = inside(options.parent, std::to_string(options.resume && newest > 0 ? newest : newest + 1));
+    path = path_of(options.parent, std::to_string(options.resume && newest > 0 ? newest : newest + 1));
   }
   if (!options.resume && !names_in(files, path).empty()) {
     throw_invalid(
@@ -57,7 +56,7 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
   }
   files.create_directories(path);
   // Detects a directory that cannot be written to before the run rather than after it.
-  const std::string probe = inside(path, fmt::format(".probe-{}", ::getpid()));
+  const std::string probe = path_of(path, fmt::format(".probe-{}", ::getpid()));
   files.create(probe)->close();
   files.remove(probe);
   return path;

@@ -95,50 +95,8 @@ ProtoMessage json_value(const HParam& hparam) {
   return value.add_bytes(kString, std::get<std::string>(hparam.value));
 }
 
-// These add a value to a tensorflow.Summary as TensorBoard's plugins read it. `tag` is UTF-8.
 void add_scalar(ProtoMessage& summary, std::string_view tag, double value) {
   summary.add_message(kValue, ProtoMessage().add_bytes(kTag, tag).add_float(kSimpleValue, static_cast<float>(value)));
-}
-
-// Rows of a left edge, a right edge and a count.
-void add_histogram(ProtoMessage& summary, std::string_view tag, const std::vector<double>& rows) {
-  std::string content;
-  for (const double number : rows) append_little_endian(content, std::bit_cast<std::uint64_t>(number), 8);
-  ProtoMessage edges_and_counts = tensor_of(TensorType::f64, {static_cast<std::int64_t>(rows.size() / 3), 3});
-  edges_and_counts.add_bytes(kTensorContent, content);
-  add_tensor(summary, tag, "histograms", {}, DataClass::tensor, edges_and_counts);
-}
-
-// `files` are PNGs of one size.
-void add_images(ProtoMessage& summary, std::string_view tag, std::int64_t width, std::int64_t height,
-                const std::vector<std::string>& files) {
-  ProtoMessage strings = tensor_of(TensorType::string, {2 + static_cast<std::int64_t>(files.size())});
-  strings.add_bytes(kStringVal, std::to_string(width)).add_bytes(kStringVal, std::to_string(height));
-  for (const std::string& file : files) strings.add_bytes(kStringVal, file);
-  add_tensor(summary, tag, "images", {}, DataClass::blob_sequence, strings);
-}
-
-void add_text(ProtoMessage& summary, std::string_view tag, std::string_view markdown) {
-  add_tensor(summary, tag, "text", {}, DataClass::tensor,
-             tensor_of(TensorType::string, {}).add_bytes(kStringVal, markdown));
-}
-
-// A run's hyperparameters, a row in TensorBoard's table of runs, and when the run began, in seconds since the Unix
-// epoch.
-void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, double date) {
-  // Fields of tensorboard.hparams.HParamsPluginData and SessionStartInfo.
-  constexpr int kSessionStartInfo = 3;
-  constexpr int kHparams = 1, kStartTime = 5;
-  constexpr int kMapKey = 1, kMapValue = 2;
-  ProtoMessage info;
-  for (const auto& [tag, value] : hparams) {
-    info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, tag.path()).add_message(kMapValue, json_value(value)));
-  }
-  info.add_double(kStartTime, date);
-  const ProtoMessage content = ProtoMessage().add_message(kSessionStartInfo, info);
-  // TensorBoard reads the metadata only; the tensor is empty.
-  add_tensor(summary, "_hparams_/session_start_info", "hparams", content.bytes(), DataClass::tensor,
-             tensor_of(TensorType::f32, {0}));
 }
 
 struct ImageSizes {
@@ -181,7 +139,7 @@ struct SummaryWriter::Impl {
     return tag.path();
   }
 
-  // Each adds values to the summary of an event.
+  // Each adds values to the summary of an event, a tensorflow.Summary, as TensorBoard's plugins read it.
   void add(const MetricRecord::Scalars& scalars) {
     for (const auto& [tag, value] : scalars) add_scalar(summary, checked(tag), value);
   }
@@ -190,29 +148,41 @@ struct SummaryWriter::Impl {
       const ImageSizes sizes = image_sizes(checked(tag), array);
       const std::vector<std::uint8_t> pixels = to_bytes(array.tensor());
       const std::int64_t bytes = sizes.height * sizes.width * sizes.channels;
-      std::vector<std::string> files;
+      ProtoMessage strings = tensor_of(TensorType::string, {2 + sizes.count});
+      for (const std::int64_t size : {sizes.width, sizes.height}) strings.add_bytes(kStringVal, std::to_string(size));
       for (std::int64_t i = 0; i < sizes.count; ++i) {
-        files.push_back(encode_png(pixels.data() + i * bytes, sizes.height, sizes.width, sizes.channels));
+        strings.add_bytes(kStringVal, encode_png(pixels.data() + i * bytes, sizes.height, sizes.width, sizes.channels));
       }
-      add_images(summary, tag.path(), sizes.width, sizes.height, files);
+      add_tensor(summary, tag.path(), "images", {}, DataClass::blob_sequence, strings);
     }
   }
   void add(const MetricRecord::Histograms& arrays) {
     for (const auto& [tag, array] : arrays) {
-      const detail::HistogramBuckets counted = detail::histogram_buckets(array.tensor(), buckets);
-      add_histogram(summary, checked(tag), counted.rows);
-      if (counted.not_finite == 0) continue;
-      add_scalar(summary, tag.path() + "/not_finite", static_cast<double>(counted.not_finite));
+      const auto [rows, not_finite] = detail::histogram_buckets(array.tensor(), buckets);
+      std::string content;
+      for (const double number : rows) append_little_endian(content, std::bit_cast<std::uint64_t>(number), 8);
+      ProtoMessage edges_and_counts = tensor_of(TensorType::f64, {static_cast<std::int64_t>(rows.size() / 3), 3});
+      edges_and_counts.add_bytes(kTensorContent, content);
+      add_tensor(summary, checked(tag), "histograms", {}, DataClass::tensor, edges_and_counts);
+      if (not_finite > 0) add_scalar(summary, tag.path() + "/not_finite", static_cast<double>(not_finite));
     }
   }
   void add(const MetricRecord::Texts& texts) {
     for (const auto& [tag, text] : texts) {
       const std::string& path = checked(tag);
       if (!is_utf8(text)) fail(ErrorCode::invalid_argument, fmt::format("the text '{}' is not UTF-8", path));
-      add_text(summary, path, text);
+      add_tensor(summary, path, "text", {}, DataClass::tensor,
+                 tensor_of(TensorType::string, {}).add_bytes(kStringVal, text));
     }
   }
+  // A run's hyperparameters, a row in TensorBoard's table of runs, and when the run began, in seconds since the Unix
+  // epoch.
   void add(const MetricRecord::HParams& hparams) {
+    // Fields of tensorboard.hparams.HParamsPluginData and SessionStartInfo.
+    constexpr int kSessionStartInfo = 3;
+    constexpr int kHparams = 1, kStartTime = 5;
+    constexpr int kMapKey = 1, kMapValue = 2;
+    ProtoMessage info;
     for (const auto& [tag, hparam] : hparams) {
       const std::string& path = checked(tag);
       const double* number = std::get_if<double>(&hparam.value);
@@ -224,8 +194,13 @@ struct SummaryWriter::Impl {
       if (text != nullptr && !is_utf8(*text)) {
         fail(ErrorCode::invalid_argument, fmt::format("the hyperparameter '{}' is not UTF-8", path));
       }
+      info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, path).add_message(kMapValue, json_value(hparam)));
     }
-    add_hparams(summary, hparams, date);
+    info.add_double(kStartTime, date);
+    const ProtoMessage content = ProtoMessage().add_message(kSessionStartInfo, info);
+    // TensorBoard reads the metadata only; the tensor is empty.
+    add_tensor(summary, "_hparams_/session_start_info", "hparams", content.bytes(), DataClass::tensor,
+               tensor_of(TensorType::f32, {0}));
   }
 
   ImageSizes image_sizes(const std::string& tag, const HostArray& array) const {

@@ -58,20 +58,16 @@ std::shared_ptr<void> LineWriter::claim(std::shared_ptr<void> self) {
   remove_temporaries(files, path_ + ".tmp-");
   std::shared_ptr<void> held(this, [this, self = std::move(self)](void*) mutable {
     const std::shared_ptr<void> until_released = std::move(self);  // claim_ keeps this function, so it must be left
-    release();
+    try {
+      write_lines();
+    } catch (...) {
+      // This cannot report errors; flush() does.
+    }
+    writer_.reset();
+    lock_.reset();
   });
   claim_ = held;
   return held;
-}
-
-void LineWriter::release() noexcept {
-  try {
-    write_lines();
-  } catch (...) {
-    // This cannot report errors; flush() does.
-  }
-  writer_.reset();
-  lock_.reset();
 }
 
 bool LineWriter::reopen() {

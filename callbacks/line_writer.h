@@ -58,7 +58,6 @@ class LineWriter : public RunWriter {
   std::vector<std::string> read_lines() const;
   // Reopens a closed file if its size has not changed since. Returns whether it did.
   bool reopen();
-  void release() noexcept;
 
   std::string name_;
   std::string path_;

@@ -14,15 +14,6 @@ namespace {
 
 std::string listed(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
 
-std::string text_of(const detail::Histogram& histogram) {
-  std::vector<std::string> buckets;
-  for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
-    buckets.push_back(fmt::format("[{:.3g}, {:.3g}{}: {}", histogram.edges[i], histogram.edges[i + 1],
-                                  i + 1 < histogram.counts.size() ? ")" : "]", histogram.counts[i]));
-  }
-  return listed(buckets);
-}
-
 // The lines that a record becomes, without what comes before each.
 std::vector<std::string> lines_of(MetricRecord::Scalars scalars) {
   std::sort(scalars.begin(), scalars.end());
@@ -42,7 +33,13 @@ std::vector<std::string> lines_of(const MetricRecord::Images& images) {
 std::vector<std::string> lines_of(const MetricRecord::Histograms& arrays) {
   std::vector<std::string> lines;
   for (const auto& [tag, array] : arrays) {
-    lines.push_back(fmt::format("Histogram for '{}' = {{{}}}", tag.path(), text_of(detail::histogram_of(array))));
+    const auto [edges, counts] = detail::histogram_of(array);
+    std::vector<std::string> buckets;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const char* const end = i + 1 < counts.size() ? ")" : "]";
+      buckets.push_back(fmt::format("[{:.3g}, {:.3g}{}: {}", edges[i], edges[i + 1], end, counts[i]));
+    }
+    lines.push_back(fmt::format("Histogram for '{}' = {{{}}}", tag.path(), listed(buckets)));
   }
   return lines;
 }

@@ -76,8 +76,6 @@ void PeriodicAction::ran(std::int64_t step, double t) {
   previous_time_ = t;
 }
 
-void PeriodicAction::begin(const Elapsed& elapsed) { is_seeded_ = is_seeded_ && last_step_ <= elapsed.steps; }
-
 void PeriodicAction::persist(Archive& archive) {
   archive("is_seeded", is_seeded_)("last_step", last_step_)("previous_step", previous_step_);
   archive.date("previous_time", previous_time_);

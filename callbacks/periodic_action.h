@@ -53,7 +53,7 @@ class PeriodicAction {
 
   // Call this when a loop begins. Unless the loop begins at the latest step or after it, the next call counts as the
   // first.
-  void begin(const Elapsed& elapsed);
+  void begin(const Elapsed& elapsed) { is_seeded_ = is_seeded_ && last_step_ <= elapsed.steps; }
   void persist(Archive& archive);
 
  private:

@@ -85,10 +85,6 @@ ResidentRows::ResidentRows(const Batch::Features& rows, RowOrder order, Device d
     : device_(device), order_(order) {
   const Stream stream(device);
   for (const auto& [name, tensor] : rows) {
-    if (tensor.shape().rank() == 0 || tensor.shape()[0] != order.size) {
-      throw_error(ErrorCode::shape_mismatch, "feature '{}' is {}, expected {} rows", name, to_string(tensor),
-                  order.size);
-    }
     row_buffers_.push_back(Buffer::allocate(device, tensor.bytes()));
     rows_.emplace_back(name, Tensor(row_buffers_.back().data(), tensor.dtype(), tensor.shape(), device));
     copy(rows_.back().second, tensor, stream);

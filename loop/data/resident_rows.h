@@ -17,7 +17,7 @@ namespace giro {
 class ResidentRows {
  public:
   // `rows` (N, ...) per feature, host memory, N = order.size; copied to the device.
-  // Errors: shape_mismatch, out_of_memory, device.
+  // Errors: out_of_memory, device.
   ResidentRows(const Batch::Features& rows, RowOrder order, Device device);
 
   Device device() const noexcept { return device_; }

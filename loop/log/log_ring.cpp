@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <utility>
 
 #include "kernels/ops.h"
 #include "kernels/publish_op.h"
@@ -31,8 +30,6 @@ class RowArray final : public HostArray::Arriving {
 };
 
 }  // namespace
-
-LogRow::LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number) : ring_(std::move(ring)), number_(number) {}
 
 bool LogRow::ready() const { return !ring_ || ring_->ready(number_); }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <giro/kernels/publish.h>
@@ -29,7 +30,7 @@ class LogRow {
 
  private:
   friend class LogRing;
-  LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number);
+  LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number) : ring_(std::move(ring)), number_(number) {}
   void read() const;
 
   mutable std::shared_ptr<const LogRing> ring_;  // null once read

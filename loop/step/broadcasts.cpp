@@ -23,8 +23,6 @@ Broadcasts::Broadcasts(std::initializer_list<std::pair<std::string, Number>> val
 Broadcasts::Broadcasts(const Elapsed& elapsed)
     : Broadcasts({{"steps", elapsed.steps}, {"samples", elapsed.samples}, {"time", elapsed.time()}}) {}
 
-Broadcasts::Broadcasts(Batch values) : values_(std::move(values)) {}
-
 nn::Var Broadcasts::operator[](const std::string& name) const {
   const Batch::Features& known = values_.features();
   if (std::ranges::find(known, name, &Batch::Features::value_type::first) != known.end()) return values_[name];
@@ -33,8 +31,6 @@ nn::Var Broadcasts::operator[](const std::string& name) const {
   throw_error(ErrorCode::not_found, "no broadcast '{}' in the call of the step, which has {}", name,
               names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
-
-bool Broadcasts::empty() const noexcept { return values_.features().empty(); }
 
 void Broadcasts::set(const Elapsed& elapsed) {
   write(0, elapsed.steps);

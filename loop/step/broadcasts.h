@@ -37,12 +37,12 @@ class Broadcasts {
   explicit Broadcasts(const Elapsed& elapsed);
   // Sets the values for another Elapsed; only for broadcasts that were made from an Elapsed.
   void set(const Elapsed& elapsed);
-  explicit Broadcasts(Batch values);
+  explicit Broadcasts(Batch values) : values_(std::move(values)) {}
 
   // The value with this name; within a step it is on the step's device and stream. Error(not_found) naming all names.
   nn::Var operator[](const std::string& name) const;
   const Batch& values() const noexcept { return values_; }
-  bool empty() const noexcept;
+  bool empty() const noexcept { return values_.features().empty(); }
 
  private:
   void write(std::size_t value, const Number& number);

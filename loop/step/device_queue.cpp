@@ -56,8 +56,6 @@ bool LaunchPacer::wait() {
   return false;
 }
 
-DeviceQueue::DeviceQueue(std::int64_t steps_per_execution) : pacer_(steps_per_execution) {}
-
 void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
   recording->prepare(call);
   if (std::find(recordings_.begin(), recordings_.end(), recording) == recordings_.end()) {
@@ -128,7 +126,5 @@ void DeviceQueue::forget_held() {
   recordings_.clear();
   datasets_.clear();
 }
-
-bool DeviceQueue::wait() { return pacer_.wait(); }
 
 }  // namespace giro::detail

@@ -16,7 +16,7 @@ namespace giro::detail {
 class DeviceQueue {
  public:
   // `steps_per_execution` as in LoopOptions. Error(invalid_argument) if it is negative.
-  explicit DeviceQueue(std::int64_t steps_per_execution);
+  explicit DeviceQueue(std::int64_t steps_per_execution) : pacer_(steps_per_execution) {}
 
   // Appends a call of a recording. Its logs are the next row of the recording's ring. The recording must have room.
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call);
@@ -29,7 +29,7 @@ class DeviceQueue {
   // Errors: device. After an error the recordings of the held calls are never used again.
   void launch();
   // Waits until an earlier launch is done. False if none is in flight.
-  bool wait();
+  bool wait() { return pacer_.wait(); }
 
   bool is_empty() const noexcept { return held_.empty(); }
   // Graph launches so far.

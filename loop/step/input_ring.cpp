@@ -66,12 +66,8 @@ InputRing::Field InputRing::reserve(std::size_t bytes, std::int64_t alignment) {
   return {offset, bytes};
 }
 
-char* InputRing::staged(std::int64_t call) const {
-  return static_cast<char*>(staging_.data()) + call % capacity() * slot_bytes_;
-}
-
 void InputRing::fill(std::int64_t call, const Batch& batch, const Broadcasts& broadcasts) {
-  char* const slot = staged(call);
+  char* const slot = static_cast<char*>(staging_.data()) + call % capacity() * slot_bytes_;
   if (batch.resident_rows()) {
     const std::int64_t position = batch.position();
     std::memcpy(slot, &position, sizeof position);

@@ -53,7 +53,6 @@ class InputRing {
     std::size_t bytes;
   };
   Field reserve(std::size_t bytes, std::int64_t alignment);
-  char* staged(std::int64_t call) const;
   void upload(std::int64_t first_slot, std::int64_t slots, const Stream& stream) const;
 
   Stream stream_;

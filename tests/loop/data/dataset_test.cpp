@@ -551,14 +551,6 @@ TEST(ResidentRows, ServesAnyNumberOfStreams) {
   }
 }
 
-TEST(ResidentRows, RejectsRowCountThatDiffersFromOrder) {
-  std::vector<float> values(3);
-  const Tensor rows(values.data(), DType::f32, {3}, Device::cpu());
-  expect_error(ErrorCode::shape_mismatch, {"'x'", "4 rows"}, [&] {
-    ResidentRows({{"x", rows}}, RowOrder{4}, Device::cpu());
-  });
-}
-
 TEST(Dataset, DistinguishesDatasetsOfEqualSize) {
   const auto saved = [](const Dataset& dataset) {
     Archive archive;

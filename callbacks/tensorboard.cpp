@@ -9,9 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include <giro/callbacks/summary_writer.h>
 #include <giro/loop/log/outputs.h>

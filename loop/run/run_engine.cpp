@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
-#include <utility>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>

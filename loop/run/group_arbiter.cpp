@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <iterator>
 
@@ -55,13 +54,6 @@ GroupArbiter::Values GroupArbiter::decide(Decision decision, const Values& value
   return agreed;
 }
 
-double GroupArbiter::now() {
-  decide(Decision::date);
-  return latest_;
-}
-
-double GroupArbiter::date() { return std::max(latest_, Elapsed::now()); }
-
 int GroupArbiter::interrupt() {
   if (++steps_ < next_) return signal_;
   const double now = Elapsed::now();
@@ -89,12 +81,8 @@ bool GroupArbiter::save() {
   return true;
 }
 
-bool GroupArbiter::stop(bool asked, const Elapsed&) { return decide(Decision::stop, {asked ? 1.0 : 0.0})[0] > 0; }
-
 int GroupArbiter::leave() {
   return static_cast<int>(decide(Decision::leave, {static_cast<double>(interrupt_signal())})[0]);
 }
-
-void GroupArbiter::set_failed() noexcept { partitioner_->set_failed(); }
 
 }  // namespace giro::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -28,19 +29,22 @@ class GroupArbiter final : public Arbiter {
   void set_launch(std::function<void()> launch) { launch_ = std::move(launch); }
 
   // The latest of the ranks' clocks. Errors of now, interrupt, stop and leave: communication.
-  double now() override;
+  double now() override {
+    decide(Decision::date);
+    return latest_;
+  }
   // The signal that any rank has received, or 0.
   int interrupt() override;
   bool save() override;
   // Whether any rank asks to stop.
-  bool stop(bool asked, const Elapsed& elapsed) override;
+  bool stop(bool asked, const Elapsed&) override { return decide(Decision::stop, {asked ? 1.0 : 0.0})[0] > 0; }
   // Asks to stop on this rank alone. The other ranks learn of it with the next exchange of signals.
   void request_stop() noexcept { stop_requested_ = true; }
   bool is_stop_agreed() const noexcept { return stop_agreed_; }
-  double date() override;
+  double date() override { return std::max(latest_, Elapsed::now()); }
   // The latest date that the ranks have agreed on, in any exchange.
   double agreed_date() const noexcept { return latest_; }
-  void set_failed() noexcept override;
+  void set_failed() noexcept override { partitioner_->set_failed(); }
 
   // Waits until all ranks are at the end of the run, so that a signal sent to all of them does not reach one outside
   // the run while another still saves. Returns the signal to end that any rank has received by then, or 0.

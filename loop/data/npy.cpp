@@ -1,4 +1,4 @@
-// Rows that are read from files when a batch is made.
+// Rows that are read from files when a batch is made: of arrays in NumPy's format, and of tokens.
 
 #include <fmt/format.h>
 

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
 
+#include <giro/loop/interrupt.h>
+#include <giro/loop/loop_state.h>
 #include <giro/runtime/files/archive.h>
 
 #include "callbacks/jaxloop/chunks.h"
@@ -28,6 +33,55 @@ std::vector<std::pair<std::string, std::int64_t>> digests(const TrainState& stat
     found.emplace_back(collection->name(), to_host<std::int64_t>(value, state.stream()).front());
   }
   return found;
+}
+
+// The first count at or after `from` at which any of the actions is due, or 0.
+std::int64_t next_due(const std::vector<Action>& actions, std::int64_t from) {
+  std::int64_t next = 0;
+  for (const Action& action : actions) {
+    const std::int64_t due = (from + action.interval() - 1) / action.interval() * action.interval();
+    if (next == 0 || due < next) next = due;
+  }
+  return next;
+}
+
+// Calls f(name, entry) for each value of these logs, except those that are only there to combine another one. A loss
+// that is also a metric is one value.
+template <class F>
+void for_each_value(const Logs& logs, F&& f) {
+  std::vector<std::string_view> seen;
+  for (std::size_t i = 0; i < logs.schema().size(); ++i) {
+    const std::string& name = logs.schema()[i].name;
+    const bool is_part = logs.schema().role(i).part != LogSchema::Part::value;
+    if (is_part || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+    seen.push_back(name);
+    f(name, i);
+  }
+}
+
+// Adds the records of a history from `first` on.
+void add_records(LoopOutputs& outputs, const History& history, std::size_t first) {
+  if (first == 0) {
+    for_each_value(history.latest(), [&](const std::string& name, std::size_t) { outputs.scalars[name] = {}; });
+  }
+  for (std::size_t record = first; record < history.size(); ++record) {
+    const History::Record values = record + 1 == history.size() ? history.back() : history[record];
+    outputs.combined.add(values.logs, values.elapsed.step_samples);
+    for_each_value(values.logs, [&](const std::string& name, std::size_t entry) {
+      outputs.scalars[name].push_back(values.logs.value(entry));
+    });
+  }
+}
+
+void add_arrays(LoopOutputs& outputs, const Outputs& all, std::size_t first) {
+  std::size_t record = 0;
+  for (const Outputs::Record& one : all) {
+    if (record++ < first) continue;
+    outputs.combined.add_arrays(one.logs);
+    for (const auto& entry : one.logs.entries()) {
+      if (!entry.value.is_scalar()) outputs.arrays[entry.name].push_back(*entry.value.array());
+    }
+  }
 }
 
 }  // namespace
@@ -109,6 +163,112 @@ void Loop::add_stats(LoopOutputs& outputs, const TrainState& state, double begin
     }
     outputs.scalars["jaxloop/" + name] = {value};
   }
+}
+
+void run_due(const std::vector<Action>& actions, std::int64_t count, TrainState& state, LoopOutputs& outputs) {
+  for (const bool last : {false, true}) {
+    for (const Action& action : actions) {
+      if (action.runs_last() == last && action.is_due(count)) action(state, outputs);
+    }
+  }
+}
+
+LoopOutputs Loop::Chunks::run(std::optional<std::int64_t> num_steps) {
+  ++loop_.loop_count_;
+  LoopOutputs outputs;
+  run_due(loop_.options_.begin_actions, loop_.loop_count_, state(), outputs);
+  const bool has_steps = num_steps != 0 && !batches_.is_at_end();
+  if (has_steps) count_flops();
+  const double begin = Elapsed::now();
+  steps_ = 0;
+  if (loop_.step_->train()) loop_.offer_memory(outputs);
+  const std::int64_t samples = has_steps ? advance(num_steps, outputs) : 0;
+  outputs.memory = nullptr;
+  state().stream().synchronize();
+  loop_.seconds_ = std::max(Elapsed::now() - begin, 1e-9);
+  loop_.add_stats(outputs, state(), begin, steps_, samples);
+  return outputs;
+}
+
+TrainState Loop::Chunks::finish() {
+  if (run_) (void)end_run();
+  return std::move(state_);
+}
+
+// Once, and only if the statistic is wanted.
+void Loop::Chunks::count_flops() {
+  if (loop_.num_flops_ || std::ranges::find(loop_.options_.stats, "num_flops") == loop_.options_.stats.end()) return;
+  const AnyDataset<Batch> data = batches_.rest();
+  const auto first = data.begin();
+  const Batch batch = loop_.hooks_.begin ? loop_.step_->begin(state(), *first) : *first;
+  loop_.num_flops_ = loop_.step_->recorded().program(state(), batch).flops();
+}
+
+void Loop::Chunks::begin_run(const Period& stop) {
+  std::vector<Task<TrainState, Batch>> tasks;
+  if (const Hooks hooks = loop_.hooks_; !hooks.begin && !hooks.end) {
+    tasks.push_back({every(1), loop_.step_->recorded()});
+  } else {
+    tasks.push_back({every(1), [hooks, step = loop_.step_](LoopState<TrainState, Batch>& loop) {
+                       const Batch batch = hooks.begin ? step->begin(loop.state, loop.batch()) : loop.batch();
+                       Logs logs = step->recorded()(loop.state, batch);
+                       if (!hooks.end) return logs;
+                       logs.fetch();
+                       return step->end(loop.state, std::move(logs));
+                     }});
+  }
+  tasks.insert(tasks.end(), loop_.options_.tasks.begin(), loop_.options_.tasks.end());
+  data_.emplace(batches_.rest());
+  device_ = state_.device();
+  run_.emplace(std::move(state_), *data_, tasks,
+               giro::LoopOptions<TrainState, Batch>{.stop = stop, .elapsed = {.steps = batches_.position()}});
+}
+
+std::int64_t Loop::Chunks::advance(std::optional<std::int64_t> num_steps, LoopOutputs& outputs) {
+  const std::int64_t begin = batches_.position();
+  const Period stop = num_steps ? at(begin + *num_steps) : Period();
+  if (run_ && run_->state().device() != device_) (void)end_run();
+  if (run_)
+    run_->extend(stop);
+  else
+    begin_run(stop);
+  Run<TrainState, AnyDataset<Batch>>& run = *run_;
+  const StepOptions& of_step = loop_.step_->options();
+  const std::int64_t samples = run.elapsed().samples;
+  StopReason why = StopReason::reached;
+  std::size_t records = 0, arrays = 0;
+  while (why == StopReason::reached) {
+    if (steps_ > 0) run_due(of_step.end_actions, steps_, run.state(), outputs);
+    // There is a batch for the next step, so it begins.
+    run_due(of_step.begin_actions, steps_ + 1, run.state(), outputs);
+    const std::int64_t end_due = next_due(of_step.end_actions, steps_ + 1);
+    const std::int64_t begin_due = next_due(of_step.begin_actions, steps_ + 2);
+    std::int64_t next = end_due;
+    if (begin_due > 0 && (next == 0 || begin_due - 1 < next)) next = begin_due - 1;
+    why = next > 0 ? run.advance(at(begin + next)) : run.advance();
+    add_records(outputs, run.history(), records);
+    add_arrays(outputs, run.outputs(), arrays);
+    records = run.history().size();
+    arrays = run.outputs().size();
+    steps_ = run.elapsed().steps - begin;
+  }
+  if (steps_ > 0) run_due(of_step.end_actions, steps_, run.state(), outputs);
+  const std::int64_t all = run.elapsed().samples - samples;
+  const auto& partitioner = run.state().partitioner();
+  if (why != StopReason::stopped || !loop_.options_.tasks.empty() || (partitioner && partitioner->size() > 1)) {
+    outputs.interrupted = end_run();
+  } else if (detail::may_be_interrupted()) {
+    outputs.interrupted = detail::effective_signal();
+  }
+  batches_.advance(steps_);
+  return all;
+}
+
+int Loop::Chunks::end_run() {
+  auto result = run_->finish();
+  run_.reset();
+  state_ = std::move(result.state);
+  return result.interrupted;
 }
 
 LoopOutputs TrainLoop::train(Chunks& chunks, std::optional<std::int64_t> num_steps) {

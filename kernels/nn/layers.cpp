@@ -6,13 +6,13 @@
 #include <string>
 #include <utility>
 
-#include "runtime/throw_error.h"
+#include "kernels/nn/builtin.h"
 
 namespace giro::nn {
 namespace {
 
 struct Sequential {
-  using BuiltinLayer = void;  // see Layer::apply
+  using BuiltinLayer = void;  // as builtin()'s
   std::vector<Layer> layers;
   std::size_t inputs() const { return layers.empty() ? 1 : layers.front().inputs(); }
   std::vector<Var> operator()(Scope& s, std::vector<Var> x) const {
@@ -21,10 +21,60 @@ struct Sequential {
   }
 };
 
-struct Parallel {
-  using BuiltinLayer = void;
-  std::vector<Layer> layers;
-  std::vector<Var> operator()(Scope& s, const std::vector<Var>& x) const {
+// A layer without parameters.
+template <class F>
+Layer function(const char* name, F f) {
+  return builtin(name, [f = std::move(f)](Scope&, const Var& x) { return f(x); });
+}
+
+Layer elementwise(const char* name, Var (*f)(const Operand&)) {
+  return function(name, [f](const Var& x) { return f(x); });
+}
+
+}  // namespace
+
+Layer sequential(std::vector<Layer> layers) { return Layer("sequential", Sequential{std::move(layers)}); }
+
+Layer scale(double factor) {
+  return function("scale", [factor](const Var& x) { return scale(x, factor); });
+}
+
+Layer flatten() {
+  return function("flatten", [](const Var& x) { return flatten(x); });
+}
+
+Layer relu() { return elementwise("relu", relu); }
+Layer gelu() { return elementwise("gelu", gelu); }
+Layer tanh() { return elementwise("tanh", tanh); }
+Layer sigmoid() { return elementwise("sigmoid", sigmoid); }
+Layer silu() { return elementwise("silu", silu); }
+
+Layer lambda(std::function<Var(const Var&)> f) {
+  return Layer("lambda", [f = std::move(f)](Scope&, const Var& x) { return f(x); });
+}
+
+Layer dropout(double rate) {
+  if (!(rate >= 0 && rate < 1)) {
+    throw_error(ErrorCode::invalid_argument, "dropout: a rate of {}, expected one in [0, 1)", rate);
+  }
+  return builtin("dropout", [rate](Scope& s, const Var& x) {
+    return s.training() && rate > 0 ? dropout(x, rate, s.key("dropout")) : x;
+  });
+}
+
+Layer residual(const Layer& layer) {
+  return builtin("residual", [layer](Scope& s, const Var& x) {
+    const Var y = layer(s, x);
+    if (y.shape() != x.shape()) {
+      throw_error(ErrorCode::shape_mismatch, "residual: the input is {}, but the layer's output is {}",
+                  to_string(x.shape()), to_string(y.shape()));
+    }
+    return x + y;
+  });
+}
+
+Layer parallel(std::vector<Layer> layers) {
+  return builtin("parallel", [layers = std::move(layers)](Scope& s, const std::vector<Var>& x) {
     if (x.size() != 1 && x.size() != layers.size()) {
       throw_error(ErrorCode::invalid_argument, "parallel: {} inputs for {} layers, expected one, or one per layer",
                   x.size(), layers.size());
@@ -34,45 +84,39 @@ struct Parallel {
       for (Var& y : layers[i](s, std::vector{x[x.size() == 1 ? 0 : i]})) results.push_back(std::move(y));
     }
     return results;
-  }
-};
+  });
+}
 
-struct Residual {
-  using BuiltinLayer = void;
-  Layer layer;
-  Var operator()(Scope& s, const Var& x) const {
-    const Var y = layer(s, x);
-    if (y.shape() != x.shape()) {
-      throw_error(ErrorCode::shape_mismatch, "residual: the input is {}, but the layer's output is {}",
-                  to_string(x.shape()), to_string(y.shape()));
-    }
-    return x + y;
-  }
-};
+namespace {
 
-struct Dropout {
-  using BuiltinLayer = void;
-  double rate;
-  Var operator()(Scope& s, const Var& x) const {
-    return s.training() && rate > 0 ? dropout(x, rate, s.key("dropout")) : x;
+Var dense_with_params(const Scope& s, const Var& x, std::int64_t features, const DenseOptions& options) {
+  if (x.shape().rank() == 0) {
+    throw_error(ErrorCode::shape_mismatch, "dense({}): the input is a scalar, expected (..., I)", features);
   }
-};
+  const std::int64_t inputs = x.shape()[-1];
+  const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
+  const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, Fans{inputs, features}) : Var();
+  return dense(x, kernel, bias, options.activation);
+}
 
-struct Dense {
-  using BuiltinLayer = void;
-  std::int64_t features;
-  DenseOptions options;
+}  // namespace
 
-  Var operator()(Scope& s, const Var& x) const {
-    if (x.shape().rank() == 0) {
-      throw_error(ErrorCode::shape_mismatch, "dense({}): the input is a scalar, expected (..., I)", features);
-    }
-    const std::int64_t inputs = x.shape()[-1];
-    const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
-    const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, Fans{inputs, features}) : Var();
-    return dense(x, kernel, bias, options.activation);
-  }
-};
+Layer dense(std::int64_t features, const DenseOptions& options) {
+  checked_features("dense", features);
+  return builtin("dense", [=](Scope& s, const Var& x) { return dense_with_params(s, x, features, options); });
+}
+
+Layer swiglu(std::int64_t hidden, const Initializer& kernel_init) {
+  checked_features("swiglu", hidden);
+  return builtin("swiglu", [=](Scope& s, const Var& x) {
+    const auto product = [&](const char* name, const Var& of, std::int64_t features) {
+      return dense_with_params(s.child(name), of, features, {.use_bias = false, .kernel_init = kernel_init});
+    };
+    return product("down", silu(product("gate", x, hidden)) * product("up", x, hidden), x.shape()[-1]);
+  });
+}
+
+namespace {
 
 void expect_images(const std::string& layer, const Shape& input) {
   if (input.rank() != 4) {
@@ -87,61 +131,9 @@ Conv2dOptions placed(const Shape& images, const std::array<std::int64_t, 2>& win
   return {.stride = strides, .pad_before = padding.before(), .pad_after = padding.after()};
 }
 
-struct Conv {
-  using BuiltinLayer = void;
-  std::int64_t features;
-  std::array<std::int64_t, 2> kernel_size;
-  ConvOptions options;
-
-  Var operator()(Scope& s, const Var& x) const {
-    const Shape& input = x.shape();
-    expect_images(fmt::format("conv({})", features), input);
-    const std::int64_t window = kernel_size[0] * kernel_size[1];
-    const Fans fans{window * input[3], window * features};
-    const Shape shape{features, kernel_size[0], kernel_size[1], input[3]};
-    const Var kernel = s.param("kernel", shape, options.kernel_init, fans);
-    const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, fans) : Var();
-    return conv2d(x, kernel, bias, placed(input, kernel_size, options.strides, options.padding), options.activation);
-  }
-};
-
-// A layer without parameters.
-template <class F>
-struct Function {
-  using BuiltinLayer = void;
-  F f;
-  Var operator()(Scope&, const Var& x) const { return f(x); }
-};
-template <class F>
-Layer function(const char* name, F f) {
-  return Layer(name, Function<F>{std::move(f)});
-}
-
-Layer elementwise(const char* name, Var (*f)(const Operand&)) {
-  return function(name, [f](const Var& x) { return f(x); });
-}
-
-struct Swiglu {
-  using BuiltinLayer = void;
-  std::int64_t hidden;
-  Initializer kernel_init;
-  Var operator()(Scope& s, const Var& x) const {
-    const auto product = [&](const char* name, const Var& of, std::int64_t features) {
-      Scope part = s.child(name);
-      return Dense{features, {.use_bias = false, .kernel_init = kernel_init}}(part, of);
-    };
-    return product("down", silu(product("gate", x, hidden)) * product("up", x, hidden), x.shape()[-1]);
-  }
-};
-
-struct Pooling {
-  std::string name;
-  Var (*pool)(const Var&, const PoolOptions&, Where);
-  std::array<std::int64_t, 2> window, strides;
-  Padding padding;
-  bool count_include_pad = true;
-
-  Var operator()(const Var& x) const {
+Layer pooling(const char* name, Var (*pool)(const Var&, const PoolOptions&, Where), std::array<std::int64_t, 2> window,
+              std::array<std::int64_t, 2> strides, const Padding& padding, bool count_include_pad) {
+  return function(name, [=](const Var& x) {
     expect_images(name, x.shape());
     const bool has_strides = strides[0] != 0 || strides[1] != 0;
     const Conv2dOptions at = placed(x.shape(), window, has_strides ? strides : window, padding);
@@ -152,47 +144,10 @@ struct Pooling {
                  .pad_after = at.pad_after,
                  .count_include_pad = count_include_pad},
                 Where::current());
-  }
-};
-
-std::int64_t checked_features(const char* layer, std::int64_t features) {
-  if (features < 1) throw_error(ErrorCode::invalid_argument, "{}: {} features, expected at least 1", layer, features);
-  return features;
+  });
 }
 
 }  // namespace
-
-Layer sequential(std::vector<Layer> layers) { return Layer("sequential", Sequential{std::move(layers)}); }
-Layer scale(double factor) {
-  return function("scale", [factor](const Var& x) { return scale(x, factor); });
-}
-Layer flatten() {
-  return function("flatten", [](const Var& x) { return flatten(x); });
-}
-Layer relu() { return elementwise("relu", relu); }
-Layer gelu() { return elementwise("gelu", gelu); }
-Layer tanh() { return elementwise("tanh", tanh); }
-Layer sigmoid() { return elementwise("sigmoid", sigmoid); }
-Layer silu() { return elementwise("silu", silu); }
-Layer dropout(double rate) {
-  if (!(rate >= 0 && rate < 1)) {
-    throw_error(ErrorCode::invalid_argument, "dropout: a rate of {}, expected one in [0, 1)", rate);
-  }
-  return Layer("dropout", Dropout{rate});
-}
-Layer residual(const Layer& layer) { return Layer("residual", Residual{layer}); }
-Layer parallel(std::vector<Layer> layers) { return Layer("parallel", Parallel{std::move(layers)}); }
-Layer lambda(std::function<Var(const Var&)> f) {
-  return Layer("lambda", [f = std::move(f)](Scope&, const Var& x) { return f(x); });
-}
-
-Layer swiglu(std::int64_t hidden, const Initializer& kernel_init) {
-  return Layer("swiglu", Swiglu{checked_features("swiglu", hidden), kernel_init});
-}
-
-Layer dense(std::int64_t features, const DenseOptions& options) {
-  return Layer("dense", Dense{checked_features("dense", features), options});
-}
 
 Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options) {
   const auto& strides = options.strides;
@@ -207,16 +162,26 @@ Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const
                 "conv({}): padding ({}, {}) of rows and ({}, {}) of columns, expected at least 0 each", features,
                 before[0], after[0], before[1], after[1]);
   }
-  return Layer("conv", Conv{checked_features("conv", features), kernel_size, options});
+  checked_features("conv", features);
+  return builtin("conv", [=](Scope& s, const Var& x) {
+    const Shape& input = x.shape();
+    expect_images(fmt::format("conv({})", features), input);
+    const std::int64_t window = kernel_size[0] * kernel_size[1];
+    const Fans fans{window * input[3], window * features};
+    const Shape shape{features, kernel_size[0], kernel_size[1], input[3]};
+    const Var kernel = s.param("kernel", shape, options.kernel_init, fans);
+    const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, fans) : Var();
+    return conv2d(x, kernel, bias, placed(input, kernel_size, options.strides, options.padding), options.activation);
+  });
 }
 
 Layer avg_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides, const Padding& padding,
                bool count_include_pad) {
-  return function("avg_pool", Pooling{"avg_pool", avg_pool, window, strides, padding, count_include_pad});
+  return pooling("avg_pool", avg_pool, window, strides, padding, count_include_pad);
 }
 
 Layer max_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides, const Padding& padding) {
-  return function("max_pool", Pooling{"max_pool", max_pool, window, strides, padding});
+  return pooling("max_pool", max_pool, window, strides, padding, true);
 }
 
 }  // namespace giro::nn

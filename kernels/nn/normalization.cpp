@@ -6,7 +6,7 @@
 #include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 
-#include "runtime/throw_error.h"
+#include "kernels/nn/builtin.h"
 
 namespace giro::nn {
 namespace {
@@ -44,38 +44,35 @@ Var scaled(Scope& s, Var y, const NormOptions& options, DType dtype) {
   return cast(y, dtype);
 }
 
-struct LayerNorm {
-  using BuiltinLayer = void;
-  NormOptions options;
+// x with mean 0 and variance 1.
+Var normalized(const Var& x, double epsilon, const Mean& mean_of) {
+  const Var centered = x - mean_of(x);
+  return standardized(x, centered, mean_of(square(centered)), epsilon, true, mean_of);
+}
 
-  Var operator()(Scope& s, const Var& given) const {
-    const Var x = in_f32("layer_norm", given, 1);
-    const auto mean_of = [](const Var& v) { return mean(v, {-1}); };
-    const Var centered = x - mean_of(x);
-    const Var y = standardized(x, centered, mean_of(square(centered)), options.epsilon, true, mean_of);
+Var mean_of_last(const Var& x) { return mean(x, {-1}); }
+
+}  // namespace
+
+Layer layer_norm(const NormOptions& options) {
+  return builtin("layer_norm", [options](Scope& s, const Var& given) {
+    const Var y = normalized(in_f32("layer_norm", given, 1), options.epsilon, mean_of_last);
     return scaled(s, y, options, given.dtype());
-  }
-};
+  });
+}
 
-struct RmsNorm {
-  using BuiltinLayer = void;
-  RmsNormOptions options;
-
-  Var operator()(Scope& s, const Var& given) const {
+Layer rms_norm(const RmsNormOptions& options) {
+  return builtin("rms_norm", [options](Scope& s, const Var& given) {
     const Var x = in_f32("rms_norm", given, 1);
-    const auto mean_of = [](const Var& v) { return mean(v, {-1}); };
-    const Var y = standardized(x, x, mean_of(square(x)), options.epsilon, false, mean_of);
+    const Var y = standardized(x, x, mean_of_last(square(x)), options.epsilon, false, mean_of_last);
     return scaled(s, y, {.use_scale = options.use_scale, .use_bias = false, .scale_init = options.scale_init},
                   given.dtype());
-  }
-};
+  });
+}
 
-struct GroupNorm {
-  using BuiltinLayer = void;
-  std::int64_t groups;
-  NormOptions options;
-
-  Var operator()(Scope& s, const Var& given) const {
+Layer group_norm(std::int64_t groups, const NormOptions& options) {
+  if (groups < 1) throw_error(ErrorCode::invalid_argument, "group_norm: {} groups, expected at least 1", groups);
+  return builtin("group_norm", [groups, options](Scope& s, const Var& given) {
     const Var whole = in_f32("group_norm", given, 2);
     const Shape& shape = whole.shape();
     const std::int64_t channels = shape[-1];
@@ -85,18 +82,13 @@ struct GroupNorm {
     }
     const std::int64_t others = channels == 0 ? 0 : shape.drop_front().count() / channels;
     const Var x = whole.reshape({shape[0], others, groups, channels / groups});
-    const auto mean_of = [](const Var& v) { return mean(v, {1, 3}); };
-    const Var centered = x - mean_of(x);
-    const Var y = standardized(x, centered, mean_of(square(centered)), options.epsilon, true, mean_of);
+    const Var y = normalized(x, options.epsilon, [](const Var& v) { return mean(v, {1, 3}); });
     return scaled(s, y.reshape(shape), options, given.dtype());
-  }
-};
+  });
+}
 
-struct BatchNorm {
-  using BuiltinLayer = void;
-  BatchNormOptions options;
-
-  Var operator()(Scope& s, const Var& given) const {
+Layer batch_norm(const BatchNormOptions& options) {
+  return builtin("batch_norm", [options](Scope& s, const Var& given) {
     const Var x = in_f32("batch_norm", given, 2);
     const Shape channels{x.shape()[-1]};
     const Variable old_mean = s.variable("batch_stats", "mean", channels, zeros());
@@ -134,17 +126,7 @@ struct BatchNorm {
     update(old_mean, batch_mean);
     update(old_variance, variance);
     return scaled(s, y, affine, given.dtype());
-  }
-};
-
-}  // namespace
-
-Layer layer_norm(const NormOptions& options) { return Layer("layer_norm", LayerNorm{options}); }
-Layer rms_norm(const RmsNormOptions& options) { return Layer("rms_norm", RmsNorm{options}); }
-Layer group_norm(std::int64_t groups, const NormOptions& options) {
-  if (groups < 1) throw_error(ErrorCode::invalid_argument, "group_norm: {} groups, expected at least 1", groups);
-  return Layer("group_norm", GroupNorm{groups, options});
+  });
 }
-Layer batch_norm(const BatchNormOptions& options) { return Layer("batch_norm", BatchNorm{options}); }
 
 }  // namespace giro::nn

@@ -4,8 +4,8 @@
 
 #include <giro/kernels/nn/functional.h>
 
+#include "kernels/nn/builtin.h"
 #include "kernels/nn/gradients.h"
-#include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
@@ -66,12 +66,16 @@ Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
   return cell(part, carry, product_with_inputs(part, cell, x), dense(carry[0], recurrent_kernel(part, cell), Var()));
 }
 
-template <class Cell>
-struct Unrolled {
-  using BuiltinLayer = void;
-  Cell cell;
+Var gradient_of_kernel(const Var& before, const Var& dz) {
+  const std::int64_t rows = dz.shape()[0] * dz.shape()[1];
+  return matmul(before.reshape({rows, before.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
+}
 
-  Var operator()(Scope& s, const Var& x) const {
+// The cell over a sequence.
+template <class Cell>
+Layer unrolled(const Cell& cell) {
+  checked_features(Cell::kName, cell.features);
+  return builtin(Cell::kName, [cell](Scope& s, const Var& x) {
     if (x.shape().rank() != 3 || x.shape()[1] == 0) {
       throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (B, T, I) with at least one step",
                   Cell::kName, to_string(x.shape()));
@@ -136,17 +140,7 @@ struct Unrolled {
     const auto states = [&](std::int64_t begin) { return slice(all, {.begin = begin, .end = begin + steps}); };
     *before = stop_gradient(states(is_reversed));
     return transpose(states(1 - is_reversed), {1, 0, 2});
-  }
-
-  static Var gradient_of_kernel(const Var& before, const Var& dz) {
-    const std::int64_t rows = dz.shape()[0] * dz.shape()[1];
-    return matmul(before.reshape({rows, before.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
-  }
-};
-
-std::int64_t checked(const char* layer, std::int64_t features) {
-  if (features >= 1) return features;
-  throw_error(ErrorCode::invalid_argument, "{}: {} features, expected at least 1", layer, features);
+  });
 }
 
 }  // namespace
@@ -158,11 +152,7 @@ Carry GruCell::operator()(Scope& s, const Carry& carry, const Var& x) const {
   return step(s, Gru{features, options}, carry, x);
 }
 
-Layer lstm(std::int64_t features, const RecurrentOptions& options) {
-  return Layer("lstm", Unrolled<Lstm>{{checked("lstm", features), options}});
-}
-Layer gru(std::int64_t features, const RecurrentOptions& options) {
-  return Layer("gru", Unrolled<Gru>{{checked("gru", features), options}});
-}
+Layer lstm(std::int64_t features, const RecurrentOptions& options) { return unrolled(Lstm{features, options}); }
+Layer gru(std::int64_t features, const RecurrentOptions& options) { return unrolled(Gru{features, options}); }
 
 }  // namespace giro::nn

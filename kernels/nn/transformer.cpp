@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/transformer.h>
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -16,13 +14,12 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/nn/axes.h"
+#include "kernels/nn/builtin.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
-
-[[noreturn]] void reject(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
 
 void expect_sequence(const char* layer, const Var& x) {
   if (x.shape().rank() == 3) return;
@@ -41,40 +38,11 @@ Var dense_in(const Scope& s, const char* name, const Var& x, std::int64_t featur
       .front();
 }
 
-struct Embedding {
-  using BuiltinLayer = void;
-  std::int64_t ids, features;
-  Initializer init;
-  Var operator()(Scope& s, const Var& x) const { return embedding(x, s.param("embedding", {ids, features}, init)); }
-};
-
 // What an error calls a token that has no place in a cache.
 constexpr const char* kBeyondCache = "the cache is full (state.reset(\"cache\") starts over): token";
 
 // The number of tokens that a cache holds.
 Variable tokens_in(const Scope& s) { return s.variable("cache", "tokens", {}, zeros(), DType::i32); }
-
-struct PositionEmbedding {
-  using BuiltinLayer = void;
-  std::int64_t length;
-  PositionOptions options;
-
-  Var operator()(Scope& s, const Var& x) const {
-    expect_sequence("position_embedding", x);
-    const std::int64_t steps = x.shape()[1];
-    if (steps > length) {
-      reject(fmt::format("position_embedding: a sequence of {} for a table of {} positions", steps, length));
-    }
-    const Var table = s.param("embedding", {length, x.shape()[2]}, options.init);
-    const Var from_first = slice(table, {.begin = 0, .end = steps});
-    if (!options.cache) return x + from_first;
-    const Variable tokens = tokens_in(s);
-    if (s.mode() != Mode::decode) return x + from_first;
-    const Var positions = tokens.value() + arange(steps, s.stream(), DType::i32);
-    tokens.set(tokens.value() + steps);
-    return x + take_checked("position_embedding: " + std::string(kBeyondCache), table, positions);
-  }
-};
 
 // The keys and values of earlier tokens.
 struct Cache {
@@ -111,13 +79,32 @@ struct Cache {
 }  // namespace
 
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init) {
-  if (ids < 1 || features < 1) reject(fmt::format("embedding: ({}, {}), expected at least 1 each", ids, features));
-  return Layer("embedding", Embedding{ids, features, init});
+  if (ids < 1 || features < 1)
+    throw_error(ErrorCode::invalid_argument, "embedding: ({}, {}), expected at least 1 each", ids, features);
+  return builtin("embedding", [=](Scope& s, const Var& x) {
+    return embedding(x, s.param("embedding", {ids, features}, init));
+  });
 }
 
 Layer position_embedding(std::int64_t length, const PositionOptions& options) {
-  if (length < 1) reject(fmt::format("position_embedding: a length of {}, expected at least 1", length));
-  return Layer("position_embedding", PositionEmbedding{length, options});
+  if (length < 1)
+    throw_error(ErrorCode::invalid_argument, "position_embedding: a length of {}, expected at least 1", length);
+  return builtin("position_embedding", [=](Scope& s, const Var& x) {
+    expect_sequence("position_embedding", x);
+    const std::int64_t steps = x.shape()[1];
+    if (steps > length) {
+      throw_error(ErrorCode::invalid_argument, "position_embedding: a sequence of {} for a table of {} positions",
+                  steps, length);
+    }
+    const Var table = s.param("embedding", {length, x.shape()[2]}, options.init);
+    const Var from_first = slice(table, {.begin = 0, .end = steps});
+    if (!options.cache) return x + from_first;
+    const Variable tokens = tokens_in(s);
+    if (s.mode() != Mode::decode) return x + from_first;
+    const Var positions = tokens.value() + arange(steps, s.stream(), DType::i32);
+    tokens.set(tokens.value() + steps);
+    return x + take_checked("position_embedding: " + std::string(kBeyondCache), table, positions);
+  });
 }
 
 Var rotary_embedding(const Var& x, const Var& positions, double base, Where where) {
@@ -145,11 +132,11 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   const std::int64_t width = x.shape()[2], heads = options.heads;
   const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
-    reject(
-        fmt::format("attention: {} query heads, expected a multiple of the {} key and value heads", heads, kv_heads));
+    throw_error(ErrorCode::invalid_argument,
+                "attention: {} query heads, expected a multiple of the {} key and value heads", heads, kv_heads);
   }
   if (options.head_features == 0 && width % heads != 0) {
-    reject(fmt::format("attention: {} heads do not divide {} features", heads, width));
+    throw_error(ErrorCode::invalid_argument, "attention: {} heads do not divide {} features", heads, width);
   }
   const std::int64_t features = options.head_features == 0 ? width / heads : options.head_features;
   const std::int64_t of_queries = heads * features, of_keys = kv_heads * features;
@@ -204,13 +191,8 @@ Layer multi_head_attention(const AttentionLayerOptions& options) {
                [attention = MultiHeadAttention{options}](Scope& s, const Var& x) { return attention(s, x); });
 }
 
-namespace {
-
-struct TransformerBlock {
-  using BuiltinLayer = void;
-  TransformerBlockOptions options;
-
-  Var operator()(Scope& s, const Var& x) const {
+Layer transformer_block(const TransformerBlockOptions& options) {
+  return builtin("block", [options](Scope& s, const Var& x) {
     expect_sequence("transformer_block", x);
     const std::int64_t width = x.shape()[2], hidden = options.hidden == 0 ? 4 * width : options.hidden;
     const Layer norm = layer_norm({.epsilon = options.epsilon}), drop = dropout(options.dropout);
@@ -220,11 +202,7 @@ struct TransformerBlock {
         dense(hidden, {.activation = options.activation, .kernel_init = init.kernel_init, .bias_init = init.bias_init})(
             s, norm(s, h));
     return h + drop(s, dense(width, {.kernel_init = out_init(init), .bias_init = init.bias_init})(s, inner));
-  }
-};
-
-}  // namespace
-
-Layer transformer_block(const TransformerBlockOptions& options) { return Layer("block", TransformerBlock{options}); }
+  });
+}
 
 }  // namespace giro::nn

@@ -17,7 +17,7 @@
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/norm.h"
-#include "kernels/scatter_op.h"
+#include "kernels/rows_op.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 

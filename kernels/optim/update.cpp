@@ -11,9 +11,10 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/elementwise.h"
+#include "kernels/expr/build.h"
 #include "kernels/expr/fusion.h"
 #include "kernels/expr/table.h"
-#include "kernels/optim/update_frame.h"
+#include "kernels/optim/update_plan.h"
 #include "runtime/held_values.h"
 #include "runtime/program/op_signature.h"
 #include "runtime/program/recording.h"
@@ -24,116 +25,139 @@ namespace giro::optim {
 
 using expr::Layout;
 
-UpdateFrame::UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& on)
-    : t(tensors), stream(on), every(optimizer.accumulated_steps) {
-  constexpr std::int64_t kGranule = UpdateTensors::kGranule;
-  if (optimizer.is_per_leaf) return;
-  if (t.params.count() > 0) space = {t.params.count() / kGranule, kGranule};
-  code.emplace(space, space.rank());
-}
+// One run of an optimizer's function. The values are an expression over flat buffers, or Vars of a single leaf.
+struct UpdateFrame {
+  struct UpdatedValue {
+    std::string name;
+    Tensor memory;
+    Value before, now;
+    bool is_set = false;
+  };
 
-Value UpdateFrame::scalar(const Tensor& leaf) {
-  for (const auto& [memory, value] : scalars) {
-    if (memory == leaf.place()) return value;
+  UpdateFrame(const Optimizer& optimizer, const UpdateTensors& tensors, const Stream& stream)
+      : t(tensors), stream(stream), every(optimizer.accumulated_steps) {
+    constexpr std::int64_t kGranule = UpdateTensors::kGranule;
+    if (optimizer.is_per_leaf) return;
+    if (t.params.count() > 0) space = {t.params.count() / kGranule, kGranule};
+    code.emplace(space, space.rank());
   }
-  const Value value = code ? Value(*code, code->read(leaf, Layout())) : Value(nn::Var(leaf, stream));
-  scalars.emplace_back(leaf.place(), value);
-  return value;
-}
 
-Value UpdateFrame::in_f32(const Value& value) {
-  if (!code) return Value(nn::cast(value.var(), DType::f32));
-  return {*code, code->cast(value.in(*code), DType::f32)};
-}
-
-Value UpdateFrame::elements(const Tensor& buffer) {
-  if (!code) return Value(nn::Var(buffer, stream));
-  if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
-  return {*code, code->read(buffer, expr::broadcast_layout(space, space))};
-}
-
-UpdateFrame::UpdatedValue& UpdateFrame::kept(const Moment& moment) {
-  const auto known = std::ranges::find(moments, moment.name, &UpdatedValue::name);
-  if (known != moments.end()) return *known;
-  Tensor tensor;
-  if (needs != nullptr) {
-    needs->moments.push_back(moment);
-    const Shape shape = moment.shape.value_or(t.params.shape());
-    memory.push_back(
-        std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))));
-    tensor = Tensor(memory.back(), DType::f32, shape);
-  } else {
-    const auto given = std::ranges::find(t.moments, moment.name, &std::pair<std::string, Tensor>::first);
-    if (given == t.moments.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, value] : t.moments) names.push_back(name);
-      throw_error(ErrorCode::not_found, "update: there is no moment '{}'{}", moment.name,
-                  suggestion(moment.name, names));
+  Value scalar(const Tensor& leaf) {
+    for (const auto& [memory, value] : scalars) {
+      if (memory == leaf.place()) return value;
     }
-    tensor = given->second;
+    const Value value = code ? Value(*code, code->read(leaf, Layout())) : Value(nn::Var(leaf, stream));
+    scalars.emplace_back(leaf.place(), value);
+    return value;
   }
-  const Value before = elements(tensor);
-  const Value now = moment.copies_param ? where(updates() == 0, param(), before) : before;
-  moments.push_back({moment.name, tensor, before, now});
-  return moments.back();
-}
 
-Value UpdateFrame::steps() { return t.skipped ? scalar(t.step) - scalar(t.skipped) : scalar(t.step); }
-
-Value UpdateFrame::updates() { return every == 1 ? steps() : quotient(steps(), every); }
-
-Value& UpdateFrame::param() {
-  if (!params) {
-    const Value before = elements(t.params);
-    params = UpdatedValue{"", t.params, before, before};
+  Value in_f32(const Value& value) {
+    if (!code) return Value(nn::cast(value.var(), DType::f32));
+    return {*code, code->cast(value.in(*code), DType::f32)};
   }
-  return params->now;
-}
 
-Value UpdateFrame::grad() {
-  const Value raw = gradient ? *gradient : elements(t.grads);
-  return gradient_scale ? *gradient_scale * raw : raw;
-}
-
-void UpdateFrame::run(const Optimizer& optimizer) {
-  if (t.loss_scale) gradient_scale = 1 / scalar(t.loss_scale);  // a power of two, so nothing is rounded
-  Update update(*this);
-  optimizer.update(update);
-}
-
-void UpdateFrame::finish() {
-  std::optional<Value> condition;
-  if (t.must_be_finite) condition = is_finite(scalar(t.must_be_finite));
-  if (every > 1) {
-    const Value is_last = remainder(steps(), every) == every - 1;
-    condition = condition ? logical_and(*condition, is_last) : is_last;
+  Value elements(const Tensor& buffer) {
+    if (!code) return Value(nn::Var(buffer, stream));
+    if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
+    return {*code, code->read(buffer, expr::broadcast_layout(space, space))};
   }
-  std::vector<UpdatedValue> changed = moments;
-  if (params) changed.push_back(*params);
-  std::erase_if(changed, [](const UpdatedValue& each) { return !each.is_set; });
-  if (code) {
-    if (t.params.count() == 0) return;
+
+  UpdatedValue& kept(const Moment& moment) {
+    const auto known = std::ranges::find(moments, moment.name, &UpdatedValue::name);
+    if (known != moments.end()) return *known;
+    Tensor tensor;
+    if (needs != nullptr) {
+      needs->moments.push_back(moment);
+      const Shape shape = moment.shape.value_or(t.params.shape());
+      memory.push_back(
+          std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))));
+      tensor = Tensor(memory.back(), DType::f32, shape);
+    } else {
+      const auto given = std::ranges::find(t.moments, moment.name, &std::pair<std::string, Tensor>::first);
+      if (given == t.moments.end()) {
+        std::vector<std::string> names;
+        for (const auto& [name, value] : t.moments) names.push_back(name);
+        throw_error(ErrorCode::not_found, "update: there is no moment '{}'{}", moment.name,
+                    suggestion(moment.name, names));
+      }
+      tensor = given->second;
+    }
+    const Value before = elements(tensor);
+    const Value now = moment.copies_param ? where(updates() == 0, param(), before) : before;
+    moments.push_back({moment.name, tensor, before, now});
+    return moments.back();
+  }
+
+  // Steps that were not skipped, and updates before this one, as whole numbers.
+  Value steps() { return t.skipped ? scalar(t.step) - scalar(t.skipped) : scalar(t.step); }
+
+  Value updates() { return every == 1 ? steps() : quotient(steps(), every); }
+
+  Value& param() {
+    if (!params) {
+      const Value before = elements(t.params);
+      params = UpdatedValue{"", t.params, before, before};
+    }
+    return params->now;
+  }
+
+  Value grad() {
+    const Value raw = gradient ? *gradient : elements(t.grads);
+    return gradient_scale ? *gradient_scale * raw : raw;
+  }
+
+  // Runs the function, then queues the writes of everything that it has set.
+  void run(const Optimizer& optimizer) {
+    if (t.loss_scale) gradient_scale = 1 / scalar(t.loss_scale);  // a power of two, so nothing is rounded
+    Update update(*this);
+    optimizer.update(update);
+    std::optional<Value> condition;
+    if (t.must_be_finite) condition = is_finite(scalar(t.must_be_finite));
+    if (every > 1) {
+      const Value is_last = remainder(steps(), every) == every - 1;
+      condition = condition ? logical_and(*condition, is_last) : is_last;
+    }
+    std::vector<UpdatedValue> changed = moments;
+    if (params) changed.push_back(*params);
+    std::erase_if(changed, [](const UpdatedValue& each) { return !each.is_set; });
+    if (code) {
+      if (t.params.count() == 0) return;
+      for (const UpdatedValue& each : changed) {
+        const Value after = condition ? where(*condition, each.now, each.before) : each.now;
+        code->write(after.in(*code), each.memory, expr::broadcast_layout(space, space));
+        detail::before_write(each.memory, stream);
+      }
+      return;
+    }
+    // All values are computed before the first is written.
+    std::vector<std::pair<Tensor, nn::Var>> stores;
     for (const UpdatedValue& each : changed) {
-      const Value after = condition ? where(*condition, each.now, each.before) : each.now;
-      code->write(after.in(*code), each.memory, expr::broadcast_layout(space, space));
-      detail::before_write(each.memory, stream);
+      const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
+      stores.emplace_back(each.memory, condition ? nn::where(condition->var(), now, each.before.var()) : now);
     }
-    return;
+    changed.clear();
+    moments.clear();
+    params.reset();
+    for (const auto& [memory, after] : stores) {
+      detail::before_write(memory, stream);
+      ops::cast(memory, after.value(), stream);
+    }
   }
-  // All values are computed before the first is written.
-  std::vector<std::pair<Tensor, nn::Var>> stores;
-  for (const UpdatedValue& each : changed) {
-    const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
-    stores.emplace_back(each.memory, condition ? nn::where(condition->var(), now, each.before.var()) : now);
-  }
-  changed.clear();
-  moments.clear();
-  params.reset();
-  for (const auto& [memory, after] : stores) {
-    detail::before_write(memory, stream);
-    ops::cast(memory, after.value(), stream);
-  }
-}
+
+  const UpdateTensors& t;
+  const Stream& stream;
+  std::optional<expr::Builder> code;  // none: Vars
+  Shape space;
+  int every;
+  bool leaf_decays = true;       // for a single leaf
+  UpdateNeeds* needs = nullptr;  // in a dry run
+  std::vector<std::pair<const void*, Value>> scalars;
+  std::vector<UpdatedValue> moments;
+  std::optional<UpdatedValue> params;
+  std::optional<Value> gradient, gradient_scale;  // as set
+  bool gradient_is_changed = false, has_rate = false;
+  std::vector<std::shared_ptr<const Buffer>> memory;  // of the moments in a dry run
+};
 
 Value Update::param() const { return frame_->param(); }
 void Update::set_param(const Value& value) const {
@@ -270,7 +294,6 @@ UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream
     UpdateFrame frame(optimizer, tensors, stream);
     frame.needs = &needs;
     frame.run(optimizer);
-    frame.finish();
     if (!frame.code) return;
     for (const expr::Instruction& each : (*std::move(frame.code)).take().code) {
       if (each.kind == expr::Instruction::Kind::constant) needs.numbers.push_back(each.number);
@@ -283,18 +306,6 @@ void update_leaf(const Optimizer& optimizer, const UpdateTensors& tensors, bool 
   UpdateFrame frame(optimizer, tensors, stream);
   frame.leaf_decays = decays;
   frame.run(optimizer);
-  frame.finish();
-}
-
-void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Stream& stream) {
-  tensors.moments = {{"accumulated", sum}};
-  tensors.learning_rate = {};
-  const Optimizer add = make("accumulate", [steps](Update& u) {
-    const Value is_first = remainder(u.step() - 1, steps) == 0, before = u.moment("accumulated");
-    const Value part = u.grad() / static_cast<double>(steps);
-    u.set_moment("accumulated", where(is_first, part, before + part));
-  });
-  update(add, tensors, stream);
 }
 
 void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& stream) {
@@ -335,7 +346,6 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   if (!optimizer.update) return;
   UpdateFrame frame(optimizer, t, stream);
   frame.run(optimizer);
-  frame.finish();
   // Drops reads and computations that no write uses.
   const expr::Expression expression = expr::without_write((*std::move(frame.code)).take(), {});
   if (!expression.writes.empty()) queue("update", expression, stream);

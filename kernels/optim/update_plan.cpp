@@ -33,6 +33,19 @@ std::string kinds_of(std::string_view name) {
   return kinds;
 }
 
+// Adds 1 / `steps` of a step's gradients to the buffer `sum`, in one launch; the first of `steps` steps overwrites it.
+// `tensors` belong to an update before its gradients are averaged.
+void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Stream& stream) {
+  tensors.moments = {{"accumulated", sum}};
+  tensors.learning_rate = {};
+  const Optimizer add = make("accumulate", [steps](Update& u) {
+    const Value is_first = remainder(u.step() - 1, steps) == 0, before = u.moment("accumulated");
+    const Value part = u.grad() / static_cast<double>(steps);
+    u.set_moment("accumulated", where(is_first, part, before + part));
+  });
+  update(add, tensors, stream);
+}
+
 }  // namespace
 
 UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard,

@@ -3,16 +3,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/optim/loss_scale.h>
+#include <giro/kernels/optim/update.h>
 #include <giro/runtime/state.h>
 
-#include "kernels/optim/update_frame.h"
-
 namespace giro::optim {
+
+// A state collection that an optimizer reads and updates.
+struct Moment {
+  std::string name;
+  std::optional<Shape> shape = {};  // default: the parameter's
+  double initial = 0;
+  bool copies_param = false;  // before the first update
+};
+
+// What an optimizer's function requested in one run.
+struct UpdateNeeds {
+  std::vector<Moment> moments;
+  bool norm = false;
+  std::vector<LearningRate> rates;
+  std::vector<double> numbers;  // the constants of its expression
+};
+
+// Runs the function for a leaf of this shape without computing anything.
+UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream& stream);
+// One update of a single leaf by a per-leaf optimizer. The tensors have the leaf's shape.
+void update_leaf(const Optimizer& optimizer, const UpdateTensors& tensors, bool decays, const Stream& stream);
 
 // How an optimizer updates the params of a state: which leaves are updated together, and the collections they need.
 class UpdatePlan {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <giro/kernels/nn/operand.h>
+#include <giro/kernels/nn/reduce.h>
 
 #include "kernels/expr/expression.h"
 
@@ -16,5 +16,9 @@ Var sum_to(const Var& term, const Shape& shape);
 
 // A copy of x's elements, selected by a layout in its memory.
 Var view(const char* name, const Var& x, const Shape& shape, const expr::Layout& layout, Gradient gradient);
+
+// The square root of the sum of squares, f32, or f64 of f64. The squares are f64, so they neither overflow nor
+// underflow. The gradient of a norm of 0 is 0. Errors as for sum, by the op's name.
+Var norm(const char* op, const Operand& x, const Axes& axes = {});
 
 }  // namespace giro::nn

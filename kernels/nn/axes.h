@@ -61,8 +61,6 @@ inline Var with_first_axes(const char* what, const Var& x, const Shape& shape) {
   return x.reshape(Shape(sizes));
 }
 
-// take_along_axis for indices without repeats, so that the gradient need not sort them.
-Var take_distinct(const Var& x, const Var& indices, std::size_t axis);
 // take, but an error for an index out of range calls it `element`, such as "embedding: id".
 Var take_checked(const std::string& element, const Var& x, const Var& indices, int axis = 0);
 

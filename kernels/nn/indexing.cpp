@@ -109,6 +109,7 @@ Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
   return y.reshape(shape);
 }
 
+// are_distinct: no index occurs twice, so the gradient need not sort them.
 Var take_along(const Var& x, const Var& indices, std::size_t axis, bool are_distinct) {
   return taken_each(in_three_axes(x, axis), in_three_axes(indices, axis), are_distinct).reshape(indices.shape());
 }
@@ -126,8 +127,6 @@ Var by_index(const char* op, const Var& y, const std::function<Term(Builder&, co
 }
 
 }  // namespace
-
-Var take_distinct(const Var& x, const Var& indices, std::size_t axis) { return take_along(x, indices, axis, true); }
 
 Var take(const Operand& x, const Var& indices, int axis) {
   const detail::CallSite site(x.where);
@@ -215,6 +214,47 @@ Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));
   return by_index("arange", Var(Tensor(memory, dtype, {count}), stream),
                   [](Builder&, const Term& place) { return place; });
+}
+
+namespace {
+
+// The first `kept` indices of each row.
+Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descending) {
+  if (x.shape().begin()[axis] > std::numeric_limits<std::uint32_t>::max()) {
+    throw_error(ErrorCode::shape_mismatch, "argsort: x is {}, expected fewer than 2^32 elements along axis {}",
+                to_string(x.value()), axis);
+  }
+  return along_axis(stop_gradient(x), axis, [&](const Var& rows) {
+    Var order = Var::computed(DType::i64, {rows.shape()[0], kept}, {rows}, nullptr);
+    queue(ops::ArgSort{order.value(), rows.value(), descending}, order.stream());
+    return order;
+  });
+}
+
+}  // namespace
+
+Var argsort(const Operand& x, int axis) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("argsort", x, axis);
+  return order_along(x.var, along, x.var.shape().begin()[along], false);
+}
+
+Var sort(const Operand& x, int axis) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("sort", x, axis);
+  return take_along(x.var, order_along(x.var, along, x.var.shape().begin()[along], false), along, true);
+}
+
+TopK top_k(const Operand& x, std::int64_t k) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("top_k", x, -1);
+  const std::int64_t size = x.var.shape().begin()[along];
+  if (k < 0 || k > size) {
+    throw_error(ErrorCode::invalid_argument, "top_k: k is {}, expected 0 to {}, the size of the last axis of {}", k,
+                size, to_string(x.var.shape()));
+  }
+  const Var indices = order_along(x.var, along, k, true);
+  return {take_along(x.var, indices, along, true), indices};
 }
 
 }  // namespace giro::nn

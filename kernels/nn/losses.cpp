@@ -9,10 +9,10 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
 
+#include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/axes.h"
 #include "kernels/nn/mean_of_ranks.h"
-#include "kernels/nn/norm.h"
 #include "runtime/call_site.h"
 #include "runtime/program/op_signature.h"
 #include "runtime/throw_error.h"

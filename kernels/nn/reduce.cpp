@@ -12,11 +12,9 @@
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/expr/build.h"
-#include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
-#include "kernels/nn/norm.h"
 #include "kernels/rows_op.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
@@ -27,6 +25,7 @@ namespace {
 using expr::Builder;
 using expr::Combiner;
 using expr::Layout;
+using expr::Term;
 
 // A shape with its reduced axes moved last, as an expression's space needs them.
 struct Reduction {
@@ -74,12 +73,10 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   if (!is_floating(x.var.dtype())) gradient = nullptr;
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
   Builder builder(reduction.space, reduction.reduced);
-  const std::uint16_t element = builder.cast(builder.read(x.var.value(), reduction.read), computed);
-  std::uint16_t result = builder.reduce(combiner, dtype, element);
-  if (divisor) {
-    result = builder.apply(expr::functions::divide, dtype, std::array{result, builder.constant(dtype, *divisor)});
-  }
-  builder.write(result, y.value(), reduction.write);
+  const Term element = Term(builder, builder.read(x.var.value(), reduction.read)).cast(computed);
+  Term result = element.reduce(combiner, dtype);
+  if (divisor) result = result / *divisor;
+  result.write(y.value(), reduction.write);
   queue(op, std::move(builder).take(), y.stream());
   return y;
 }

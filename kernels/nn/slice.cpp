@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 
@@ -12,8 +11,7 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/expr/build.h"
-#include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/axes.h"
@@ -27,6 +25,7 @@ namespace {
 using expr::broadcast_layout;
 using expr::Builder;
 using expr::Layout;
+using expr::Term;
 
 constexpr std::size_t kMaxFused = 16;  // parts per kernel
 
@@ -37,27 +36,18 @@ Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
 }
 
 // An element's index along an axis.
-std::uint16_t place_along(Builder& builder, std::size_t axis) {
+Term place_along(Builder& builder, std::size_t axis) {
   Layout layout;
   layout.strides[axis] = 1;
-  return builder.place(layout);
-}
-
-// `before` where a place is before `end`, else `after`.
-std::uint16_t chosen(Builder& builder, std::uint16_t place, std::int64_t end, std::uint16_t before,
-                     std::uint16_t after) {
-  const std::array<std::uint16_t, 2> places{place, builder.constant(DType::i64, 0, end)};
-  const std::array<std::uint16_t, 3> values{builder.apply(expr::functions::less, DType::boolean, places), before,
-                                            after};
-  return builder.apply(expr::functions::where, builder.dtype(before), values);
+  return {builder, builder.place(layout)};
 }
 
 // A read of x, placed at index `begin` along an axis of a larger space. The other axes are x's.
-std::uint16_t read_from(Builder& builder, const Var& x, std::size_t axis, std::int64_t begin, std::int64_t size) {
+Term read_from(Builder& builder, const Var& x, std::size_t axis, std::int64_t begin, std::int64_t size) {
   Layout layout = broadcast_layout(x.shape(), x.shape());
   layout.offset = -begin * layout.strides[axis];
   layout.bounds[axis] = {std::max<std::int64_t>(begin, 0), std::min(begin + x.shape().begin()[axis], size)};
-  return builder.read(x.value(), layout);
+  return {builder, builder.read(x.value(), layout)};
 }
 
 // Negative padding cuts elements off.
@@ -69,14 +59,14 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
   });
   Builder builder(shape);
   const bool is_zero = value == 0 && !std::signbit(value), is_left = before + own > 0 && before < size && own > 0;
-  const auto filling = [&] { return builder.constant(x.dtype(), value); };
-  std::uint16_t result = is_left ? read_from(builder, x, axis, before, size) : filling();
+  const auto filling = [&] { return Term(builder, builder.constant(x.dtype(), value)); };
+  Term result = is_left ? read_from(builder, x, axis, before, size) : filling();
   if (is_left && !is_zero) {
-    const std::uint16_t outside = filling(), place = place_along(builder, axis);
-    if (after > 0) result = chosen(builder, place, before + own, result, outside);
-    if (before > 0) result = chosen(builder, place, before, outside, result);
+    const Term outside = filling(), place = place_along(builder, axis);
+    if (after > 0) result = where(place < before + own, result, outside);
+    if (before > 0) result = where(place < before, outside, result);
   }
-  builder.write(result, y.value(), broadcast_layout(shape, shape));
+  result.write(y.value(), broadcast_layout(shape, shape));
   queue("pad", std::move(builder).take(), y.stream());
   return y;
 }
@@ -132,14 +122,15 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
     }
   } else {
     Builder builder(shape);
-    const std::uint16_t place = place_along(builder, axis);
+    const Term place = place_along(builder, axis);
     std::int64_t begin = size - parts.back().shape().begin()[axis];
-    std::uint16_t value = read_from(builder, parts.back(), axis, begin, size);
+    Term value = read_from(builder, parts.back(), axis, begin, size);
     for (std::size_t i = parts.size() - 1; i-- > 0;) {
       const std::int64_t end = std::exchange(begin, begin - parts[i].shape().begin()[axis]);
-      value = chosen(builder, place, end, read_from(builder, parts[i], axis, begin, size), value);
+      const Term before_end = read_from(builder, parts[i], axis, begin, size);
+      value = where(place < end, before_end, value);
     }
-    builder.write(value, y.value(), whole);
+    value.write(y.value(), whole);
     queue("concatenate", std::move(builder).take(), y.stream());
   }
   return y;

@@ -9,13 +9,12 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/nn/norm.h"
+#include "kernels/nn/apply.h"
 #include "runtime/path_pattern.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
 namespace giro::optim {
-
 namespace {
 
 // Error(invalid_argument) for an option of an optimizer that is out of its range.
@@ -198,44 +197,6 @@ Optimizer accumulate(int steps, const Optimizer& optimizer) {
 
 Optimizer frozen() { return {.name = "frozen"}; }
 
-namespace {
-
-using Each = std::vector<std::shared_ptr<const Optimizer>>;
-
-Each of_leaves(const std::vector<std::pair<std::string, std::shared_ptr<const Optimizer>>>& rules,
-               const std::vector<LeafSpec>& params) {
-  std::vector<std::string> names;
-  for (const LeafSpec& leaf : params) names.push_back(leaf.name);
-  Each result(params.size());
-  for (const auto& [text, optimizer] : rules) {
-    const PathPattern pattern(text);
-    bool matches = false;
-    std::vector<std::size_t> taken;
-    for (std::size_t i = 0; i < params.size(); ++i) {
-      if (!pattern.match(names[i])) continue;
-      matches = true;
-      if (!result[i]) taken.push_back(i);
-    }
-    if (!matches) {
-      throw_error(ErrorCode::not_found, "by_path: the pattern '{}' matches no leaf of params{}", text,
-                  suggestion(text, names));
-    }
-    std::vector<LeafSpec> leaves;
-    for (const std::size_t i : taken) leaves.push_back(params[i]);
-    const Each inner = optimizer->of_leaves ? optimizer->of_leaves(leaves) : Each(taken.size(), optimizer);
-    for (std::size_t k = 0; k < taken.size(); ++k) result[taken[k]] = inner[k];
-  }
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    if (!result[i]) {
-      throw_error(ErrorCode::not_found, "by_path: no pattern matches '{}', expected one, such as '**' at the end",
-                  names[i]);
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   std::vector<std::pair<std::string, std::shared_ptr<const Optimizer>>> rules;
   for (auto& [pattern, optimizer] : optimizers) {
@@ -249,7 +210,35 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   }
   Optimizer result{.name = "by_path"};
   result.of_leaves = [rules = std::move(rules)](const std::vector<LeafSpec>& params) {
-    return of_leaves(rules, params);
+    std::vector<std::string> names;
+    for (const LeafSpec& leaf : params) names.push_back(leaf.name);
+    std::vector<std::shared_ptr<const Optimizer>> of_each(params.size());
+    for (const auto& [text, optimizer] : rules) {
+      const PathPattern pattern(text);
+      bool matches = false;
+      std::vector<std::size_t> taken;
+      std::vector<LeafSpec> leaves;
+      for (std::size_t i = 0; i < params.size(); ++i) {
+        if (!pattern.match(names[i])) continue;
+        matches = true;
+        if (of_each[i]) continue;
+        taken.push_back(i);
+        leaves.push_back(params[i]);
+      }
+      if (!matches) {
+        throw_error(ErrorCode::not_found, "by_path: the pattern '{}' matches no leaf of params{}", text,
+                    suggestion(text, names));
+      }
+      const auto inner =
+          optimizer->of_leaves ? optimizer->of_leaves(leaves) : decltype(of_each)(taken.size(), optimizer);
+      for (std::size_t k = 0; k < taken.size(); ++k) of_each[taken[k]] = inner[k];
+    }
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      if (of_each[i]) continue;
+      throw_error(ErrorCode::not_found, "by_path: no pattern matches '{}', expected one, such as '**' at the end",
+                  names[i]);
+    }
+    return of_each;
   };
   return result;
 }

@@ -14,7 +14,7 @@
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/program/program.h>
 
-#include "kernels/nn/norm.h"
+#include "kernels/nn/apply.h"
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 

@@ -39,4 +39,8 @@ void increment(const Tensor& counter, std::int64_t amount, const Stream& stream)
 void mean(const Tensor& out, const Tensor& x, const Stream& stream);
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);
 
+// The expression of the op `correct`: for each row, 1 where the largest logit (the first, if tied) is at the label,
+// else 0. A row with a NaN is wrong.
+expr::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels);
+
 }  // namespace giro::ops

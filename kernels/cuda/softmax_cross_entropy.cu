@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "kernels/correct_rows.h"
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/last_block.cuh"
@@ -233,7 +232,7 @@ void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const Tensor losses(memory.data(), DType::f32, rows, stream.device());
   if (op.accuracy) {
     const Tensor hits(memory_of_hits.data(), DType::f32, rows, stream.device());
-    cuda::run(correct_rows(hits, op.logits, op.labels), stream);
+    cuda::run(ops::correct_rows(hits, op.logits, op.labels), stream);
     ops::mean(op.accuracy, hits, stream);
   }
   report_labels(op.fault, op.labels, op.logits.shape()[1], stream);

@@ -21,4 +21,7 @@ Var view(const char* name, const Var& x, const Shape& shape, const expr::Layout&
 // underflow. The gradient of a norm of 0 is 0. Errors as for sum, by the op's name.
 Var norm(const char* op, const Operand& x, const Axes& axes = {});
 
+// take, but an error for an index out of range calls it `element`, such as "embedding: id".
+Var take_checked(const std::string& element, const Var& x, const Var& indices, int axis = 0);
+
 }  // namespace giro::nn

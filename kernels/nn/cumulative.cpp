@@ -12,7 +12,6 @@
 #include <giro/kernels/nn/slice.h>
 
 #include "kernels/nn/arguments.h"
-#include "kernels/nn/axes.h"
 #include "kernels/ops.h"
 #include "runtime/call_site.h"
 

@@ -30,16 +30,11 @@ class GradientMode {
 
 namespace giro::nn {
 
-// The gradient of a backward kernel's result: throws, as there is none.
-inline Gradient once_differentiable(const char* op) {
-  return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
-    throw_error(ErrorCode::unsupported, "{}: its gradient cannot be differentiated again", op);
-  };
-}
-
-// An uninitialized gradient of the loss with respect to `input`.
+// An uninitialized gradient of the loss with respect to `input`, for a kernel to compute. It cannot be differentiated.
 inline Var gradient_like(const char* op, const Var& input, DType dtype, const std::vector<Var>& from) {
-  return Var::computed(dtype, input.shape(), from, once_differentiable(op));
+  return Var::computed(dtype, input.shape(), from, [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
+    throw_error(ErrorCode::unsupported, "{}: its gradient cannot be differentiated again", op);
+  });
 }
 
 // Accumulates the terms of a value's gradient. Terms for parts of the value are collected first. If they make up the

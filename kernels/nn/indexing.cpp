@@ -15,8 +15,8 @@
 
 #include "kernels/expr/build.h"
 #include "kernels/expr/term.h"
+#include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
-#include "kernels/nn/axes.h"
 #include "kernels/ops.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"

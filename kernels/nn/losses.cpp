@@ -11,7 +11,6 @@
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
-#include "kernels/nn/axes.h"
 #include "kernels/nn/mean_of_ranks.h"
 #include "runtime/call_site.h"
 #include "runtime/program/op_signature.h"

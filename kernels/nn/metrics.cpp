@@ -5,10 +5,9 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/correct_rows.h"
 #include "kernels/elementwise.h"
 #include "kernels/moments.h"
-#include "kernels/nn/axes.h"
+#include "kernels/nn/arguments.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 
@@ -67,7 +66,7 @@ Var correct_rows_of(const char* op, const Var& logits, const Var& labels) {
   }
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   out.set_direction(Direction::higher);
-  queue("correct", correct_rows(out.value(), logits.value(), labels.value()), out.stream());
+  queue("correct", ops::correct_rows(out.value(), logits.value(), labels.value()), out.stream());
   return out;
 }
 

@@ -14,7 +14,6 @@
 #include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
-#include "kernels/nn/axes.h"
 #include "kernels/nn/gradients.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"

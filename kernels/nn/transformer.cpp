@@ -13,7 +13,7 @@
 #include <giro/kernels/nn/normalization.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/nn/axes.h"
+#include "kernels/nn/apply.h"
 #include "kernels/nn/builtin.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/correct_rows.h"
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
 #include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
@@ -15,7 +15,7 @@ bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const T
   const auto reads_logits = [&](const expr::Access& read) { return same(read.memory, logits); };
   return expression != nullptr && expression->writes.size() == 1 &&
          std::ranges::any_of(expression->reads, reads_logits) &&
-         *expression == correct_rows(expression->writes.front().to.memory, logits, labels);
+         *expression == ops::correct_rows(expression->writes.front().to.memory, logits, labels);
 }
 
 }  // namespace

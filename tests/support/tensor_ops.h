@@ -11,7 +11,6 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
-#include "kernels/correct_rows.h"
 #include "kernels/elementwise.h"
 #include "kernels/moments.h"
 #include "kernels/ops.h"
@@ -50,7 +49,7 @@ inline void sum(const Tensor& out, const Tensor& x, const Stream& stream) {
 inline void sum_rows(const Tensor& out, const Tensor& x, const Stream& s) { queue(ops::SumRows{out, x}, s); }
 
 inline void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
-  queue("correct", correct_rows(out, logits, labels), stream);
+  queue("correct", ops::correct_rows(out, logits, labels), stream);
 }
 inline void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
   const Buffer memory = stream.allocate(static_cast<std::size_t>(labels.count()) * sizeof(float));

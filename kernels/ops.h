@@ -5,13 +5,12 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/attention_op.h"
-#include "kernels/conv2d_op.h"
 #include "kernels/cross_entropy_op.h"
 #include "kernels/digest_op.h"
-#include "kernels/pool_op.h"
 #include "kernels/product_op.h"
 #include "kernels/rows_op.h"
 #include "kernels/slots_op.h"
+#include "kernels/window_op.h"
 
 // clang-format off
 #define GIRO_EACH_OP(F) \

@@ -42,9 +42,7 @@ Fans default_fans(const Shape& shape) {
 const Var& find(const std::map<std::string, Var>& vars, const std::string& name, const char* what) {
   const auto found = vars.find(name);
   if (found != vars.end()) return found->second;
-  std::vector<std::string> known;
-  for (const auto& [each, var] : vars) known.push_back(each);
-  throw_error(ErrorCode::not_found, "no {} '{}'{}", what, name, suggestion(name, known));
+  throw_error(ErrorCode::not_found, "no {} '{}'{}", what, name, suggestion(name, vars));
 }
 
 }  // namespace

@@ -83,8 +83,7 @@ LearningRate piecewise_constant(double rate, const std::vector<std::pair<std::in
   return LearningRate([=, start = checked("the constant", rate)](const Value& step) {
     Value result = start;
     for (const auto& [boundary, scale] : scales) {
-      const Value next = result.is_number() ? Value(static_cast<float>(result.number()) * static_cast<float>(scale))
-                                            : result * static_cast<float>(scale);
+      const Value next = result * static_cast<float>(scale);
       result = where(step < boundary, result, next);
     }
     return result;

@@ -212,9 +212,7 @@ State TrainState::averaged() const {
 void TrainState::reset(const std::string& name) {
   const auto found = initial_.find(name);
   if (found != initial_.end()) return found->second(collection(name), stream());
-  std::vector<std::string> known;
-  for (const auto& [each, set] : initial_) known.push_back(each);
-  throw_error(ErrorCode::not_found, "reset: '{}' is not a collection of the model{}", name, suggestion(name, known));
+  throw_error(ErrorCode::not_found, "reset: '{}' is not a collection of the model{}", name, suggestion(name, initial_));
 }
 
 std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection& leaves, const Collection* grads,

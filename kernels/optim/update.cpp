@@ -75,10 +75,8 @@ struct UpdateFrame {
     } else {
       const auto given = std::ranges::find(t.moments, moment.name, &std::pair<std::string, Tensor>::first);
       if (given == t.moments.end()) {
-        std::vector<std::string> names;
-        for (const auto& [name, value] : t.moments) names.push_back(name);
         throw_error(ErrorCode::not_found, "update: there is no moment '{}'{}", moment.name,
-                    suggestion(moment.name, names));
+                    suggestion(moment.name, t.moments));
       }
       tensor = given->second;
     }

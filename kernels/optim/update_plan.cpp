@@ -82,10 +82,11 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
   // All sharded collections are divided in the same way, so each has all leaves.
   for (const Group& group : groups_) {
     for (const Moment& moment : group.needs.moments) {
-      Moments& to = moments_of(moment.name);
+      auto to = std::ranges::find(moments_, moment.name, &Moments::name);
+      if (to == moments_.end()) to = moments_.insert(to, {moment.name, {}, {}, {}});
       const bool all = shard.count > 1;
-      if (all && !to.leaves.empty()) {
-        const Moment& first = to.moments.front();
+      if (all && !to->leaves.empty()) {
+        const Moment& first = to->moments.front();
         if (first.initial == moment.initial && first.copies_param == moment.copies_param) continue;
         throw_error(ErrorCode::unsupported,
                     "the optimizers of some leaves initialize '{}' differently than those of others, but all "
@@ -93,19 +94,12 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
                     moment.name, shard.count);
       }
       for (std::size_t i = all ? 0 : group.first; i < (all ? params.size() : group.last); ++i) {
-        to.leaves.push_back({params[i].name, DType::f32, moment.shape.value_or(params[i].shape)});
-        to.moments.push_back(moment);
-        to.of_params.push_back(i);
+        to->leaves.push_back({params[i].name, DType::f32, moment.shape.value_or(params[i].shape)});
+        to->moments.push_back(moment);
+        to->of_params.push_back(i);
       }
     }
   }
-}
-
-UpdatePlan::Moments& UpdatePlan::moments_of(const std::string& name) {
-  for (Moments& each : moments_) {
-    if (each.name == name) return each;
-  }
-  return moments_.emplace_back(Moments{name, {}, {}, {}});
 }
 
 // In this order a checkpoint's first difference is the cause of the others.
@@ -169,10 +163,6 @@ std::vector<std::uint8_t> UpdatePlan::decays() const {
   return decays;
 }
 
-bool UpdatePlan::needs_norm() const {
-  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.needs.norm; });
-}
-
 void UpdatePlan::apply(const State& state, const LossScale& scale, const Partitioner* partitioner) const {
   const Stream& stream = state.stream();
   UpdateTensors tensors{.grads = state.collection("grads").flat(shard_),
@@ -181,6 +171,7 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
                         .learning_rate_scale = state.at("learning_rate_scale"),
                         .loss_scale = scale.scale,
                         .skipped = scale.skipped};
+  const bool needs_norm = std::ranges::any_of(groups_, [](const Group& group) { return group.needs.norm; });
   std::vector<Buffer> memory;
   const auto squared_norm = [&](const Tensor& grads) {
     memory.push_back(stream.allocate(sizeof(double)));
@@ -189,7 +180,7 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
     if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
     return norm;
   };
-  if (scale.scale || (needs_norm() && accumulated_steps_ == 1)) tensors.squared_norm = squared_norm(tensors.grads);
+  if (scale.scale || (needs_norm && accumulated_steps_ == 1)) tensors.squared_norm = squared_norm(tensors.grads);
   if (scale.scale) tensors.must_be_finite = tensors.squared_norm;
   if (accumulated_steps_ > 1) {
     const Tensor sum = state.collection("opt_state/accumulated").flat();
@@ -197,7 +188,7 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
     accumulate(accumulated_steps_, sum, tensors, stream);
     tensors.grads = sum;
     tensors.loss_scale = {};
-    if (needs_norm()) tensors.squared_norm = squared_norm(sum);
+    if (needs_norm) tensors.squared_norm = squared_norm(sum);
   }
   for (const Group& group : groups_) {
     if (!group.optimizer->update) continue;

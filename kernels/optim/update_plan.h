@@ -66,10 +66,8 @@ class UpdatePlan {
     std::vector<std::size_t> of_params;  // these leaves' indices
   };
 
-  Moments& moments_of(const std::string& name);
   void declare_in(State& state) const;
   std::vector<std::uint8_t> decays() const;
-  bool needs_norm() const;
   void apply(const State& state, const Group& group, UpdateTensors tensors) const;
 
   std::vector<LeafSpec> params_;

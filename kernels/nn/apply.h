@@ -4,7 +4,7 @@
 
 #include <giro/kernels/nn/reduce.h>
 
-#include "kernels/expr/expression.h"
+#include "kernels/expr/term.h"
 
 namespace giro::nn {
 
@@ -13,6 +13,9 @@ Var apply(const expr::ScalarFunction& function, const std::vector<Operand>& oper
 
 // Sums a gradient over the axes along which a value of this shape was broadcast.
 Var sum_to(const Var& term, const Shape& shape);
+
+// Queues the expression that writes `value` to each element of y; returns y.
+Var write(const char* op, const expr::Term& value, expr::Builder& builder, const Var& y);
 
 // A copy of x's elements, selected by a layout in its memory.
 Var view(const char* name, const Var& x, const Shape& shape, const expr::Layout& layout, Gradient gradient);

@@ -14,8 +14,6 @@
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/kernels/nn/reduce.h>
 
-#include "kernels/expr/build.h"
-#include "kernels/expr/table.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "runtime/call_site.h"
@@ -28,6 +26,7 @@ using expr::Builder;
 using expr::Layout;
 using expr::ScalarFunction;
 using expr::Takes;
+using expr::Term;
 
 bool takes(Takes set, DType dtype) {
   switch (set) {
@@ -153,12 +152,16 @@ Var sum_to(const Var& term, const Shape& shape) {
   return sum(term, Axes(axes)).reshape(shape);
 }
 
+Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
+  value.write(y.value(), expr::broadcast_layout(y.shape(), y.shape()));
+  queue(op, std::move(builder).take(), y.stream());
+  return y;
+}
+
 Var view(const char* name, const Var& x, const Shape& shape, const Layout& layout, Gradient gradient) {
   Var y = Var::computed(x.dtype(), shape, {x}, std::move(gradient));
   Builder builder(shape);
-  builder.write(builder.read(x.value(), layout), y.value(), expr::broadcast_layout(shape, shape));
-  queue(name, std::move(builder).take(), y.stream());
-  return y;
+  return write(name, Term(builder, builder.read(x.value(), layout)), builder, y);
 }
 
 Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) {
@@ -187,8 +190,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
     }
   }
   const std::uint16_t computed = builder.apply(function, result, std::span(values).first(operands.size()));
-  builder.write(computed, y.value(), expr::broadcast_layout(shape, shape));
-  queue(function.name, std::move(builder).take(), y.stream());
+  write(function.name, Term(builder, computed), builder, y);
   if (adds_or_scales(function, operands)) PartCalls::note_sum_of_inputs(y);
   return y;
 }

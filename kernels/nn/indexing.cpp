@@ -13,8 +13,6 @@
 #include <giro/kernels/nn/sort.h>
 #include <giro/runtime/buffer.h>
 
-#include "kernels/expr/build.h"
-#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/ops.h"
@@ -119,11 +117,7 @@ Var by_index(const char* op, const Var& y, const std::function<Term(Builder&, co
   Builder builder(y.shape());
   Layout along;
   along.strides[y.shape().rank() - 1] = 1;
-  value(builder, Term(builder, builder.place(along)))
-      .cast(y.dtype())
-      .write(y.value(), broadcast_layout(y.shape(), y.shape()));
-  queue(op, std::move(builder).take(), y.stream());
-  return y;
+  return write(op, value(builder, Term(builder, builder.place(along))).cast(y.dtype()), builder, y);
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/expr/build.h"
-#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "runtime/call_site.h"
@@ -43,12 +41,6 @@ Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key,
   if (rows > 0 && shape.count() % rows == 0) layout.offset = key.first_row * (shape.count() / rows);
   const Term place(builder, builder.place(layout));
   return Term::apply(distribution, {scalar(builder, key), place});
-}
-
-Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
-  value.write(y.value(), broadcast_layout(y.shape(), y.shape()));
-  queue(op, std::move(builder).take(), y.stream());
-  return y;
 }
 
 // Expects one of the arguments on a stream.

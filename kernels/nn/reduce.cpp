@@ -12,7 +12,6 @@
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/rows_op.h"

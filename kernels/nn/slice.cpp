@@ -11,7 +11,6 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/gradients.h"
@@ -65,9 +64,7 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
     if (after > 0) result = where(place < before + own, result, outside);
     if (before > 0) result = where(place < before, outside, result);
   }
-  result.write(y.value(), broadcast_layout(shape, shape));
-  queue("pad", std::move(builder).take(), y.stream());
-  return y;
+  return write("pad", result, builder, y);
 }
 
 // The parts have one dtype and fitting shapes, and none is empty. Parts of equal size are written to their place in the
@@ -129,8 +126,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
       const Term before_end = read_from(builder, parts[i], axis, begin, size);
       value = where(place < end, before_end, value);
     }
-    value.write(y.value(), whole);
-    queue("concatenate", std::move(builder).take(), y.stream());
+    write("concatenate", value, builder, y);
   }
   return y;
 }

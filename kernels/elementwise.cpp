@@ -1,14 +1,22 @@
 #include "kernels/elementwise.h"
 
+#include <algorithm>
+
+#include "runtime/throw_error.h"
+
 namespace giro::ops {
 namespace {
+
+using expr::Builder;
+using expr::Layout;
+using expr::Term;
 
 // Reduces all elements to one; f builds the result from an element.
 template <class F>
 void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& stream, const F& f) {
   const Shape space{x.count()};
-  expr::Builder code(space, 1);
-  f(expr::Term(code, code.read(x, expr::broadcast_layout(space, space)))).write(out, {});
+  Builder code(space, 1);
+  f(Term(code, code.read(x, expr::broadcast_layout(space, space)))).write(out, {});
   queue(op, std::move(code).take(), stream);
 }
 
@@ -16,7 +24,7 @@ void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& st
 
 void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
   write_each("add", out, {out.count()}, stream, [&](const auto& read) {
-    const expr::Term first = read(a);
+    const Term first = read(a);
     return first + read(b);
   });
 }
@@ -27,7 +35,7 @@ void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
 
 void fill(const Tensor& out, double value, const Stream& stream) {
   const Shape space{out.count()};
-  expr::Builder code(space);
+  Builder code(space);
   code.write(code.constant(out.dtype(), value), out, expr::broadcast_layout(space, space));
   queue("fill", std::move(code).take(), stream);
 }
@@ -42,18 +50,16 @@ void increment(const Tensor& counter, std::int64_t amount, const Stream& stream)
 }
 
 void mean(const Tensor& out, const Tensor& x, const Stream& stream) {
-  reduce("mean", out, x, stream, [&](const expr::Term& each) { return each.sum() / static_cast<double>(x.count()); });
+  reduce("mean", out, x, stream, [&](const Term& each) { return each.sum() / static_cast<double>(x.count()); });
 }
 
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
-  reduce("sum_of_squares", out, x, stream, [](const expr::Term& each) { return square(each.cast(DType::f64)).sum(); });
+  reduce("sum_of_squares", out, x, stream, [](const Term& each) { return square(each.cast(DType::f64)).sum(); });
 }
 
 expr::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels) {
-  using expr::Layout;
-  using expr::Term;
   const Shape& space = logits.shape();
-  expr::Builder code(space, 1);
+  Builder code(space, 1);
   const Term logit = Term(code, code.read(logits, expr::broadcast_layout(space, space))).cast(DType::f32);
   const Term label(code, code.read(labels, Layout{.strides = {1}}));
   const Term best = logit.reduce(expr::Combiner::argmax, DType::i64);
@@ -61,6 +67,56 @@ expr::Expression correct_rows(const Tensor& out, const Tensor& logits, const Ten
   const Term largest = logit.reduce(expr::Combiner::max, DType::f32);
   where(is_nan(largest), 0, is_correct).write(out, Layout{.strides = {1}});
   return std::move(code).take();
+}
+
+void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
+             const Stream& stream) {
+  if (mask) {
+    const Shape &all = values.shape(), &first = mask.shape();
+    if (first.rank() > all.rank() || !std::equal(first.begin(), first.end(), all.begin())) {
+      throw_error(ErrorCode::shape_mismatch, "moments: mask is {}, values is {}; expected the first axes of values",
+                  to_string(mask), to_string(values));
+    }
+  }
+  const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;
+  const Shape space{outer, inner};
+  Builder code(space, 2);
+  const Term x = Term(code, code.read(values, expr::broadcast_layout(space, space))).cast(DType::f64);
+  Term n = x.constant(DType::f64, static_cast<double>(values.count()));
+  std::optional<Term> counts;
+  if (mask) {
+    counts = Term(code, code.read(mask, Layout{.strides = {1}}));
+    n = counts->cast(DType::f64).sum();
+  }
+  const auto mean_of = [&](const Term& each) { return (counts ? where(*counts, each, 0) : each).sum() / n; };
+  const Term of_mean = mean_of(x);
+  of_mean.write(mean, {});
+  if (deviation) sqrt(mean_of(square(x - of_mean))).write(deviation, {});
+  n.write(count, {});
+  queue("moments", std::move(code).take(), stream);
+}
+
+void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
+                 const Stream& stream) {
+  Builder code({});
+  const Term n(code, code.read(count, {})), m(code, code.read(mean, {}));
+  Term squared = square(m);
+  if (deviation) squared = squared + square(Term(code, code.read(deviation, {})));
+  where(0 < n, n * m, 0).write(sums, {});
+  where(0 < n, n * squared, 0).write(sums, Layout{.offset = 1});
+  n.write(sums, Layout{.offset = 2});
+  queue("moment_sums", std::move(code).take(), stream);
+}
+
+void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
+                     double factor, const Stream& stream) {
+  Builder code({});
+  const auto sum = [&](std::int64_t i) { return factor * Term(code, code.read(sums, Layout{.offset = i})); };
+  const Term n = sum(2), of_mean = sum(0) / n;
+  of_mean.write(mean, {});
+  if (deviation) sqrt(maximum(sum(1) / n - square(of_mean), 0)).write(deviation, {});
+  n.write(count, {});
+  queue("moments_of_sums", std::move(code).take(), stream);
 }
 
 }  // namespace giro::ops

@@ -6,7 +6,6 @@
 #include <giro/kernels/nn/functional.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/moments.h"
 #include "kernels/nn/arguments.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"

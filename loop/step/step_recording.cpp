@@ -11,7 +11,6 @@
 #include <giro/runtime/span.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/moments.h"
 #include "kernels/rules/record.h"
 #include "loop/data/resident_rows.h"
 #include "runtime/backend.h"

@@ -12,7 +12,6 @@
 #include <giro/runtime/tensor.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/moments.h"
 #include "kernels/ops.h"
 #include "kernels/publish_op.h"
 

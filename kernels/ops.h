@@ -5,7 +5,6 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/attention_op.h"
-#include "kernels/cross_entropy_op.h"
 #include "kernels/digest_op.h"
 #include "kernels/product_op.h"
 #include "kernels/rows_op.h"

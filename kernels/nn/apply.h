@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <giro/kernels/nn/reduce.h>
@@ -26,5 +28,9 @@ Var norm(const char* op, const Operand& x, const Axes& axes = {});
 
 // take, but an error for an index out of range calls it `element`, such as "embedding: id".
 Var take_checked(const std::string& element, const Var& x, const Var& indices, int axis = 0);
+
+// The mean of the ranks' values; its gradient is such a mean, too. Each rank differentiates its own loss, and the mean
+// of their gradients is that of the whole loss.
+Var mean_of_ranks(std::shared_ptr<const Partitioner> ranks, const Var& x);
 
 }  // namespace giro::nn

@@ -92,11 +92,10 @@ Var accuracy(const Operand& given, const Var& labels) {
 
 Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const Var& mask, Where where) {
   const detail::CallSite site(where);
-  const std::size_t rank = given.shape().rank();
-  if (rank == 0) {
+  if (given.shape().rank() == 0) {
     throw_error(ErrorCode::shape_mismatch, "top_k_accuracy: logits is {}, expected (..., C)", to_string(given.value()));
   }
-  const std::int64_t classes = given.shape().begin()[rank - 1];
+  const std::int64_t classes = given.shape()[-1];
   if (k < 1 || k > classes) {
     throw_error(ErrorCode::invalid_argument, "top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k,
                 classes);

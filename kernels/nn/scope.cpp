@@ -10,14 +10,11 @@
 #include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/runtime/program/graph.h>
 
+#include "kernels/nn/apply.h"
 #include "kernels/nn/call_order.h"
-#include "kernels/nn/declared_leaves.h"
-#include "kernels/nn/mean_of_ranks.h"
 #include "runtime/call_site.h"
 #include "runtime/checksum.h"
-#include "runtime/program/recording.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -181,6 +178,15 @@ const Stream& Scope::stream() const { return tree_->values->stream; }
 
 int Scope::ranks() const { return tree_->values->partitioner ? tree_->values->partitioner->size() : 1; }
 
+Var mean_of_ranks(std::shared_ptr<const Partitioner> ranks, const Var& x) {
+  Var y = Var::computed(x.dtype(), x.shape(), {x}, [ranks](const Var&, const Var& dy, const std::vector<Var>&) {
+    return mean_of_ranks(ranks, dy);
+  });
+  copy(y.value(), x.value(), y.stream());
+  ranks->mean(y.value(), y.stream());
+  return y;
+}
+
 Var Scope::mean_over_ranks(const Var& x, Where where) const {
   const detail::CallSite site(where);
   const auto& partitioner = tree_->values->partitioner;
@@ -269,38 +275,6 @@ void Scope::rethrow(const Error& error) const {
   const std::string_view message = error.what();
   if (path_.empty() || message.starts_with(kLayer)) throw;
   throw Error(error.code(), fmt::format("{}{}': {}", kLayer, path_, message), error.where());
-}
-
-std::vector<DeclaredLeaf> declared_leaves(
-    const std::function<void(const Params&, const std::vector<std::pair<std::string, Tensor>>&)>& model,
-    const std::vector<LeafSpec>& inputs, ScopeValues values) {
-  std::vector<DeclaredLeaf> declared;
-  const Stream stream = values.stream;
-  const auto call = [&] {
-    declared.clear();
-    std::vector<std::shared_ptr<const Buffer>> memory;
-    const auto value = [&](DType dtype, const Shape& shape) {
-      const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-      return Tensor(memory.emplace_back(std::make_shared<const Buffer>(stream.allocate(bytes))), dtype, shape);
-    };
-    std::vector<std::pair<std::string, Tensor>> tensors;
-    for (const LeafSpec& input : inputs) tensors.emplace_back(input.name, value(input.dtype, input.shape));
-    values.key = [key = Var(value(DType::i64, {}), stream)] { return key; };
-    values.declared = &declared;
-    model(Params(values), tensors);
-  };
-  detail::GraphRecorder::dry_run(stream, call);
-  if (!values.order) return declared;
-  if (!values.order->unclear.empty()) {
-    throw_invalid(
-        "the model's leaves cannot be named: {}, as in a macro's argument, and C++ may evaluate them in any order; "
-        "expected statements of their own",
-        values.order->unclear);
-  }
-  // Once the calls' order is known, they get other numbers if they were evaluated in another one.
-  values.order->is_known = true;
-  if (!values.order->numbers.empty()) detail::GraphRecorder::dry_run(stream, call);
-  return declared;
 }
 
 }  // namespace giro::nn

@@ -11,7 +11,7 @@
 
 #include <giro/runtime/program/graph.h>
 
-#include "kernels/nn/declared_leaves.h"
+#include "kernels/nn/call_order.h"
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/jax/cases.h"
 #include "tests/kernels/precisions.h"

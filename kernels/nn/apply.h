@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/reduce.h>
 
 #include "kernels/expr/term.h"

@@ -120,6 +120,19 @@ Var by_index(const char* op, const Var& y, const std::function<Term(Builder&, co
   return write(op, value(builder, Term(builder, builder.place(along))).cast(y.dtype()), builder, y);
 }
 
+// The first `kept` indices of each row.
+Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descending) {
+  if (x.shape().begin()[axis] > std::numeric_limits<std::uint32_t>::max()) {
+    throw_error(ErrorCode::shape_mismatch, "argsort: x is {}, expected fewer than 2^32 elements along axis {}",
+                to_string(x.value()), axis);
+  }
+  return along_axis(stop_gradient(x), axis, [&](const Var& rows) {
+    Var order = Var::computed(DType::i64, {rows.shape()[0], kept}, {rows}, nullptr);
+    queue(ops::ArgSort{order.value(), rows.value(), descending}, order.stream());
+    return order;
+  });
+}
+
 }  // namespace
 
 Var take(const Operand& x, const Var& indices, int axis) {
@@ -209,23 +222,6 @@ Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   return by_index("arange", Var(Tensor(memory, dtype, {count}), stream),
                   [](Builder&, const Term& place) { return place; });
 }
-
-namespace {
-
-// The first `kept` indices of each row.
-Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descending) {
-  if (x.shape().begin()[axis] > std::numeric_limits<std::uint32_t>::max()) {
-    throw_error(ErrorCode::shape_mismatch, "argsort: x is {}, expected fewer than 2^32 elements along axis {}",
-                to_string(x.value()), axis);
-  }
-  return along_axis(stop_gradient(x), axis, [&](const Var& rows) {
-    Var order = Var::computed(DType::i64, {rows.shape()[0], kept}, {rows}, nullptr);
-    queue(ops::ArgSort{order.value(), rows.value(), descending}, order.stream());
-    return order;
-  });
-}
-
-}  // namespace
 
 Var argsort(const Operand& x, int axis) {
   const detail::CallSite site(x.where);

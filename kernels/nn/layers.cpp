@@ -31,6 +31,45 @@ Layer elementwise(const char* name, Var (*f)(const Operand&)) {
   return function(name, [f](const Var& x) { return f(x); });
 }
 
+Var dense_with_params(const Scope& s, const Var& x, std::int64_t features, const DenseOptions& options) {
+  if (x.shape().rank() == 0) {
+    throw_error(ErrorCode::shape_mismatch, "dense({}): the input is a scalar, expected (..., I)", features);
+  }
+  const std::int64_t inputs = x.shape()[-1];
+  const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
+  const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, Fans{inputs, features}) : Var();
+  return dense(x, kernel, bias, options.activation);
+}
+
+void expect_images(const std::string& layer, const Shape& input) {
+  if (input.rank() != 4) {
+    throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (N, H, W, C)", layer, to_string(input));
+  }
+}
+
+// How windows pass over images.
+Conv2dOptions placed(const Shape& images, const std::array<std::int64_t, 2>& window,
+                     const std::array<std::int64_t, 2>& strides, const Padding& padding) {
+  if (padding.is_same()) return same_padding(images[1], images[2], window, strides);
+  return {.stride = strides, .pad_before = padding.before(), .pad_after = padding.after()};
+}
+
+Layer pooling(const char* name, Var (*pool)(const Var&, const PoolOptions&, Where), std::array<std::int64_t, 2> window,
+              std::array<std::int64_t, 2> strides, const Padding& padding, bool count_include_pad) {
+  return function(name, [=](const Var& x) {
+    expect_images(name, x.shape());
+    const bool has_strides = strides[0] != 0 || strides[1] != 0;
+    const Conv2dOptions at = placed(x.shape(), window, has_strides ? strides : window, padding);
+    return pool(x,
+                {.window = window,
+                 .stride = at.stride,
+                 .pad_before = at.pad_before,
+                 .pad_after = at.pad_after,
+                 .count_include_pad = count_include_pad},
+                Where::current());
+  });
+}
+
 }  // namespace
 
 Layer sequential(std::vector<Layer> layers) { return Layer("sequential", Sequential{std::move(layers)}); }
@@ -87,20 +126,6 @@ Layer parallel(std::vector<Layer> layers) {
   });
 }
 
-namespace {
-
-Var dense_with_params(const Scope& s, const Var& x, std::int64_t features, const DenseOptions& options) {
-  if (x.shape().rank() == 0) {
-    throw_error(ErrorCode::shape_mismatch, "dense({}): the input is a scalar, expected (..., I)", features);
-  }
-  const std::int64_t inputs = x.shape()[-1];
-  const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
-  const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, Fans{inputs, features}) : Var();
-  return dense(x, kernel, bias, options.activation);
-}
-
-}  // namespace
-
 Layer dense(std::int64_t features, const DenseOptions& options) {
   checked_features("dense", features);
   return builtin("dense", [=](Scope& s, const Var& x) { return dense_with_params(s, x, features, options); });
@@ -115,39 +140,6 @@ Layer swiglu(std::int64_t hidden, const Initializer& kernel_init) {
     return product("down", silu(product("gate", x, hidden)) * product("up", x, hidden), x.shape()[-1]);
   });
 }
-
-namespace {
-
-void expect_images(const std::string& layer, const Shape& input) {
-  if (input.rank() != 4) {
-    throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (N, H, W, C)", layer, to_string(input));
-  }
-}
-
-// How windows pass over images.
-Conv2dOptions placed(const Shape& images, const std::array<std::int64_t, 2>& window,
-                     const std::array<std::int64_t, 2>& strides, const Padding& padding) {
-  if (padding.is_same()) return same_padding(images[1], images[2], window, strides);
-  return {.stride = strides, .pad_before = padding.before(), .pad_after = padding.after()};
-}
-
-Layer pooling(const char* name, Var (*pool)(const Var&, const PoolOptions&, Where), std::array<std::int64_t, 2> window,
-              std::array<std::int64_t, 2> strides, const Padding& padding, bool count_include_pad) {
-  return function(name, [=](const Var& x) {
-    expect_images(name, x.shape());
-    const bool has_strides = strides[0] != 0 || strides[1] != 0;
-    const Conv2dOptions at = placed(x.shape(), window, has_strides ? strides : window, padding);
-    return pool(x,
-                {.window = window,
-                 .stride = at.stride,
-                 .pad_before = at.pad_before,
-                 .pad_after = at.pad_after,
-                 .count_include_pad = count_include_pad},
-                Where::current());
-  });
-}
-
-}  // namespace
 
 Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options) {
   const auto& strides = options.strides;

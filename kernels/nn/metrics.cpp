@@ -35,6 +35,37 @@ Metric share_of(const Var& right, const Var& mask) {
   return average(right, mask);
 }
 
+Var correct_rows_of(const char* op, const Var& logits, const Var& labels) {
+  giro::detail::expect_fit(op, "logits: s(rc), labels: i(r)", {&logits.value(), &labels.value()});
+  if (logits.shape()[1] == 0) {
+    throw_error(ErrorCode::invalid_argument, "{}: logits is {}, expected at least one class", op,
+                to_string(logits.value()));
+  }
+  Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
+  out.set_direction(Direction::higher);
+  queue("correct", ops::correct_rows(out.value(), logits.value(), labels.value()), out.stream());
+  return out;
+}
+
+void expect_classes(const char* op, const Var& predictions, const Var& labels) {
+  if (is_floating(predictions.dtype()) || is_floating(labels.dtype())) {
+    throw_error(ErrorCode::dtype_mismatch, "{}: predictions is {}, labels is {}; expected class indices", op,
+                to_string(predictions.value()), to_string(labels.value()));
+  }
+  giro::detail::expect_fit(op, "labels: *(...) -> predictions: *(...)", {&labels.value()}, {&predictions.value()});
+}
+
+// Of the elements that have the class in `among`, the fraction that have it in `other`, too.
+Metric share(const Var& other, const Var& among, std::int64_t of_class, const Var& mask) {
+  const auto is_of = [&](const Var& x) { return cast(x, DType::i64) == of_class; };
+  Var counts = is_of(among);
+  if (!mask.is_empty()) {
+    counts =
+        logical_and(counts, with_first_axes("mask", cast(mask.on(counts.stream()), DType::boolean), among.shape()));
+  }
+  return share_of(cast(is_of(other), DType::f32), counts);
+}
+
 }  // namespace
 
 Metric average(const Var& values, const Var& mask, Where where) {
@@ -54,22 +85,6 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
   const detail::CallSite site(where);
   return average(correct(logits, labels), mask);
 }
-
-namespace {
-
-Var correct_rows_of(const char* op, const Var& logits, const Var& labels) {
-  giro::detail::expect_fit(op, "logits: s(rc), labels: i(r)", {&logits.value(), &labels.value()});
-  if (logits.shape()[1] == 0) {
-    throw_error(ErrorCode::invalid_argument, "{}: logits is {}, expected at least one class", op,
-                to_string(logits.value()));
-  }
-  Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
-  out.set_direction(Direction::higher);
-  queue("correct", ops::correct_rows(out.value(), logits.value(), labels.value()), out.stream());
-  return out;
-}
-
-}  // namespace
 
 Var correct(const Var& logits, const Var& labels, Where where) {
   const detail::CallSite site(where);
@@ -116,29 +131,6 @@ Metric perplexity(const Var& losses, const Var& mask, Where where) {
   value.set_direction(Direction::lower);
   return {.value = value, .count = of_losses.count, .logarithm = of_losses.value};
 }
-
-namespace {
-
-void expect_classes(const char* op, const Var& predictions, const Var& labels) {
-  if (is_floating(predictions.dtype()) || is_floating(labels.dtype())) {
-    throw_error(ErrorCode::dtype_mismatch, "{}: predictions is {}, labels is {}; expected class indices", op,
-                to_string(predictions.value()), to_string(labels.value()));
-  }
-  giro::detail::expect_fit(op, "labels: *(...) -> predictions: *(...)", {&labels.value()}, {&predictions.value()});
-}
-
-// Of the elements that have the class in `among`, the fraction that have it in `other`, too.
-Metric share(const Var& other, const Var& among, std::int64_t of_class, const Var& mask) {
-  const auto is_of = [&](const Var& x) { return cast(x, DType::i64) == of_class; };
-  Var counts = is_of(among);
-  if (!mask.is_empty()) {
-    counts =
-        logical_and(counts, with_first_axes("mask", cast(mask.on(counts.stream()), DType::boolean), among.shape()));
-  }
-  return share_of(cast(is_of(other), DType::f32), counts);
-}
-
-}  // namespace
 
 Metric precision(const Var& predictions, const Var& labels, std::int64_t of_class, const Var& mask, Where where) {
   const detail::CallSite site(where);

@@ -114,6 +114,16 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
   return reduce(op, combiner, x, DType::boolean, DType::boolean, axes, nullptr);
 }
 
+// f32 for bf16, f16 and integers, whose differences could wrap.
+Var as_floats(const Var& x) { return is_floating(x.dtype()) && !is_16_bit(x.dtype()) ? x : cast(x, DType::f32); }
+
+// How far below the largest element each one is.
+Var below_largest(const char* op, const Var& x, const Axes& axes) {
+  const Var floats = as_floats(x);
+  if (Reduction(op, x.shape(), axes).count == 0) return floats;
+  return floats - broadcast_reduced(stop_gradient(max(floats, axes)), x.shape(), axes);
+}
+
 }  // namespace
 
 Var sum(const Operand& x, const Axes& axes) {
@@ -166,13 +176,6 @@ Var argmin(const Operand& x, const Axes& axes) { return arg_reduce("argmin", Com
 Var any(const Operand& x, const Axes& axes) { return test("any", Combiner::any, x, axes); }
 Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, x, axes); }
 
-namespace {
-
-// f32 for bf16, f16 and integers, whose differences could wrap.
-Var as_floats(const Var& x) { return is_floating(x.dtype()) && !is_16_bit(x.dtype()) ? x : cast(x, DType::f32); }
-
-}  // namespace
-
 Var logsumexp(const Operand& x, const Axes& axes) {
   const ValueCall call("logsumexp", x);
   const Var floats = as_floats(x.var);
@@ -181,17 +184,6 @@ Var logsumexp(const Operand& x, const Axes& axes) {
   const Var shift = where(is_finite(largest), largest, 0);  // infinities are not shifted: they give the right infinity
   return log(sum(exp(floats - broadcast_reduced(shift, x.var.shape(), axes)), axes)) + shift;
 }
-
-namespace {
-
-// How far below the largest element each one is.
-Var below_largest(const char* op, const Var& x, const Axes& axes) {
-  const Var floats = as_floats(x);
-  if (Reduction(op, x.shape(), axes).count == 0) return floats;
-  return floats - broadcast_reduced(stop_gradient(max(floats, axes)), x.shape(), axes);
-}
-
-}  // namespace
 
 Var log_softmax(const Operand& x, const Axes& axes) {
   const ValueCall call("log_softmax", x);

@@ -131,6 +131,52 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
   return y;
 }
 
+// A value of the shape with x at `part` and 0 elsewhere.
+Var zero_pad(const Var& x, const Part& part, const Shape& shape) {
+  Var y = x;
+  if (part.step > 1 && x.shape().count() > 0) {
+    const auto [outer, own, inner] = split_around_axis(x.shape(), part.axis);
+    const Shape apart = with_size(x.shape(), part.axis, own * part.step);
+    y = padded(y.reshape({outer, own, 1, inner}), 2, 0, part.step - 1, 0).reshape(apart);
+  }
+  return padded(y, part.axis, part.begin, shape.begin()[part.axis] - part.begin - y.shape().begin()[part.axis], 0);
+}
+
+// The value that these parts make up, or nullopt unless they tile the shape along one axis, contiguous or interleaved.
+// Sorts the parts.
+std::optional<Var> assemble(std::vector<std::pair<Part, Var>>& parts, const Shape& shape) {
+  if (parts.empty()) return std::nullopt;
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto [axis, first, step] = parts.front().first;
+  std::int64_t next = 0;  // where the next part must begin
+  std::vector<Var> values;
+  for (const auto& [part, value] : parts) {
+    const std::int64_t own = value.shape().begin()[axis];
+    if (own == 0) continue;
+    const bool takes_turns = step > 1 && own * step == shape.begin()[axis];
+    if (part.axis != axis || part.step != step || part.begin != next || !(step == 1 || takes_turns)) {
+      return std::nullopt;
+    }
+    next += takes_turns ? 1 : own;
+    values.push_back(value);
+  }
+  if (values.empty()) return std::nullopt;
+  if (step == 1) return next == shape.begin()[axis] ? std::optional(joined(values, axis, next)) : std::nullopt;
+  if (next != step) return std::nullopt;
+  const auto [outer, own, inner] = split_around_axis(values.front().shape(), axis);
+  for (Var& value : values) value = value.reshape({outer, own, 1, inner});
+  return joined(values, 2, step).reshape(shape);
+}
+
+Var sum_of(const Var& a, const Var& b, bool is_of_leaf) {
+  if (!is_of_leaf) return a + b;
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>&) {
+    return Gradients{dy, dy};
+  });
+  ops::add(y.value(), a.value(), b.value(), y.stream());
+  return y;
+}
+
 }  // namespace
 
 Var slice(const Operand& x, const Slice& of) {
@@ -261,56 +307,6 @@ Var pad(const Operand& x, const PadOptions& with) {
   if (with.before == 0 && with.after == 0) return from;
   return padded(from, axis, with.before, with.after, with.value);
 }
-
-namespace {
-
-// A value of the shape with x at `part` and 0 elsewhere.
-Var zero_pad(const Var& x, const Part& part, const Shape& shape) {
-  Var y = x;
-  if (part.step > 1 && x.shape().count() > 0) {
-    const auto [outer, own, inner] = split_around_axis(x.shape(), part.axis);
-    const Shape apart = with_size(x.shape(), part.axis, own * part.step);
-    y = padded(y.reshape({outer, own, 1, inner}), 2, 0, part.step - 1, 0).reshape(apart);
-  }
-  return padded(y, part.axis, part.begin, shape.begin()[part.axis] - part.begin - y.shape().begin()[part.axis], 0);
-}
-
-// The value that these parts make up, or nullopt unless they tile the shape along one axis, contiguous or interleaved.
-// Sorts the parts.
-std::optional<Var> assemble(std::vector<std::pair<Part, Var>>& parts, const Shape& shape) {
-  if (parts.empty()) return std::nullopt;
-  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const auto [axis, first, step] = parts.front().first;
-  std::int64_t next = 0;  // where the next part must begin
-  std::vector<Var> values;
-  for (const auto& [part, value] : parts) {
-    const std::int64_t own = value.shape().begin()[axis];
-    if (own == 0) continue;
-    const bool takes_turns = step > 1 && own * step == shape.begin()[axis];
-    if (part.axis != axis || part.step != step || part.begin != next || !(step == 1 || takes_turns)) {
-      return std::nullopt;
-    }
-    next += takes_turns ? 1 : own;
-    values.push_back(value);
-  }
-  if (values.empty()) return std::nullopt;
-  if (step == 1) return next == shape.begin()[axis] ? std::optional(joined(values, axis, next)) : std::nullopt;
-  if (next != step) return std::nullopt;
-  const auto [outer, own, inner] = split_around_axis(values.front().shape(), axis);
-  for (Var& value : values) value = value.reshape({outer, own, 1, inner});
-  return joined(values, 2, step).reshape(shape);
-}
-
-Var sum_of(const Var& a, const Var& b, bool is_of_leaf) {
-  if (!is_of_leaf) return a + b;
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>&) {
-    return Gradients{dy, dy};
-  });
-  ops::add(y.value(), a.value(), b.value(), y.stream());
-  return y;
-}
-
-}  // namespace
 
 void GradientTerms::add(const Var& term, const std::optional<Part>& part, bool is_of_leaf) {
   if (!part) {

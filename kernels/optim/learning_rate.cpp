@@ -22,15 +22,6 @@ std::int64_t checked_steps(const char* what, std::int64_t steps) {
   return steps;
 }
 
-}  // namespace
-
-LearningRate::LearningRate(double constant)
-    : rate_([rate = checked("the constant", constant)](const Value&) { return Value(rate); }) {}
-
-LearningRate constant(double rate) { return LearningRate(rate); }
-
-namespace {
-
 // Rises from `start` to `peak` over `steps`, then follows `rate`.
 LearningRate after_warmup(const LearningRate& rate, float peak, std::int64_t steps, float start) {
   return LearningRate([=](const Value& step) {
@@ -46,7 +37,19 @@ LearningRate cosine_after(std::int64_t begin, float peak, std::int64_t decay_ste
   });
 }
 
+void check_increasing(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
+  if (boundary > previous) return;
+  throw_error(ErrorCode::invalid_argument,
+              "learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary, previous,
+              first);
+}
+
 }  // namespace
+
+LearningRate::LearningRate(double constant)
+    : rate_([rate = checked("the constant", constant)](const Value&) { return Value(rate); }) {}
+
+LearningRate constant(double rate) { return LearningRate(rate); }
 
 LearningRate warmup(double peak, std::int64_t steps, double start) {
   return after_warmup(peak, checked("the peak", peak), checked_steps("the warmup", steps), checked("the start", start));
@@ -61,17 +64,6 @@ LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t 
                                              checked_steps("the decay", decay_steps), checked("the end", end));
   return after_warmup(decaying, checked("the peak", peak), warmup_steps, checked("the start", start));
 }
-
-namespace {
-
-void check_increasing(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
-  if (boundary > previous) return;
-  throw_error(ErrorCode::invalid_argument,
-              "learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary, previous,
-              first);
-}
-
-}  // namespace
 
 LearningRate piecewise_constant(double rate, const std::vector<std::pair<std::int64_t, double>>& scales) {
   std::int64_t previous = -1;

@@ -63,6 +63,42 @@ Value update_average(Update& u, const char* moment, double decay, const Value& t
   return after;
 }
 
+// Two of a kind would share one collection.
+void expect_no_other(const char* kind, const Optimizer& optimizer) {
+  if (optimizer.name.find(kind) == std::string::npos) return;
+  throw_error(ErrorCode::invalid_argument, "optimizer: {}around {}, which already has one", kind, optimizer.name);
+}
+
+using nn::Var;
+
+// The axes with the second largest and the largest size, in optax's order; empty unless both are large enough.
+std::vector<int> factored_axes(const Shape& shape, std::int64_t least) {
+  if (shape.rank() < 2) return {};
+  std::vector<int> axes(shape.rank());
+  std::iota(axes.begin(), axes.end(), 0);
+  const auto size = [&](int axis) { return shape.begin()[axis]; };
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return size(a) < size(b); });
+  axes.erase(axes.begin(), axes.end() - 2);
+  return size(axes.front()) < least ? std::vector<int>{} : axes;
+}
+
+Var root_mean_square(const Var& x) {
+  return nn::norm("root_mean_square", x) / std::sqrt(static_cast<double>(x.shape().count()));
+}
+
+// An approximation of U V^T, given a matrix with the singular value decomposition U S V^T.
+Var orthogonal(const Var& matrix, int steps, double eps) {
+  const bool is_tall = matrix.shape()[0] > matrix.shape()[1];
+  Var x = is_tall ? transpose(matrix) : matrix;
+  x = x / (nn::norm("muon", x) + eps);
+  for (int i = 0; i < steps; ++i) {
+    const Var a = nn::dense(x, transpose(x), Var());
+    const Var b = -4.7750 * a + 2.0315 * nn::dense(a, a, Var());
+    x = 3.4445 * x + nn::dense(b, x, Var());
+  }
+  return is_tall ? transpose(x) : x;
+}
+
 }  // namespace
 
 Optimizer sgd(const LearningRate& learning_rate, const SgdOptions& options) {
@@ -151,16 +187,6 @@ Optimizer clip_by_value(double limit, const Optimizer& optimizer) {
   });
 }
 
-namespace {
-
-// Two of a kind would share one collection.
-void expect_no_other(const char* kind, const Optimizer& optimizer) {
-  if (optimizer.name.find(kind) == std::string::npos) return;
-  throw_error(ErrorCode::invalid_argument, "optimizer: {}around {}, which already has one", kind, optimizer.name);
-}
-
-}  // namespace
-
 Optimizer lookahead(const Optimizer& optimizer, int every, double alpha) {
   expect_no_other("lookahead ", optimizer);
   check(every >= 1, "every", every, "a number >= 1");
@@ -242,40 +268,6 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   };
   return result;
 }
-
-namespace {
-
-using nn::Var;
-
-// The axes with the second largest and the largest size, in optax's order; empty unless both are large enough.
-std::vector<int> factored_axes(const Shape& shape, std::int64_t least) {
-  if (shape.rank() < 2) return {};
-  std::vector<int> axes(shape.rank());
-  std::iota(axes.begin(), axes.end(), 0);
-  const auto size = [&](int axis) { return shape.begin()[axis]; };
-  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return size(a) < size(b); });
-  axes.erase(axes.begin(), axes.end() - 2);
-  return size(axes.front()) < least ? std::vector<int>{} : axes;
-}
-
-Var root_mean_square(const Var& x) {
-  return nn::norm("root_mean_square", x) / std::sqrt(static_cast<double>(x.shape().count()));
-}
-
-// An approximation of U V^T, given a matrix with the singular value decomposition U S V^T.
-Var orthogonal(const Var& matrix, int steps, double eps) {
-  const bool is_tall = matrix.shape()[0] > matrix.shape()[1];
-  Var x = is_tall ? transpose(matrix) : matrix;
-  x = x / (nn::norm("muon", x) + eps);
-  for (int i = 0; i < steps; ++i) {
-    const Var a = nn::dense(x, transpose(x), Var());
-    const Var b = -4.7750 * a + 2.0315 * nn::dense(a, a, Var());
-    x = 3.4445 * x + nn::dense(b, x, Var());
-  }
-  return is_tall ? transpose(x) : x;
-}
-
-}  // namespace
 
 Optimizer adafactor(const LearningRate& learning_rate, const AdafactorOptions& options) {
   check_positive("decay_rate", options.decay_rate);

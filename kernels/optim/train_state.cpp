@@ -28,13 +28,6 @@ std::string below(const Collection& collection, const Leaf& leaf) {
   return leaf.path.substr(collection.name().size() + 1);
 }
 
-}  // namespace
-
-TrainState::TrainState(std::optional<nn::Layer> model, optim::Optimizer optimizer, const DeviceContext& context)
-    : State(context), model_(std::move(model)), optimizer_(std::move(optimizer)) {}
-
-namespace {
-
 // The declared leaves of each collection, in the order in which they were first declared; params first.
 std::vector<std::pair<std::string, std::vector<nn::DeclaredLeaf>>> by_collection(
     std::vector<nn::DeclaredLeaf> declared) {
@@ -83,6 +76,9 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
 }
 
 }  // namespace
+
+TrainState::TrainState(std::optional<nn::Layer> model, optim::Optimizer optimizer, const DeviceContext& context)
+    : State(context), model_(std::move(model)), optimizer_(std::move(optimizer)) {}
 
 TrainState TrainState::create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
                                      std::optional<nn::Layer> layer, optim::Optimizer optimizer,

@@ -50,20 +50,17 @@ void accumulate(int steps, const Tensor& sum, UpdateTensors tensors, const Strea
 
 UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& params, const Shard& shard,
                        const Stream& stream)
-    : params_(params),
-      shard_(shard),
-      name_(optimizer.name),
-      is_by_leaf_(static_cast<bool>(optimizer.of_leaves)),
-      accumulated_steps_(optimizer.accumulated_steps) {
-  const auto whole = std::make_shared<const Optimizer>(optimizer);
-  const auto optimizers = optimizer.of_leaves ? optimizer.of_leaves(params)
-                                              : std::vector<std::shared_ptr<const Optimizer>>(params.size(), whole);
+    : params_(params), shard_(shard), optimizer_(std::make_shared<const Optimizer>(optimizer)) {
+  const auto optimizers = optimizer.of_leaves
+                              ? optimizer.of_leaves(params)
+                              : std::vector<std::shared_ptr<const Optimizer>>(params.size(), optimizer_);
   std::int64_t granules = 0;
   for (std::size_t i = 0; i < params.size(); ++i) {
     const auto& own = optimizers[i];
     granules_.push_back(granules);
     granules += granules_of(params[i].shape);
     is_frozen_.push_back(!own->update);
+    decays_.push_back(!own->decay_mask || own->decay_mask(params[i].name));
     has_decay_mask_ = has_decay_mask_ || (own->decay_mask && !own->is_per_leaf);
     if (own->is_per_leaf && shard.count > 1) {
       throw_error(ErrorCode::unsupported,
@@ -73,7 +70,7 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
     }
     if (i == 0 || optimizers[i - 1] != own || own->is_per_leaf) {
       const auto with_steps = std::make_shared<Optimizer>(*own);
-      with_steps->accumulated_steps = accumulated_steps_;
+      with_steps->accumulated_steps = optimizer_->accumulated_steps;
       groups_.push_back({with_steps, i, i, needs_of(*with_steps, params[i].shape, stream)});
     }
     groups_.back().last = i + 1;
@@ -104,13 +101,13 @@ UpdatePlan::UpdatePlan(const Optimizer& optimizer, const std::vector<LeafSpec>& 
 
 // In this order a checkpoint's first difference is the cause of the others.
 void UpdatePlan::declare_in(State& state) const {
-  state.declare("optimizer", kinds_of(name_));
+  state.declare("optimizer", kinds_of(optimizer_->name));
   for (const Group& group : groups_) {
-    for (std::size_t i = group.first; is_by_leaf_ && i < group.last; ++i) {
+    for (std::size_t i = group.first; optimizer_->of_leaves && i < group.last; ++i) {
       state.declare("optimizer of " + params_[i].name, kinds_of(group.optimizer->name));
     }
   }
-  state.declare("accumulate", std::to_string(accumulated_steps_));
+  state.declare("accumulate", std::to_string(optimizer_->accumulated_steps));
   std::string moments;
   for (const Moments& each : moments_) {
     const std::string type = each.leaves.empty() ? "" : fmt::format(" {}", name_of(each.leaves.front().dtype));
@@ -140,23 +137,19 @@ void UpdatePlan::add_to(State& state) const {
       if (each.moments[i].initial != 0) ops::fill(value, each.moments[i].initial, state.stream());
     }
   }
-  if (accumulated_steps_ > 1) state.add("opt_state/accumulated", params_, options);
+  if (optimizer_->accumulated_steps > 1) state.add("opt_state/accumulated", params_, options);
   if (!has_decay_mask_) return;
-  const std::vector<std::uint8_t> decays = this->decays();
+  const std::vector<std::uint8_t> decays = decays_by_granule();
   const Collection& collection =
       state.add("opt_state/decays", {{"", DType::u8, {static_cast<std::int64_t>(decays.size())}}}, {.saved = false});
   from_host(collection.leaves().front().value, decays, state.stream());
 }
 
 // For each granule of the flat params of all shards, whether weight decay applies; not in the padding.
-std::vector<std::uint8_t> UpdatePlan::decays() const {
+std::vector<std::uint8_t> UpdatePlan::decays_by_granule() const {
   std::vector<std::uint8_t> decays;
-  for (const Group& group : groups_) {
-    const DecayMask& mask = group.optimizer->decay_mask;
-    for (std::size_t i = group.first; i < group.last; ++i) {
-      const bool is_on = !mask || mask(params_[i].name);
-      decays.resize(static_cast<std::size_t>(granules_[i + 1]), is_on ? 1 : 0);
-    }
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    decays.resize(static_cast<std::size_t>(granules_[i + 1]), decays_[i] ? 1 : 0);
   }
   const auto parts = static_cast<std::size_t>(shard_.count);
   decays.resize((decays.size() + parts - 1) / parts * parts);
@@ -180,12 +173,13 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
     if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
     return norm;
   };
-  if (scale.scale || (needs_norm && accumulated_steps_ == 1)) tensors.squared_norm = squared_norm(tensors.grads);
+  const int steps = optimizer_->accumulated_steps;
+  if (scale.scale || (needs_norm && steps == 1)) tensors.squared_norm = squared_norm(tensors.grads);
   if (scale.scale) tensors.must_be_finite = tensors.squared_norm;
-  if (accumulated_steps_ > 1) {
+  if (steps > 1) {
     const Tensor sum = state.collection("opt_state/accumulated").flat();
     tensors.params = state.collection("params").flat(shard_);
-    accumulate(accumulated_steps_, sum, tensors, stream);
+    accumulate(steps, sum, tensors, stream);
     tensors.grads = sum;
     tensors.loss_scale = {};
     if (needs_norm) tensors.squared_norm = squared_norm(sum);
@@ -221,7 +215,7 @@ void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors ten
     for (const Moment& moment : group.needs.moments) {
       tensors.moments.emplace_back(moment.name, state.at(collection_of(moment.name) + "/" + leaf.name));
     }
-    update_leaf(optimizer, tensors, !optimizer.decay_mask || optimizer.decay_mask(leaf.name), state.stream());
+    update_leaf(optimizer, tensors, decays_[group.first], state.stream());
     return;
   }
   // The last group takes the padding.
@@ -253,7 +247,7 @@ void UpdatePlan::apply(const State& state, const Group& group, UpdateTensors ten
 }
 
 std::string UpdatePlan::description() const {
-  std::string lines = fmt::format("accumulated steps {}\n", accumulated_steps_);
+  std::string lines = fmt::format("accumulated steps {}\n", optimizer_->accumulated_steps);
   for (const Group& group : groups_) {
     lines += fmt::format("optimizer {} from leaf {} on\n", group.optimizer->name, group.first);
     for (const LearningRate& rate : group.needs.rates) {
@@ -265,11 +259,8 @@ std::string UpdatePlan::description() const {
   }
   if (has_decay_mask_) {
     std::string names;
-    for (const Group& group : groups_) {
-      for (std::size_t i = group.first; i < group.last; ++i) {
-        if (group.optimizer->decay_mask && !group.optimizer->decay_mask(params_[i].name))
-          names += " " + params_[i].name;
-      }
+    for (std::size_t i = 0; i < params_.size(); ++i) {
+      if (!decays_[i]) names += " " + params_[i].name;
     }
     lines += fmt::format("no weight decay for{}\n", names);
   }

@@ -67,17 +67,15 @@ class UpdatePlan {
   };
 
   void declare_in(State& state) const;
-  std::vector<std::uint8_t> decays() const;
+  std::vector<std::uint8_t> decays_by_granule() const;
   void apply(const State& state, const Group& group, UpdateTensors tensors) const;
 
   std::vector<LeafSpec> params_;
   Shard shard_;
-  std::string name_;  // of the optimizer
-  bool is_by_leaf_;   // whether leaves may have different optimizers
-  int accumulated_steps_;
+  std::shared_ptr<const Optimizer> optimizer_;
   bool has_decay_mask_ = false;
-  std::vector<bool> is_frozen_;
-  std::vector<std::int64_t> granules_;  // where each leaf of params begins, and the end
+  std::vector<bool> is_frozen_, decays_;  // each leaf of params
+  std::vector<std::int64_t> granules_;    // where each leaf of params begins, and the end
   std::vector<Group> groups_;
   std::vector<Moments> moments_;
 };

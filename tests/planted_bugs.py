@@ -34,7 +34,7 @@ BUGS = [
      "loop_(time_|run_|step_)?test"),
     ("loop/run/run_engine.cpp", "  stop_ = Deadline::at(stop, elapsed_);\n  results.history",
      "  results.history", "loop_(run_)?test|callbacks_(jaxloop_)?test"),
-    ("kernels/optim/update_plan.cpp", "  state.declare(\"accumulate\", std::to_string(accumulated_steps_));\n", "",
+    ("kernels/optim/update_plan.cpp", "  state.declare(\"accumulate\", std::to_string(optimizer_->accumulated_steps));\n", "",
      "callbacks_test|kernels_(nn|optim)_test|loop_test"),
     ("distributed/gradient_buckets.cpp",
      "ranks_.all_reduce(Tensor(begin, flat_.dtype(), {begins_[i] - begins_[first]}, flat_.device()), Reduction::mean,",

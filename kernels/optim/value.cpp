@@ -51,11 +51,7 @@ Value Value::computed(const ScalarFunction& function, std::initializer_list<Valu
   std::array<const void*, 3> in{};
   std::size_t count = 0;
   for (const Value& each : operands) {
-    if constexpr (std::is_same_v<T, std::int64_t>) {
-      numbers[count] = each.integer_;
-    } else {
-      numbers[count] = static_cast<T>(each.number_);
-    }
+    numbers[count] = std::is_same_v<T, std::int64_t> ? static_cast<T>(each.integer_) : static_cast<T>(each.number_);
     in[count] = &numbers[count];
     ++count;
   }

@@ -55,7 +55,7 @@ void CallGroup::close() {
   for (const std::size_t i : ordered) {
     const Call& call = calls[i];
     const int number = given[call.key][next[call.key]++];
-    if (number != call.number) order->numbers[call.key][call.number] = number;
+    if (number != call.number) order->numbers[{call.key, call.number}] = number;
   }
 }
 

@@ -17,16 +17,14 @@ namespace giro::nn {
 // The numbers of a model's calls, as found when a state was created for it: where several stood in one full expression,
 // by their places in the text. Later calls of the model come in the same order, since the same compiler chose it.
 struct CallOrder {
-  // Of calls that get another number than that of their evaluation: by scope and name, the first by the second.
-  std::map<std::string, std::map<int, int>> numbers;
+  // Of calls that get another number than that of their evaluation: by scope and name, and by the second.
+  std::map<std::pair<std::string, int>, int> numbers;
   bool is_known = false;  // the model has been called once
   std::string unclear;    // calls that have one place, as in a macro's argument, and so no order
 
   int number_of(const std::string& key, int evaluated) const {
-    const auto found = numbers.find(key);
-    if (found == numbers.end()) return evaluated;
-    const auto number = found->second.find(evaluated);
-    return number != found->second.end() ? number->second : evaluated;
+    const auto found = numbers.find({key, evaluated});
+    return found != numbers.end() ? found->second : evaluated;
   }
 };
 

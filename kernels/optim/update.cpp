@@ -51,11 +51,6 @@ struct UpdateFrame {
     return value;
   }
 
-  Value in_f32(const Value& value) {
-    if (!code) return Value(nn::cast(value.var(), DType::f32));
-    return {*code, code->cast(value.in(*code), DType::f32)};
-  }
-
   Value elements(const Tensor& buffer) {
     if (!code) return Value(nn::Var(buffer, stream));
     if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
@@ -223,7 +218,7 @@ Value Update::gradient_norm() const {
   if (frame.needs != nullptr) frame.needs->norm = true;
   detail::expect_fit("update", "squared_norm: f64()", {&frame.t.squared_norm});
   const Value norm = sqrt(frame.scalar(frame.t.squared_norm));
-  return frame.in_f32(frame.gradient_scale ? norm * *frame.gradient_scale : norm);
+  return (frame.gradient_scale ? norm * *frame.gradient_scale : norm).cast(DType::f32);
 }
 
 Value Update::decays() const {

@@ -39,6 +39,7 @@ class Value {
   static Value apply(const expr::ScalarFunction& function, std::initializer_list<Value> operands);
 
  private:
+  friend class Update;
   DType dtype() const;
   Value cast(DType dtype) const;
   // The function of numbers, computed on the host as the type T.

@@ -59,6 +59,63 @@ Var as_weights(const char* op, const Var& x, const Var& w) {
   return cast(w.has_stream() ? x.on(w.stream()) : x, w.dtype());
 }
 
+// The gradient of a convolution with respect to its images, and to its filters. Both are linear in either argument, and
+// their gradients are convolutions again.
+Var images_of(const Var& dz, const Var& w, const Shape& shape, const Conv2dOptions& options);
+Var filters_of(const Var& dz, const Var& x, const Var& w, const Conv2dOptions& options);
+
+Gradient gradient_of_images(const Conv2dOptions& options) {
+  return [options](const Var&, const Var& g, const std::vector<Var>& in) {
+    const auto [dz, w] = std::tie(in[0], in[1]);
+    return Gradients{dz.requires_grad() ? conv2d(g, w, Var(), options) : Var(),
+                     w.requires_grad() ? filters_of(dz, g, w, options) : Var()};
+  };
+}
+
+Gradient gradient_of_filters(const Conv2dOptions& options) {
+  return [options](const Var&, const Var& g, const std::vector<Var>& in) {
+    const auto [dz, x] = std::tie(in[0], in[1]);
+    return Gradients{dz.requires_grad() ? conv2d(x, g, Var(), options) : Var(),
+                     x.requires_grad() ? images_of(dz, g, x.shape(), options) : Var()};
+  };
+}
+
+Var images_of(const Var& given, const Var& w, const Shape& shape, const Conv2dOptions& options) {
+  const Var dz = as_weights("conv2d_transpose", given, w);
+  Var x = Var::computed(w.dtype(), shape, {dz, w}, gradient_of_images(options));
+  queue(ops::Conv2dBackward{.dx = x.value(), .dz = dz.value(), .w = w.value(), .options = options, .math = w.math()},
+        x.stream());
+  return x;
+}
+
+Var filters_of(const Var& given_dz, const Var& given_x, const Var& w, const Conv2dOptions& options) {
+  const Var dz = as_weights("conv2d", given_dz, w), x = as_weights("conv2d", given_x, w);
+  Var dw = Var::computed(w.grad_dtype(), w.shape(), {dz, x}, gradient_of_filters(options));
+  queue(ops::Conv2dBackward{.dw = dw.value(), .dz = dz.value(), .x = x.value(), .options = options, .math = w.math()},
+        dw.stream());
+  return dw;
+}
+
+// logits (R, C), labels (R,). The forward pass computes the gradient of each row's loss; the backward pass only scales
+// the rows.
+Var losses_of_rows(const Var& logits, const Var& labels, const Fault& fault) {
+  Var dlogits;
+  if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
+  const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {
+    const Var terms = gradient_like("softmax_cross_entropy", in[0], in[0].grad_dtype(), {dy, in[0]});
+    ops::write_each("scale_rows", terms.value(), dlogits.shape(), terms.stream(), [&](const auto& read) {
+      const expr::Term each = read(dlogits.value());
+      return each * read(dy.value(), Shape{dy.shape()[0], 1});
+    });
+    return Gradients{terms, Var()};
+  };
+  Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels}, gradient);
+  losses.set_direction(Direction::lower);
+  queue(ops::SoftmaxCrossEntropy{losses.value(), dlogits.value(), logits.value(), labels.value(), fault},
+        losses.stream());
+  return losses;
+}
+
 }  // namespace
 
 Var cast(const Var& x, DType dtype, Where where) {
@@ -139,47 +196,6 @@ Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where wher
   return activation(y, f);
 }
 
-namespace {
-
-// The gradient of a convolution with respect to its images, and to its filters. Both are linear in either argument, and
-// their gradients are convolutions again.
-Var images_of(const Var& dz, const Var& w, const Shape& shape, const Conv2dOptions& options);
-Var filters_of(const Var& dz, const Var& x, const Var& w, const Conv2dOptions& options);
-
-Gradient gradient_of_images(const Conv2dOptions& options) {
-  return [options](const Var&, const Var& g, const std::vector<Var>& in) {
-    const auto [dz, w] = std::tie(in[0], in[1]);
-    return Gradients{dz.requires_grad() ? conv2d(g, w, Var(), options) : Var(),
-                     w.requires_grad() ? filters_of(dz, g, w, options) : Var()};
-  };
-}
-
-Gradient gradient_of_filters(const Conv2dOptions& options) {
-  return [options](const Var&, const Var& g, const std::vector<Var>& in) {
-    const auto [dz, x] = std::tie(in[0], in[1]);
-    return Gradients{dz.requires_grad() ? conv2d(x, g, Var(), options) : Var(),
-                     x.requires_grad() ? images_of(dz, g, x.shape(), options) : Var()};
-  };
-}
-
-Var images_of(const Var& given, const Var& w, const Shape& shape, const Conv2dOptions& options) {
-  const Var dz = as_weights("conv2d_transpose", given, w);
-  Var x = Var::computed(w.dtype(), shape, {dz, w}, gradient_of_images(options));
-  queue(ops::Conv2dBackward{.dx = x.value(), .dz = dz.value(), .w = w.value(), .options = options, .math = w.math()},
-        x.stream());
-  return x;
-}
-
-Var filters_of(const Var& given_dz, const Var& given_x, const Var& w, const Conv2dOptions& options) {
-  const Var dz = as_weights("conv2d", given_dz, w), x = as_weights("conv2d", given_x, w);
-  Var dw = Var::computed(w.grad_dtype(), w.shape(), {dz, x}, gradient_of_filters(options));
-  queue(ops::Conv2dBackward{.dw = dw.value(), .dz = dz.value(), .x = x.value(), .options = options, .math = w.math()},
-        dw.stream());
-  return dw;
-}
-
-}  // namespace
-
 Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
   const Var x = as_weights("conv2d", given, w);
@@ -254,30 +270,6 @@ Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   queue(ops::MaxPool{y.value(), x.value(), options}, y.stream());
   return y;
 }
-
-namespace {
-
-// logits (R, C), labels (R,). The forward pass computes the gradient of each row's loss; the backward pass only scales
-// the rows.
-Var losses_of_rows(const Var& logits, const Var& labels, const Fault& fault) {
-  Var dlogits;
-  if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
-  const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {
-    const Var terms = gradient_like("softmax_cross_entropy", in[0], in[0].grad_dtype(), {dy, in[0]});
-    ops::write_each("scale_rows", terms.value(), dlogits.shape(), terms.stream(), [&](const auto& read) {
-      const expr::Term each = read(dlogits.value());
-      return each * read(dy.value(), Shape{dy.shape()[0], 1});
-    });
-    return Gradients{terms, Var()};
-  };
-  Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels}, gradient);
-  losses.set_direction(Direction::lower);
-  queue(ops::SoftmaxCrossEntropy{losses.value(), dlogits.value(), logits.value(), labels.value(), fault},
-        losses.stream());
-  return losses;
-}
-
-}  // namespace
 
 Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
   const detail::CallSite site(where);

@@ -9,13 +9,15 @@
 
 namespace giro::nn {
 
+template <class F>
+struct Builtin : F {
+  using BuiltinLayer = void;
+};
+
 // A function as a layer of giro's own, whose errors name the line that called it (Layer::apply).
 template <class F>
 Layer builtin(const char* name, F f) {
-  struct Builtin : F {
-    using BuiltinLayer = void;
-  };
-  return Layer(name, Builtin{std::move(f)});
+  return Layer(name, Builtin<F>{std::move(f)});
 }
 
 inline std::int64_t checked_features(const char* layer, std::int64_t features) {

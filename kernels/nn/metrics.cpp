@@ -1,6 +1,5 @@
 #include <giro/kernels/nn/metrics.h>
 
-#include <cstddef>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>

@@ -139,21 +139,16 @@ void UpdatePlan::add_to(State& state) const {
   }
   if (optimizer_->accumulated_steps > 1) state.add("opt_state/accumulated", params_, options);
   if (!has_decay_mask_) return;
-  const std::vector<std::uint8_t> decays = decays_by_granule();
-  const Collection& collection =
-      state.add("opt_state/decays", {{"", DType::u8, {static_cast<std::int64_t>(decays.size())}}}, {.saved = false});
-  from_host(collection.leaves().front().value, decays, state.stream());
-}
-
-// For each granule of the flat params of all shards, whether weight decay applies; not in the padding.
-std::vector<std::uint8_t> UpdatePlan::decays_by_granule() const {
+  // For each granule of the flat params of all shards, whether weight decay applies; not in the padding.
   std::vector<std::uint8_t> decays;
   for (std::size_t i = 0; i < params_.size(); ++i) {
     decays.resize(static_cast<std::size_t>(granules_[i + 1]), decays_[i] ? 1 : 0);
   }
   const auto parts = static_cast<std::size_t>(shard_.count);
   decays.resize((decays.size() + parts - 1) / parts * parts);
-  return decays;
+  const Collection& collection =
+      state.add("opt_state/decays", {{"", DType::u8, {static_cast<std::int64_t>(decays.size())}}}, {.saved = false});
+  from_host(collection.leaves().front().value, decays, state.stream());
 }
 
 void UpdatePlan::apply(const State& state, const LossScale& scale, const Partitioner* partitioner) const {

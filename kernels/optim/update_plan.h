@@ -67,7 +67,6 @@ class UpdatePlan {
   };
 
   void declare_in(State& state) const;
-  std::vector<std::uint8_t> decays_by_granule() const;
   void apply(const State& state, const Group& group, UpdateTensors tensors) const;
 
   std::vector<LeafSpec> params_;

@@ -5,7 +5,7 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/runtime/dtype.h>
 
-#include "kernels/window_op.h"
+#include "kernels/conv2d_op.h"
 
 namespace giro {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/product_op.h"
+#include "kernels/matmul_op.h"
 #include "runtime/throw_error.h"
 
 namespace giro {

@@ -5,11 +5,19 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/attention_op.h"
+#include "kernels/batch_op.h"
+#include "kernels/conv2d_op.h"
+#include "kernels/cross_entropy_op.h"
+#include "kernels/cumulative_op.h"
+#include "kernels/dense_op.h"
 #include "kernels/digest_op.h"
-#include "kernels/product_op.h"
-#include "kernels/rows_op.h"
+#include "kernels/gather_op.h"
+#include "kernels/matmul_op.h"
+#include "kernels/pool_op.h"
+#include "kernels/scatter_op.h"
 #include "kernels/slots_op.h"
-#include "kernels/window_op.h"
+#include "kernels/sort_op.h"
+#include "kernels/sum_rows_op.h"
 
 // clang-format off
 #define GIRO_EACH_OP(F) \

@@ -4,7 +4,7 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
-#include "kernels/window_op.h"
+#include "kernels/conv2d_op.h"
 
 // giro's own kernels for convolutions.
 namespace giro::cuda {

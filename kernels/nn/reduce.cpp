@@ -14,7 +14,7 @@
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
-#include "kernels/rows_op.h"
+#include "kernels/scatter_op.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 

@@ -1,7 +1,6 @@
-#include <cstdint>
-
-#include "kernels/digest_op.h"
 #include "kernels/slots_op.h"
+
+#include "kernels/batch_op.h"
 #include "runtime/throw_error.h"
 
 namespace giro::ops {
@@ -27,12 +26,6 @@ void BatchIndices::check(std::string_view name, const Stream& stream) const {
   check_ring(name, positions(), stream);
   if (order.size >= 1) return;
   throw_error(ErrorCode::invalid_argument, "{}: an order of {} rows, expected at least 1", name, order.size);
-}
-
-void Digest::check(std::string_view name, const Stream&) const {
-  if (bytes.count() % 8 == 0 && reinterpret_cast<std::uintptr_t>(bytes.place()) % 8 == 0) return;
-  throw_error(ErrorCode::invalid_argument, "{}: bytes is {} at {}, expected whole, aligned 8-byte words", name,
-              to_string(bytes), bytes.place());
 }
 
 }  // namespace giro::ops

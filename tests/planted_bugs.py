@@ -21,7 +21,7 @@ BUGS = [
      "cuda_on_cpu.*kernels_test"),
     ("kernels/nn/losses.cpp", "sum(nn::where(weights == 0, 0, weights * values))", "sum(weights * values)",
      "kernels_nn_test"),
-    ("kernels/rules/write_in_place.cpp", "&& to && !ops.is_written_over_reads(k, *to)) return", "&& to) return", "kernels_test"),
+    ("kernels/rules/write_in_place.cpp", "&& to && !ops.replaces_reads(*to, k)) return", "&& to) return", "kernels_test"),
     ("runtime/program/memory_plan.cpp", "if (other->last < block->first ||", "if (other->last <= block->first ||",
      "runtime_test"),
     ("runtime/program/homes.cpp", "if (from.last != i || (run_aside", "if ((run_aside", "kernels_expr_test"),

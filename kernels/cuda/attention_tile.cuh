@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/graph_plan.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/cuda/tiled_product.cuh"
 #include "kernels/host_device/attention_pattern.h"
 #include "kernels/host_device/storage.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/ops.h"
 
 namespace giro::cuda {

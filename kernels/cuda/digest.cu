@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/digest_term.h"
 #include "kernels/ops.h"
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/few_channels_tile.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/host_device/storage.h"
 

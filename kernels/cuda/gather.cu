@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/fault.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"

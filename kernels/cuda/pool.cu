@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/ops.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/current_slot.h"
 #include "kernels/ops.h"
 

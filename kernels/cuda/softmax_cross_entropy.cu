@@ -5,7 +5,7 @@
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/cuda/last_block.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/elementwise.h"
 #include "kernels/host_device/fault.h"
 #include "kernels/host_device/storage.h"

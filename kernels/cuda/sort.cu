@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/dtype_dispatch.h"
 #include "kernels/ops.h"
 

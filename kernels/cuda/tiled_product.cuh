@@ -8,7 +8,7 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"

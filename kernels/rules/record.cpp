@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ranges>
 #include <string_view>
 #include <vector>
 
@@ -20,25 +21,26 @@ namespace giro::rules {
 namespace {
 
 std::vector<Rule> chosen_rules(Device device) {
-  std::vector<Rule> rules(rules_of(device).begin(), rules_of(device).end());
+  std::vector<Rule> chosen(rules().begin(), rules().end());
+  const Rule::Backend other = device.is_cpu() ? Rule::Backend::cuda : Rule::Backend::cpu;
+  std::erase_if(chosen, [&](const Rule& rule) { return rule.backend == other; });
   const char* const variable = std::getenv("GIRO_REWRITE");
   const std::string_view setting = variable == nullptr ? "" : variable;
   if (setting == "0") return {};
-  if (setting.empty() || setting == "1") return rules;
-  const std::vector<std::string_view> names = rule_names();
+  if (setting.empty() || setting == "1") return chosen;
   for (std::size_t begin = 0; begin <= setting.size();) {
     const std::size_t end = std::min(setting.find(',', begin), setting.size());
     const std::string_view word = setting.substr(begin, end - begin);
-    const auto is_meant = [&](std::string_view name) { return word.starts_with('-') && name == word.substr(1); };
-    if (std::none_of(names.begin(), names.end(), is_meant)) {
+    const auto is_meant = [&](const Rule& rule) { return word.starts_with('-') && rule.name == word.substr(1); };
+    if (std::ranges::none_of(rules(), is_meant)) {
       throw_error(ErrorCode::invalid_argument,
                   "GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, separated by commas", variable,
-                  fmt::join(names, ", -"));
+                  fmt::join(rules() | std::views::transform(&Rule::name), ", -"));
     }
-    std::erase_if(rules, [&](const Rule& rule) { return is_meant(rule.name); });
+    std::erase_if(chosen, is_meant);
     begin = end + 1;
   }
-  return rules;
+  return chosen;
 }
 
 void rewrite(std::vector<detail::HeldOp>& ops, detail::Values& values) {

@@ -271,9 +271,9 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
     const test::RewriteSetting rewriting(setting);
     EXPECT_EQ(ops_of(record), Names{"fill+broadcast"}) << setting;
   }
-  for (const std::string_view name : rules::rule_names()) {
-    const test::RewriteSetting rewriting(("-" + std::string(name)).c_str());
-    EXPECT_NO_THROW(ops_of(record)) << name;
+  for (const rules::Rule& rule : rules::rules()) {
+    const test::RewriteSetting rewriting(("-" + std::string(rule.name)).c_str());
+    EXPECT_NO_THROW(ops_of(record)) << rule.name;
   }
   for (const char* setting : {"off", "-fuse", "fuse_expressions", "-fuse_expressions;-fuse_gathers",
                               "-fuse_expressions,", "-fuse_expressions,1"}) {

@@ -7,7 +7,6 @@ namespace giro::rules {
 
 // A step's counters are incremented by the op that publishes its row of logs.
 bool count_with_publish(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const std::optional<Increment> increment = increment_of(ops, i);
   if (!increment) return false;
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
@@ -17,8 +16,7 @@ bool count_with_publish(OpList& ops, std::size_t i) {
     ops::Publish counting = *publish;
     counting.counters.push_back({increment->after, increment->amount});
     ops.tie(increment->after, increment->before);
-    queue(std::move(counting), stream);
-    ops.replace(k, {i});
+    ops.replace(k, std::move(counting), {i});
     return true;
   }
   return false;

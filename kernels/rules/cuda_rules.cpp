@@ -18,7 +18,6 @@ bool same_array(const Tensor& a, const Tensor& b) { return same(a, b) && a.shape
 // For a weight that is used in several places: adds each further gradient to the first one in place, without a
 // temporary. The GPU's library can add to its output; the CPU's cannot.
 bool add_in_place(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
   if (backward == nullptr) return false;
   const Tensor dw = backward->dw;
@@ -37,33 +36,30 @@ bool add_in_place(OpList& ops, std::size_t i) {
                             : writer && *writer < i && ops.write_under(sum, first, *writer, *reader);
   if (!replaces) return false;
   ops.tie(sum, first);
-  queue(ops::DenseBackwardAdd{sum.reshape(dw.shape()), backward->db, backward->dz, backward->x, backward->math},
-        stream);
-  ops.replace(i, {*reader});
+  ops.replace(i,
+              ops::DenseBackwardAdd{sum.reshape(dw.shape()), backward->db, backward->dz, backward->x, backward->math},
+              {*reader});
   return true;
 }
 
 // Layers with few outputs, and their gradients with respect to x, become expressions, with which others can fuse: a
 // relu before them, or its gradient.
 bool narrow_dense(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const forward = detail::op_of<ops::Dense>(ops[i]);
   const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
   if (forward != nullptr && is_expression(*forward)) {
-    queue(ops::Dense::kName, as_expression(*forward), stream);
+    ops.replace(i, ops::Dense::kName, as_expression(*forward));
   } else if (backward != nullptr && is_expression(*backward) && !backward->dw && !backward->db) {
-    queue(ops::DenseBackward::kName, as_expression(*backward), stream);
+    ops.replace(i, ops::DenseBackward::kName, as_expression(*backward));
   } else {
     return false;
   }
-  ops.replace(i);
   return true;
 }
 
 // A 16-bit convolution applies the relu that alone reads its result. cuDNN does both in one plan, if there is a bias.
 // Its relu clips at the largest f32, which rounds to infinity in 16 bits, but would replace infinity in f32.
 bool relu_in_convolution(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
   if (convolution == nullptr || convolution->has_relu || size_of(convolution->y.dtype()) != 2 || !convolution->b ||
       convolution->b.dtype() != convolution->y.dtype()) {
@@ -78,15 +74,13 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
   ops::Conv2d both = *convolution;
   both.y = relu->y.reshape(convolution->y.shape());
   both.has_relu = true;
-  queue(both, stream);
-  ops.replace(*reader, {i});
+  ops.replace(*reader, both, {i});
   return true;
 }
 
 // A convolution of few channels also computes the relu and average pooling of its result, and the gradient of its
 // filters starts at the pooling's. Nothing else reads the result, which is then not stored.
 bool pool_in_convolution(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
   if (convolution == nullptr || convolution->has_pool || !FewChannels(*convolution)) return false;
   const Tensor& y = convolution->y;
@@ -124,18 +118,15 @@ bool pool_in_convolution(OpList& ops, std::size_t i) {
     backward.w = convolution->w;
     backward.b = convolution->b;
     backward.has_pool = true;
-    queue("conv2d_avg_pool_backward", backward, stream);
-    ops.replace(*reader, {pool_at});
+    ops.replace(*reader, "conv2d_avg_pool_backward", backward, {pool_at});
   }
-  queue("conv2d_avg_pool", pooled, stream);
-  ops.replace(at, {i});
+  ops.replace(at, "conv2d_avg_pool", pooled, {i});
   return true;
 }
 
 // The gradient of a convolution's bias is summed by the op that computes dz. On the CPU it is computed together with
 // the gradient of the weights.
 bool bias_gradient(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const pool = detail::op_of<ops::AvgPoolBackward>(ops[i]);
   if (pool == nullptr || !pool->has_relu || pool->db) return false;
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
@@ -148,12 +139,12 @@ bool bias_gradient(OpList& ops, std::size_t i) {
     ops::Conv2dBackward without_sum = *backward;
     without_sum.db = {};
     const bool is_done = !without_sum.dw && !without_sum.dx;
-    if (!is_done) {
-      queue(without_sum, stream);
-      ops.replace(k);
+    if (is_done) {
+      ops.drop(k);
+    } else {
+      ops.replace(k, without_sum);
     }
-    queue("avg_pool_activation_backward", with_sum, stream);
-    ops.replace(i, is_done ? std::vector{k} : std::vector<std::size_t>());
+    ops.replace(i, "avg_pool_activation_backward", with_sum);
     return true;
   }
   return false;
@@ -162,15 +153,13 @@ bool bias_gradient(OpList& ops, std::size_t i) {
 // The last expression without reductions before the row is published, such as the update, also publishes the row of
 // logs. Launching a separate kernel would cost more than the row.
 bool publish_with_update(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const publish = detail::op_of<ops::Publish>(ops[i]);
   if (publish == nullptr || static_cast<std::int64_t>(publish->scalars.size()) != publish->ring.columns) return false;
   for (std::size_t k = i; k-- > 0;) {
     const expr::Expression* const expression = expression_of(ops[k]);
     if (expression == nullptr || expr::reduces(*expression)) continue;
     if (!ops.can_run_late(k, i)) return false;
-    queue(ops[k].node.op + "+publish", ops::RunAndPublish{*expression, *publish}, stream);
-    ops.replace(i, {k});
+    ops.replace(i, ops[k].node.op + "+publish", ops::RunAndPublish{*expression, *publish}, {k});
     return true;
   }
   return false;

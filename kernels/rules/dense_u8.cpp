@@ -9,7 +9,6 @@ namespace giro::rules {
 // Images stored as bytes are not converted if only narrow dense layers read them. The layers scale the bytes as they
 // read them, which moves a quarter of the memory. On a GPU, products need floats.
 bool dense_u8(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const std::optional<Scaling> scaling = scaling_of(ops[i]);
   if (!scaling) return false;
   const auto readers = ops.readers(i, scaling->out);
@@ -29,15 +28,14 @@ bool dense_u8(OpList& ops, std::size_t i) {
   for (const std::size_t k : *readers) {
     const auto bytes = [&](const Tensor& x) { return scaling->in.reshape(x.shape()); };
     if (const auto* const dense = detail::op_of<ops::Dense>(ops[k])) {
-      queue("dense_u8", ops::Dense{dense->y, bytes(dense->x), dense->w, dense->b, dense->math, scaling->factor},
-            stream);
+      ops.replace(k, "dense_u8",
+                  ops::Dense{dense->y, bytes(dense->x), dense->w, dense->b, dense->math, scaling->factor});
     } else {
       ops::DenseBackward backward = *detail::op_of<ops::DenseBackward>(ops[k]);
       backward.x = bytes(backward.x);
       backward.factor = scaling->factor;
-      queue("dense_u8_backward", backward, stream);
+      ops.replace(k, "dense_u8_backward", backward);
     }
-    ops.replace(k);
   }
   ops.drop(i);
   return true;

@@ -42,9 +42,9 @@ std::optional<std::size_t> fuse_pair(OpList& ops, std::size_t i, std::size_t j) 
     }
   }
   if (fused->repeats_producer && is_stored) return std::nullopt;
-  queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(fused->expression), ops[i].stream);
-  late ? ops.replace(j, {i}) : ops.replace(i, {j});
-  return late ? j : i;
+  const auto [kept, gone] = late ? std::pair(j, i) : std::pair(i, j);
+  ops.replace(kept, joined_name(ops[i].node.op, ops[j].node.op), std::move(fused->expression), {gone});
+  return kept;
 }
 
 // The bytes of the distinct elements that are read or written.
@@ -98,8 +98,7 @@ bool recompute_in_readers(OpList& ops, std::size_t i) {
   }
   for (std::size_t k = 0; k < readers->size(); ++k) {
     const std::size_t j = (*readers)[k];
-    queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(with_it[k]), ops[j].stream);
-    ops.replace(j);
+    ops.replace(j, joined_name(ops[i].node.op, ops[j].node.op), std::move(with_it[k]));
   }
   ops.drop(i);
   return true;

@@ -21,7 +21,6 @@ std::optional<std::size_t> conversion_of(const OpList& ops, std::size_t i, const
 // Gathers all arrays of a batch in one pass that computes the row indices itself. The same pass converts bytes to f32,
 // bf16 or f16 where needed.
 bool fuse_gathers(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const indices = detail::op_of<ops::BatchIndices>(ops[i]);
   if (indices == nullptr) return false;
   const Tensor& rows = indices->indices;
@@ -51,8 +50,7 @@ bool fuse_gathers(OpList& ops, std::size_t i) {
     }
     batch.arrays.push_back(array);
   }
-  queue(std::move(batch), stream);
-  ops.replace(i, gone);
+  ops.replace(i, std::move(batch), gone);
   return true;
 }
 

@@ -23,7 +23,6 @@ bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const T
 // Fuses the rows' losses with their mean, if nothing else reads them, with the common factor of their gradients, and
 // with the accuracy of the same logits.
 bool mean_cross_entropy(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const entropy = detail::op_of<ops::SoftmaxCrossEntropy>(ops[i]);
   if (entropy == nullptr) return false;
   const Tensor &losses = entropy->losses, &row_gradients = entropy->dlogits;
@@ -64,8 +63,8 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
       gone.pop_back();
     }
   }
-  queue(ops::MeanCrossEntropy{mean->out.reshape({}), dlogits, share, logits, labels, factor, entropy->fault}, stream);
-  ops.replace(i, gone);
+  ops.replace(i, ops::MeanCrossEntropy{mean->out.reshape({}), dlogits, share, logits, labels, factor, entropy->fault},
+              gone);
   return true;
 }
 

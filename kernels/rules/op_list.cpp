@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/program/overlap.h"
-#include "runtime/program/recording.h"
 
 namespace giro::rules {
 namespace {
@@ -252,12 +251,12 @@ void OpList::tie(const Tensor& after, const Tensor& before) {
   value.offset_of_before = detail::offset_of(before);
 }
 
-void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
-  detail::HeldOp op = detail::Recording::current()->take_single_op();
-  op.node.where = ops_[i].node.where;
+void OpList::set(std::size_t i, std::string name, std::shared_ptr<detail::OpCall> call,
+                 const std::vector<std::size_t>& gone) {
   remove(i);
   for (const std::size_t k : gone) drop(k);
-  ops_[i] = std::move(op);
+  ops_[i].node.op = std::move(name);
+  ops_[i].call = std::move(call);
   add(i);
 }
 

@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/program/op.h"
@@ -67,8 +70,17 @@ class OpList {
   // Makes `after` what an op with an InOut leaves of `before`.
   void tie(const Tensor& after, const Tensor& before);
 
-  // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops `gone`.
-  void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
+  // Puts an op in the place of op `i`, on its stream, and drops the ops `gone`. Errors: those of queue().
+  template <class Op>
+  void replace(std::size_t i, std::string name, Op op, const std::vector<std::size_t>& gone = {}) {
+    detail::check_op(name, op, ops_[i].stream);
+    set(i, std::move(name), std::make_shared<detail::CallOf<Op>>(std::move(op)), gone);
+  }
+  template <class Op>
+    requires requires { Op::kName; }
+  void replace(std::size_t i, Op op, const std::vector<std::size_t>& gone = {}) {
+    replace(i, Op::kName, std::move(op), gone);
+  }
   void drop(std::size_t i);
 
   // Removes the empty ops. The list must not be used afterwards.
@@ -80,6 +92,7 @@ class OpList {
   };
   void add(std::size_t i);
   void remove(std::size_t i);
+  void set(std::size_t i, std::string name, std::shared_ptr<detail::OpCall> call, const std::vector<std::size_t>& gone);
   bool is_all_of_one(const Tensor& value) const;
   bool is_read_in_a_whole(detail::Id id) const;
   // Whether an op in [begin, end) reads or writes what `value` is written over.

@@ -7,7 +7,6 @@ namespace giro::rules {
 
 // Combines the gradient of an average pooling with the gradient of the relu before it.
 bool pool_gradient(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const auto* const pool = detail::op_of<ops::AvgPoolBackward>(ops[i]);
   if (pool == nullptr || pool->has_relu || !pool_windows_tile(pool->dx.shape(), pool->options)) return false;
   const Tensor &dx = pool->dx, &dy = pool->dy;
@@ -17,20 +16,18 @@ bool pool_gradient(OpList& ops, std::size_t i) {
       !ops.can_run_late(i, *reader)) {
     return false;
   }
-  queue("avg_pool_activation_backward",
-        ops::AvgPoolBackward{.dx = relu->dx.reshape(dx.shape()),
-                             .dy = dy,
-                             .x = relu->y.reshape(dx.shape()),
-                             .options = pool->options,
-                             .has_relu = true},
-        stream);
-  ops.replace(*reader, {i});
+  ops.replace(*reader, "avg_pool_activation_backward",
+              ops::AvgPoolBackward{.dx = relu->dx.reshape(dx.shape()),
+                                   .dy = dy,
+                                   .x = relu->y.reshape(dx.shape()),
+                                   .options = pool->options,
+                                   .has_relu = true},
+              {i});
   return true;
 }
 
 // A pooling applies the relu before it, and so does the pooling's gradient: z > 0 is equivalent to relu(z) > 0.
 bool pool_after_relu(OpList& ops, std::size_t i) {
-  const Stream stream = ops[i].stream;
   const std::optional<Relu> relu = relu_of(ops[i]);
   if (!relu || ops.replaces(relu->y, relu->x)) return false;
   const auto readers = ops.readers(i, relu->y);
@@ -51,14 +48,13 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   if (pools == 0) return false;
   for (const std::size_t k : *readers) {
     if (const auto* const pool = detail::op_of<ops::AvgPool>(ops[k])) {
-      queue("activation_avg_pool", ops::AvgPool{pool->y, relu->x.reshape(pool->x.shape()), pool->options, true},
-            stream);
+      ops.replace(k, "activation_avg_pool",
+                  ops::AvgPool{pool->y, relu->x.reshape(pool->x.shape()), pool->options, true});
     } else {
       ops::AvgPoolBackward backward = *detail::op_of<ops::AvgPoolBackward>(ops[k]);
       backward.x = relu->x.reshape(backward.x.shape());
-      queue("avg_pool_activation_backward", backward, stream);
+      ops.replace(k, "avg_pool_activation_backward", backward);
     }
-    ops.replace(k);
   }
   ops.drop(i);
   return true;

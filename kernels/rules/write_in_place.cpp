@@ -67,8 +67,7 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
   if (rest.writes.empty()) {
     ops.drop(k);
   } else {
-    queue(ops[k].node.op, std::move(rest), ops[k].stream);
-    ops.replace(k);
+    ops.replace(k, ops[k].node.op, std::move(rest));
   }
   return true;
 }

@@ -14,7 +14,6 @@
 #include "runtime/program/op.h"
 #include "runtime/program/values.h"
 #include "runtime/program/verify.h"
-#include "runtime/throw_error.h"
 
 namespace giro {
 
@@ -123,13 +122,6 @@ void Recording::hold(HeldOp op) {
   if (is_shared_) flush();
 }
 
-HeldOp Recording::take_single_op() {
-  if (held_.size() != 1) throw_invalid("a rule has queued {} replacement ops, expected one", held_.size());
-  HeldOp op = std::move(held_.back());
-  held_.pop_back();
-  return op;
-}
-
 void Recording::share() {
   flush();
   is_shared_ = true;
@@ -219,11 +211,9 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
                           std::shared_ptr<StreamImpl>& side_stream) {
   trace->settle_held();
   Values values = number(ops, *trace);
-  const bool is_shared = std::exchange(is_shared_, false);  // what a rule queues is held
   try {
     if (verifies_programs()) verify(ops, values, "the trace");
     if (rewrite_.rewrite != nullptr) rewrite_.rewrite(ops, values);
-    is_shared_ = is_shared;
     if (!trace->shares()) values.settle(*trace);
     Homes homes(ops, values, *trace, has_branches());
     branches.resize(ops.size());
@@ -238,7 +228,6 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
     }
     return memory;
   } catch (...) {
-    is_shared_ = is_shared;
     // For the memory report.
     std::erase_if(ops, [](const HeldOp& op) { return op.call == nullptr; });
     for (HeldOp& op : ops) op.call->for_each([&](Tensor& tensor, Use) { tensor = values.placed(tensor); });

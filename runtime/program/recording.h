@@ -35,8 +35,6 @@ struct Recording final : StreamRecording {
   static Recording* current() noexcept { return static_cast<Recording*>(StreamRecording::current()); }
 
   void hold(HeldOp op);
-  // Takes the one held op. Error(invalid_argument) if there are none or several.
-  HeldOp take_single_op();
   const std::vector<HeldOp>& held() const noexcept { return held_; }
   // Queues what is held. Temporaries still in use keep their addresses. After an error every call throws it again,
   // because ops have been lost.

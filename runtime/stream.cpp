@@ -1,9 +1,6 @@
 #include <giro/runtime/stream.h>
 
-#include <string>
 #include <utility>
-
-#include <giro/runtime/error.h>
 
 #include "runtime/arena.h"
 #include "runtime/backend.h"
@@ -119,19 +116,13 @@ void Event::record(const Stream& stream) {
 namespace {
 void expect_outside(const detail::EventImpl& event, const char* call) {
   if (event.recorded_in == 0) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(call) + ": the event was recorded within a recording: the host cannot wait for it");
+  throw_invalid("{}: the event was recorded within a recording: the host cannot wait for it", call);
 }
 
 template <class F>
 decltype(auto) with_event_progress_in_errors(const detail::EventImpl& event, F&& f) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    const auto stream = event.stream.lock();
-    if (error.code() != ErrorCode::device || !stream) throw;
-    detail::rethrow_with_progress(*stream);
-  }
+  const auto stream = event.stream.lock();
+  return stream ? detail::with_progress_in_errors(*stream, f) : f();
 }
 }  // namespace
 

@@ -11,6 +11,19 @@
 #include "runtime/program/overlap.h"
 
 namespace giro::expr {
+namespace {
+
+// The number of distinct elements, within bounds.
+std::int64_t elements_of(const Access& access, const Shape& space) {
+  std::int64_t elements = 1;
+  for (std::size_t axis = 0; axis < space.rank(); ++axis) {
+    const Layout::Bounds& bounds = access.layout.bounds[axis];
+    if (access.layout.strides[axis] != 0) elements *= std::min(bounds.end, space.begin()[axis]) - bounds.begin;
+  }
+  return elements;
+}
+
+}  // namespace
 
 void Expression::check(std::string_view op, const Stream& stream) const {
   for (const Access& read : reads) detail::expect_on_device(op, read.memory, stream.device());
@@ -34,7 +47,8 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
   if (to == nullptr || reduces(expression) || !runs_along_all(expression, to->layout)) return false;
   return std::all_of(expression.reads.begin(), expression.reads.end(), [&](const Access& from) {
     return !detail::overlap(from.memory, read) ||
-           (from.memory.place() == read.place() && from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
+           (from.memory.place() == read.place() && from.memory.dtype() == to->memory.dtype() &&
+            from.layout == to->layout);
   });
 }
 
@@ -42,11 +56,7 @@ bool writes_only_some(const Expression& expression, const Tensor& memory) {
   std::int64_t written = 0;
   for (const Expression::Write& write : expression.writes) {
     if (write.to.memory.place() != memory.place() || write.to.memory.bytes() != memory.bytes()) continue;
-    std::int64_t elements = 1;
-    for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
-      if (write.to.layout.strides[axis] != 0) elements *= expression.space.begin()[axis];
-    }
-    written += elements;
+    written += elements_of(write.to, expression.space);
   }
   return written < memory.count();
 }
@@ -74,16 +84,6 @@ double operations(const Expression& expression) {
   return sum;
 }
 
-// Counts only the elements within bounds.
-std::int64_t bytes_of(const Access& access, const Shape& space) {
-  auto bytes = static_cast<std::int64_t>(size_of(access.memory.dtype()));
-  for (std::size_t i = 0; i < space.rank(); ++i) {
-    const Layout::Bounds& bounds = access.layout.bounds[i];
-    if (access.layout.strides[i] != 0) bytes *= std::min(bounds.end, space.begin()[i]) - bounds.begin;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Program::Node node_of(std::string name, const Expression& expression) {
@@ -100,7 +100,8 @@ Program::Node node_of(std::string name, const Expression& expression) {
       to.push_back(memory);
       std::int64_t touched = 0;
       for (const Access& each : accesses) {
-        if (is_same(each.memory)) touched += bytes_of(each, expression.space);
+        if (!is_same(each.memory)) continue;
+        touched += elements_of(each, expression.space) * static_cast<std::int64_t>(size_of(each.memory.dtype()));
       }
       bytes += std::min(touched, static_cast<std::int64_t>(memory.bytes()));
     }

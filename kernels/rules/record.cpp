@@ -28,9 +28,8 @@ std::vector<Rule> chosen_rules(Device device) {
   const std::string_view setting = variable == nullptr ? "" : variable;
   if (setting == "0") return {};
   if (setting.empty() || setting == "1") return chosen;
-  for (std::size_t begin = 0; begin <= setting.size();) {
-    const std::size_t end = std::min(setting.find(',', begin), setting.size());
-    const std::string_view word = setting.substr(begin, end - begin);
+  for (const auto part : std::views::split(setting, ',')) {
+    const std::string_view word(part.begin(), part.end());
     const auto is_meant = [&](const Rule& rule) { return word.starts_with('-') && rule.name == word.substr(1); };
     if (std::ranges::none_of(rules(), is_meant)) {
       throw_error(ErrorCode::invalid_argument,
@@ -38,7 +37,6 @@ std::vector<Rule> chosen_rules(Device device) {
                   fmt::join(rules() | std::views::transform(&Rule::name), ", -"));
     }
     std::erase_if(chosen, is_meant);
-    begin = end + 1;
   }
   return chosen;
 }

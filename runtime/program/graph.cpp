@@ -70,7 +70,6 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
     recorded->owned.program.set_name(options.name);
     recorded->owned.program.set_names(options.leaves);
     recorded->owned.calls = std::move(recording.calls);
-    recorded->owned.calls.resize(recorded->owned.program.nodes().size());
     recorded->owned.writes = memory_written(recorded->owned);
     recorded->owned.is_blocking = detail::OpByOp::is_wanted();
     return Graph(std::move(recorded));
@@ -174,7 +173,6 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
 
 void Graph::append_to(detail::Recording& recording) const {
   const detail::GraphOwned& owned = impl().owned;
-  recording.calls.resize(recording.program.nodes().size());
   recording.calls.insert(recording.calls.end(), owned.calls.begin(), owned.calls.end());
   recording.program.append(owned.program);
 }

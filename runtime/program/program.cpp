@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -170,11 +171,7 @@ std::string indented(const std::vector<std::string>& words) {
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    words.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const auto word : std::views::split(text, ' ')) words.emplace_back(word.begin(), word.end());
   return words;
 }
 

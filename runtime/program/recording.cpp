@@ -116,7 +116,6 @@ void Recording::hold(HeldOp op) {
   if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops repeatedly as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
   has_collectives |= op.kind == HeldOp::Kind::collective;
-  op.node.is_op = op.kind == HeldOp::Kind::op;
   if (is_dry()) return;
   held_.push_back(std::move(op));
   if (is_shared_) flush();
@@ -222,7 +221,7 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
     for (HeldOp& op : ops) {
       op.call->for_each([&](Tensor& tensor, Use) { tensor = homes.placed(tensor, static_cast<char*>(memory.data())); });
       Program::Node node = op.call->node(std::move(op.node.op));
-      node.is_op = op.node.is_op;
+      node.is_op = op.kind == HeldOp::Kind::op;
       node.where = op.node.where;
       op.node = std::move(node);
     }
@@ -250,7 +249,6 @@ void Recording::queue(std::vector<HeldOp>& ops) {
     emit(*op.call, op.node, op.stream);
     order.end(branches[i]);
     if (op.kind == HeldOp::Kind::event) continue;
-    calls.resize(program.nodes().size());
     calls.push_back(op.kind == HeldOp::Kind::op ? op.call : nullptr);
     program.add(std::move(op.node));
   }

@@ -58,7 +58,7 @@ struct Recording final : StreamRecording {
   PeerList peers;                                 // that its work waits for
   Program program;                                // its ops queued so far
   bool has_collectives = false;
-  // The calls that queue the nodes of the program again; null, or past the end, for work that is not an op of giro.
+  // The calls that queue the nodes of the program again; null for work that is not an op of giro.
   std::vector<std::shared_ptr<const OpCall>> calls;
   std::size_t largest_workspace = 0;  // that an op requested, in bytes
 
@@ -95,6 +95,7 @@ inline void record_opaque_op(std::string op, std::vector<Tensor> writes = {}, st
   Program::Node node(std::move(op), std::move(writes), std::move(reads));
   node.is_op = false;
   Recording::current()->program.add(std::move(node));
+  Recording::current()->calls.push_back(nullptr);
 }
 
 }  // namespace giro::detail

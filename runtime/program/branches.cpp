@@ -2,10 +2,42 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 namespace giro::detail {
 namespace {
+
+// For each op, the ops that it must come after, in order: those that write what it reads, and those that read or write
+// what it writes over.
+std::vector<std::vector<std::size_t>> order_of(const std::vector<HeldOp>& ops, const Values& values) {
+  constexpr std::size_t kNoOp = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> writers(values.count() + 1, kNoOp);
+  std::vector<std::vector<std::size_t>> readers(values.count() + 1), after(ops.size());
+  std::vector<Id> writes;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const auto follow = [&](std::size_t earlier) {
+      if (earlier != kNoOp && earlier != i) after[i].push_back(earlier);
+    };
+    writes.clear();
+    values.for_each_use(ops[i], [&](const Tensor& tensor, bool is_read) {
+      if (!is_read) return writes.push_back(id_of(tensor));
+      values.for_each(tensor, [&](Id id) {
+        follow(writers[id]);
+        if (!values[id].under.empty()) readers[id].push_back(i);
+      });
+    });
+    for (const Id id : writes) {
+      writers[id] = i;
+      for (const Id earlier : values[id].over) {
+        follow(writers[earlier]);
+        std::ranges::for_each(readers[earlier], follow);
+      }
+    }
+    std::ranges::sort(after[i]);
+  }
+  return after;
+}
 
 // The memory needed while each op runs.
 class MemoryInTime {
@@ -52,15 +84,16 @@ bool branches_are_on() {
   return setting == nullptr || std::string_view(setting) != "0";
 }
 
-std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Homes& homes,
+std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Values& values, const Homes& homes,
                                   std::vector<PlannedBlock>& blocks) {
+  const std::vector<std::vector<std::size_t>> after = order_of(ops, values);
   std::vector<Branch> branches(ops.size());
   MemoryInTime memory(homes, blocks);
   std::size_t joined = ops.size();  // of the next op aside: once that op is done, so is this one
   // Backwards, so that it is known which later ops are aside.
   for (std::size_t i = ops.size(); i-- > 0;) {
     if (ops[i].is_barrier()) continue;
-    const auto waits = [&](std::size_t j) { return ops[j].is_barrier() || homes.depends(j, i); };
+    const auto waits = [&](std::size_t j) { return ops[j].is_barrier() || std::ranges::binary_search(after[j], i); };
     std::size_t end = i + 1;
     while (end < joined && (branches[end].on_side_stream || !waits(end))) ++end;
     end = memory.room_until(i, end);

@@ -21,7 +21,7 @@ bool branches_are_on();
 // Puts ops aside to shorten the longest chain of ops: each for as long as nothing needs its results, or for a shorter
 // time if it would raise the peak memory otherwise. Extends the lifetimes of `blocks`, those of `homes`, accordingly.
 // All ops must be of one stream, except those that keep their place.
-std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Homes& homes,
+std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Values& values, const Homes& homes,
                                   std::vector<PlannedBlock>& blocks);
 
 }  // namespace giro::detail

@@ -22,7 +22,6 @@ struct Homes::Array {
 
 Homes::Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& trace, bool run_aside)
     : of_op(ops.size()), values_(&values), homes_(values.count() + 1, Home{kNone, 0}) {
-  if (run_aside) order(ops);
   std::vector<Array> arrays = arrays_of(trace);
   for (std::size_t i = 0; i < ops.size(); ++i) {
     values.for_each_use(ops[i], [&](const Tensor& tensor, bool is_read) {
@@ -39,39 +38,6 @@ Homes::Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& 
   }
   for (std::size_t i = 0; i < ops.size(); ++i) take_memory(ops[i], i, arrays, run_aside);
   plan_blocks(ops, arrays);
-}
-
-// Op `j` comes after op `i` if it reads what that writes, or writes over what that reads or writes.
-void Homes::order(const std::vector<HeldOp>& ops) {
-  std::vector<std::size_t> writers(values_->count() + 1, kNone);
-  std::vector<std::vector<std::size_t>> readers(values_->count() + 1);
-  after_.resize(ops.size());
-  std::vector<Id> writes;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const auto follow = [&](std::size_t earlier) {
-      if (earlier != kNone && earlier != i) after_[i].push_back(earlier);
-    };
-    writes.clear();
-    values_->for_each_use(ops[i], [&](const Tensor& tensor, bool is_read) {
-      if (!is_read) return writes.push_back(id_of(tensor));
-      values_->for_each(tensor, [&](Id id) {
-        follow(writers[id]);
-        if (!(*values_)[id].under.empty()) readers[id].push_back(i);
-      });
-    });
-    for (const Id id : writes) {
-      writers[id] = i;
-      for (const Id earlier : (*values_)[id].over) {
-        follow(writers[earlier]);
-        std::ranges::for_each(readers[earlier], follow);
-      }
-    }
-    std::ranges::sort(after_[i]);
-  }
-}
-
-bool Homes::depends(std::size_t j, std::size_t i) const {
-  return std::binary_search(after_[j].begin(), after_[j].end(), i);
 }
 
 std::vector<Homes::Array> Homes::arrays_of(const Arena& trace) {

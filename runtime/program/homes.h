@@ -17,9 +17,6 @@ class Homes {
   // temporaries.
   Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& trace, bool run_aside);
 
-  // Whether op `j` must come after op `i`, i < j, if ops may run aside.
-  bool depends(std::size_t j, std::size_t i) const;
-
   // The memory of what a tensor names, if the blocks lie in this memory.
   Tensor placed(const Tensor& tensor, char* memory) const;
 
@@ -32,14 +29,12 @@ class Homes {
     std::size_t offset;
   };
   struct Array;
-  void order(const std::vector<HeldOp>& ops);
   std::vector<Array> arrays_of(const Arena& trace);
   void take_memory(const HeldOp& op, std::size_t i, std::vector<Array>& arrays, bool run_aside) const;
   void plan_blocks(const std::vector<HeldOp>& ops, const std::vector<Array>& arrays);
 
   const Values* values_;
-  std::vector<Home> homes_;                      // by value; no block: where the trace put it
-  std::vector<std::vector<std::size_t>> after_;  // the ops that each op must come after
+  std::vector<Home> homes_;  // by value; no block: where the trace put it
 };
 
 }  // namespace giro::detail

@@ -179,15 +179,15 @@ void Recording::flush() {
 bool Recording::has_branches() const { return !stream.device.is_cpu() && branches_are_on(); }
 
 // The stream for ops aside; null if there are none.
-std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp>& ops, Homes& homes,
-                                                        std::vector<Branch>& branches) {
+std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp>& ops, const Values& values,
+                                                        Homes& homes, std::vector<Branch>& branches) {
   if (!has_branches()) return nullptr;
   // Ops on another stream have their own order; an op that keeps its place waits for all ops aside before it.
   if (std::ranges::any_of(ops, [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.is_barrier(); })) {
     return nullptr;
   }
   std::vector<PlannedBlock> kept_longer = homes.blocks;
-  std::vector<Branch> planned = plan_branches(ops, homes, kept_longer);
+  std::vector<Branch> planned = plan_branches(ops, values, homes, kept_longer);
   if (std::ranges::none_of(planned, [](const Branch& branch) { return branch.on_side_stream; })) return nullptr;
   std::shared_ptr<StreamImpl> side_stream = stream.side_stream();
   if (side_stream) {
@@ -216,7 +216,7 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
     if (!trace->shares()) values.settle(*trace);
     Homes homes(ops, values, *trace, has_branches());
     branches.resize(ops.size());
-    side_stream = open_side_stream(ops, homes, branches);
+    side_stream = open_side_stream(ops, values, homes, branches);
     Buffer memory = plan(homes);
     for (HeldOp& op : ops) {
       op.call->for_each([&](Tensor& tensor, Use) { tensor = homes.placed(tensor, static_cast<char*>(memory.data())); });

@@ -67,7 +67,7 @@ struct Recording final : StreamRecording {
   void queue(std::vector<HeldOp>& ops);
   void pin_memory_of_other_streams(const std::vector<HeldOp>& ops);
   bool has_branches() const;
-  std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, Homes& homes,
+  std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, const Values& values, Homes& homes,
                                                std::vector<Branch>& branches);
   Buffer plan(Homes& homes);
   Buffer lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branches, std::shared_ptr<StreamImpl>& side_stream);

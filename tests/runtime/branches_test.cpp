@@ -37,7 +37,7 @@ struct Ops {
     values = number(all, *trace);
     homes.emplace(all, values, *trace, true);
     least = min_memory(homes->blocks);
-    return plan_branches(all, *homes, homes->blocks);
+    return plan_branches(all, values, *homes, homes->blocks);
   }
 
   // Whether the ops touch the same memory, and one writes it.

@@ -27,11 +27,11 @@ class OpCall {
   // The op as a node of a program.
   virtual Program::Node node(std::string name) const = 0;
   // Throws what is wrong with its arguments.
-  virtual void check(const HeldOp& /*held*/) const {}
+  virtual void check(const HeldOp& held) const = 0;
   // Whether it does one thing after the other, and may read what it has written, in the order of for_each.
-  virtual bool is_sequence() const { return false; }
+  virtual bool is_sequence() const = 0;
   // Whether `write` may share the memory of `read`, if nothing else uses the value of `read` any more.
-  virtual bool can_write_over(const Tensor& /*write*/, const Tensor& /*read*/) const { return false; }
+  virtual bool can_write_over(const Tensor& write, const Tensor& read) const = 0;
 
   const void* const type;
 };

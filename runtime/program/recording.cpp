@@ -76,17 +76,10 @@ class BranchStreams {
 };
 
 // An operation on an event.
-class EventCall final : public OpCall {
- public:
-  explicit EventCall(std::function<void(const Stream&)> f) : OpCall(nullptr), f_(std::move(f)) {}
-
-  void for_each(FunctionRef<void(Tensor&, Use)>) override {}
-  void emit(const Stream& stream) const override { f_(stream); }
-  Program::Node node(std::string name) const override { return {std::move(name), {}, {}}; }
-
- private:
-  std::function<void(const Stream&)> f_;
+struct EventOp {
+  std::function<void(const Stream&)> f;
 };
+void run(const EventOp& op, const Stream& stream) { op.f(stream); }
 
 struct Fill {
   static constexpr const char* kName = "fill";
@@ -109,7 +102,8 @@ void Recording::hold_copy(const Tensor& to, const Tensor& from, const Stream& on
 void Recording::hold_fill(const Tensor& to, unsigned char value, const Stream& on) { giro::queue(Fill{to, value}, on); }
 
 void Recording::hold_event(const char* name, const Stream& on, std::function<void(const Stream&)> f) {
-  hold({Program::Node(name, {}, {}), on, std::make_shared<EventCall>(std::move(f)), HeldOp::Kind::event});
+  hold(
+      {Program::Node(name, {}, {}), on, std::make_shared<CallOf<EventOp>>(EventOp{std::move(f)}), HeldOp::Kind::event});
 }
 
 void Recording::hold(HeldOp op) {

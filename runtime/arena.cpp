@@ -49,8 +49,7 @@ void* detail::address_of(const void* name) {
   if (block == nullptr || (block->free && block->memory == nullptr)) {
     throw_invalid(
         "a value of a recording has no memory any more, which was released with the last nn::Var that held it; "
-        "expected "
-        "a Var that is kept until the recording ends");
+        "expected a Var that is kept until the recording ends");
   }
   return trace->settle(name);
 }

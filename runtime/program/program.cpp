@@ -185,13 +185,12 @@ std::string times_floor(double seconds, double floor) {
 }  // namespace
 
 std::string Program::text(bool with_arguments) const {
-  struct Line {
-    std::string op, times, values;
-    double flops;
-    std::int64_t bytes;
-  };
+  constexpr std::size_t kMaxOpWidth = 28;  // leaves room for the numbers
+  const std::string total = fmt::format("total of {} ops", nodes_.size());
+  std::size_t op_width = std::min(total.size(), kMaxOpWidth);
   double all = 0, floors = 0;
   for (const Node& node : nodes_) {
+    op_width = std::max(op_width, std::min(node.op.size(), kMaxOpWidth));
     all += node.seconds.value_or(0);
     floors += node.seconds ? floor(node) : 0;
   }
@@ -199,30 +198,25 @@ std::string Program::text(bool with_arguments) const {
     return fmt::format("  {:>12}  {:>5.1f} %  floor {:>12}  {:>8}", microseconds(seconds),
                        all > 0 ? 100 * seconds / all : 0, microseconds(least), times_floor(seconds, least));
   };
+  std::string text;
+  const auto add_line = [&](const std::string& op, const std::string& times, double flops, std::int64_t bytes) {
+    const bool fits = op.size() <= op_width;
+    if (!fits) text += op.substr(0, kColumns) + '\n';
+    text += fmt::format("{:<{}}  {:>12} B", fits ? op : "", op_width, bytes);
+    if (flops > 0) text += fmt::format("  {:>14.0f} FLOP", flops);
+    if (flops <= 0 && !times.empty()) text += std::string(2 + 14 + 5, ' ');
+    text += times + '\n';
+  };
   Values values(leaves_);
-  std::vector<Line> lines;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     std::string times;
     if (times_) times = node.seconds ? times_of(*node.seconds, floor(node)) : "  not measured: not an op of giro";
-    std::string below = indented(arguments(values, node, i));
-    if (with_arguments && !node.arguments.empty()) below += indented(words_of(node.arguments));
-    lines.push_back({node.op, std::move(times), std::move(below), node.flops, node.bytes});
+    add_line(node.op, times, node.flops, node.bytes);
+    text += indented(arguments(values, node, i));
+    if (with_arguments && !node.arguments.empty()) text += indented(words_of(node.arguments));
   }
-  lines.push_back(
-      {fmt::format("total of {} ops", nodes_.size()), times_ ? times_of(all, floors) : "", "", flops(), bytes()});
-  constexpr std::size_t kMaxOpWidth = 28;  // leaves room for the numbers
-  std::size_t op_width = 0;
-  for (const Line& line : lines) op_width = std::max(op_width, std::min(line.op.size(), kMaxOpWidth));
-  std::string text;
-  for (const Line& line : lines) {
-    const bool fits = line.op.size() <= op_width;
-    if (!fits) text += line.op.substr(0, kColumns) + '\n';
-    text += fmt::format("{:<{}}  {:>12} B", fits ? line.op : "", op_width, line.bytes);
-    if (line.flops > 0) text += fmt::format("  {:>14.0f} FLOP", line.flops);
-    if (line.flops <= 0 && !line.times.empty()) text += std::string(2 + 14 + 5, ' ');
-    text += line.times + '\n' + line.values;
-  }
+  add_line(total, times_ ? times_of(all, floors) : "", flops(), bytes());
   if (memory_ > 0) text += fmt::format("temporaries: {} B, at least {} B at one time\n", memory_, min_memory_);
   if (times_) {
     text += fmt::format("replayed as a whole: {}, floor {}, {}\n", microseconds(times_->replay), microseconds(floors),

@@ -1,7 +1,6 @@
 #include "kernels/expr/fusion.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -108,19 +107,14 @@ class FusedBuilder {
   std::uint16_t push(const Instruction& given) {
     if (const auto same = unchanged(given)) return *same;
     const Instruction instruction = folded(given);
+    // 0 and -0 are equal numbers, but not equal constants.
     const auto same = [&](const Instruction& other) {
-      return other.kind == instruction.kind && other.dtype == instruction.dtype &&
-             other.combiner == instruction.combiner && other.operands == instruction.operands &&
-             other.index == instruction.index && other.function == instruction.function &&
-             std::bit_cast<std::uint64_t>(other.number) == std::bit_cast<std::uint64_t>(instruction.number) &&
-             other.integer == instruction.integer;
+      return other == instruction && std::signbit(other.number) == std::signbit(instruction.number);
     };
     const auto found = std::find_if(result_.code.begin(), result_.code.end(), same);
-    if (found == result_.code.end()) {
-      result_.code.push_back(instruction);
-      return static_cast<std::uint16_t>(result_.code.size() - 1);
-    }
-    return static_cast<std::uint16_t>(found - result_.code.begin());
+    const auto number = static_cast<std::uint16_t>(found - result_.code.begin());
+    if (found == result_.code.end()) result_.code.push_back(instruction);
+    return number;
   }
 
   bool is_constant(std::uint16_t value) const { return result_.code[value].kind == Kind::constant; }

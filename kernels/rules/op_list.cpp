@@ -262,7 +262,6 @@ void OpList::set(std::size_t i, std::string name, std::shared_ptr<detail::OpCall
 
 void OpList::drop(std::size_t i) {
   remove(i);
-  ops_[i].node = Program::Node("", {}, {});
   ops_[i].call = nullptr;
 }
 

@@ -12,6 +12,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend.h"
+#include "runtime/call_site.h"
 #include "runtime/op_by_op.h"
 #include "runtime/program/emit.h"
 #include "runtime/program/graph_impl.h"
@@ -43,6 +44,23 @@ std::vector<detail::MemoryRange> memory_written(const detail::GraphOwned& graph)
     }
   }
   return joined;
+}
+
+// Replays a graph of ops only, with a wait after each. `number` is the number of the replay, for errors.
+void replay_op_by_op(const detail::GraphOwned& graph, const Stream& stream, std::int64_t number) {
+  const Program& program = graph.program;
+  for (std::size_t i = 0; i < graph.calls.size(); ++i) {
+    try {
+      detail::emit(*graph.calls[i], program.nodes()[i], stream);
+      stream.synchronize();
+    } catch (const Error& error) {
+      const auto site = detail::CallSite::of_node({});
+      throw Error(error.code(),
+                  fmt::format("{}; op {} of {} in call {} of {}: {}", error.what(), i + 1, graph.calls.size(), number,
+                              program.name(), program.describe(i)),
+                  error.where());
+    }
+  }
 }
 
 }  // namespace
@@ -162,19 +180,17 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
     detail::with_progress_in_errors(stream.impl(), [&] { graph.replay(stream.impl(), times); });
   }
   if (is_recording) {
-    detail::Recording::current()->kept.push_back(impl_);
-    detail::Recording::current()->states.add(graph.owned.states);
-    detail::Recording::current()->peers.add(graph.owned.peers);
-    for (std::int64_t i = 0; i < times; ++i) append_to(*detail::Recording::current());
+    detail::Recording& recording = *detail::Recording::current();
+    recording.kept.push_back(impl_);
+    recording.states.add(graph.owned.states);
+    recording.peers.add(graph.owned.peers);
+    for (std::int64_t i = 0; i < times; ++i) {
+      recording.calls.insert(recording.calls.end(), graph.owned.calls.begin(), graph.owned.calls.end());
+      recording.program.append(graph.owned.program);
+    }
   } else {
     stream.impl().peers.add(graph.owned.peers);
   }
-}
-
-void Graph::append_to(detail::Recording& recording) const {
-  const detail::GraphOwned& owned = impl().owned;
-  recording.calls.insert(recording.calls.end(), owned.calls.begin(), owned.calls.end());
-  recording.program.append(owned.program);
 }
 
 void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
@@ -184,7 +200,7 @@ void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
   for (std::int64_t i = 0; i < times; ++i) {
     owned.replays += 1;
     if (all_ops) {
-      detail::replay_op_by_op(owned, stream, owned.replays);
+      replay_op_by_op(owned, stream, owned.replays);
       continue;
     }
     try {

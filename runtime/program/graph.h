@@ -18,7 +18,6 @@ class Program;
 namespace detail {
 class GraphImpl;
 class GraphRecorder;
-struct Recording;
 class StreamRecording;
 }  // namespace detail
 
@@ -87,7 +86,6 @@ class Graph {
   explicit Graph(std::shared_ptr<detail::GraphImpl> impl);
   detail::GraphImpl& impl() const;
   void check_replay(const Stream& stream) const;
-  void append_to(detail::Recording& recording) const;
   void replay_blocking(const Stream& stream, std::int64_t times) const;
   std::shared_ptr<detail::GraphImpl> impl_;
 };

@@ -14,7 +14,6 @@
 #include "runtime/backend.h"
 #include "runtime/call_site.h"
 #include "runtime/op_by_op.h"
-#include "runtime/program/emit.h"
 #include "runtime/program/graph_impl.h"
 #include "runtime/program/memory_report.h"
 #include "runtime/program/recording.h"

@@ -9,7 +9,6 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend.h"
-#include "runtime/program/emit.h"
 #include "runtime/program/graph_impl.h"
 #include "runtime/throw_error.h"
 

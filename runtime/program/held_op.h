@@ -52,6 +52,9 @@ struct HeldOp {
   Kind kind = Kind::op;
 };
 
+// Queues the work of an op of a program. Errors name the op, and the line of the user's program that made it.
+void emit(const OpCall& call, const Program::Node& node, const Stream& stream);
+
 class Values;
 
 // What a recording does with its ops before it queues them.

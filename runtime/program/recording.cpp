@@ -7,9 +7,9 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend.h"
+#include "runtime/call_site.h"
 #include "runtime/program/branches.h"
 #include "runtime/program/copy.h"
-#include "runtime/program/emit.h"
 #include "runtime/program/homes.h"
 #include "runtime/program/op.h"
 #include "runtime/program/values.h"
@@ -89,6 +89,16 @@ struct Fill {
 void run(const Fill& op, const Stream& stream) { stream.impl().fill(op.to.raw(), op.value, op.to.bytes()); }
 
 }  // namespace
+
+void emit(const OpCall& call, const Program::Node& node, const Stream& stream) {
+  const auto site = CallSite::of_node(node.where);
+  try {
+    const OpScope scope(node.op.c_str());
+    call.emit(stream);
+  } catch (...) {
+    rethrow_from(node.op);
+  }
+}
 
 Recording::Recording(StreamImpl& on, const Rewrite& rewrite) : StreamRecording(on), rewrite_(rewrite) {
   arenas.push_back({&stream, recording_arena(stream)});

@@ -24,19 +24,12 @@ class OpByOp {
   // Whether the environment requests it now.
   static bool is_wanted();
 
-  // Waits for work that is not an op of giro, so that its errors are not attributed to the op, and then for the op.
-  static void before(const std::string& op, const Stream& stream) {
-    if (is_on_) [[unlikely]]
-      wait("the program's own work, before " + op, stream);
-  }
-  static void after(const std::string& op, const Stream& stream) {
-    if (is_on_) [[unlikely]]
-      wait(op, stream);
-  }
-
- private:
+  // Whether an instance lives in this thread.
+  static bool is_on() noexcept { return is_on_; }
+  // Waits for `what`, which an error names, unless the stream is recording.
   static void wait(const std::string& what, const Stream& stream);
 
+ private:
   bool outer_;
   static inline constinit thread_local bool is_on_ = false;
 };
@@ -44,12 +37,13 @@ class OpByOp {
 // Runs a backend's function outside of a program.
 template <class F>
 void run_op(const char* op, const Stream& stream, F&& function) {
-  const bool is_part_of_another = OpScope::is_open();
-  if (!is_part_of_another) OpByOp::before(op, stream);
+  const bool waits = OpByOp::is_on() && !OpScope::is_open();
+  // Errors of work that is not an op of giro are not attributed to the op.
+  if (waits) OpByOp::wait(std::string("the program's own work, before ") + op, stream);
   try {
     const OpScope scope(op);
     function();
-    if (!is_part_of_another) OpByOp::after(op, stream);
+    if (waits) OpByOp::wait(op, stream);
   } catch (...) {
     rethrow_from(op);
   }

@@ -1,9 +1,7 @@
 #include "runtime/program/branches.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
-#include <string_view>
 
 namespace giro::detail {
 namespace {
@@ -43,11 +41,10 @@ std::vector<std::vector<std::size_t>> order_of(const std::vector<HeldOp>& ops, c
 class MemoryInTime {
  public:
   MemoryInTime(const Homes& homes, std::vector<PlannedBlock>& blocks)
-      : needed_(homes.of_op.size()), of_op_(homes.of_op), blocks_(blocks) {
+      : needed_(homes.of_op.size()), most_(min_memory(blocks)), of_op_(homes.of_op), blocks_(blocks) {
     for (const PlannedBlock& block : blocks) {
       for (std::size_t i = block.first; i <= block.last; ++i) needed_[i] += block.bytes;
     }
-    for (const std::size_t bytes : needed_) most_ = std::max(most_, bytes);
   }
 
   // The first op after `i` and before `end` during which there is no room for the memory of op `i`; `end` if none.
@@ -72,17 +69,12 @@ class MemoryInTime {
 
  private:
   std::vector<std::size_t> needed_;
-  std::size_t most_ = 0;
+  std::size_t most_;
   const std::vector<std::vector<std::size_t>>& of_op_;
   std::vector<PlannedBlock>& blocks_;
 };
 
 }  // namespace
-
-bool branches_are_on() {
-  const char* const setting = std::getenv("GIRO_BRANCHES");
-  return setting == nullptr || std::string_view(setting) != "0";
-}
 
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, const Values& values, const Homes& homes,
                                   std::vector<PlannedBlock>& blocks) {

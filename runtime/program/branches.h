@@ -15,9 +15,6 @@ struct Branch {
   std::size_t joined = 0;  // for an op aside; the number of ops means after the last op
 };
 
-// Whether branches are on: not if GIRO_BRANCHES is 0 now.
-bool branches_are_on();
-
 // Puts ops aside to shorten the longest chain of ops: each for as long as nothing needs its results, or for a shorter
 // time if it would raise the peak memory otherwise. Extends the lifetimes of `blocks`, those of `homes`, accordingly.
 // All ops must be of one stream, except those that keep their place.

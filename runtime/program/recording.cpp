@@ -1,7 +1,9 @@
 #include "runtime/program/recording.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
+#include <string_view>
 
 #include <giro/runtime/state.h>
 
@@ -180,7 +182,10 @@ void Recording::flush() {
 }
 
 // On the CPU all work runs in one order.
-bool Recording::has_branches() const { return !stream.device.is_cpu() && branches_are_on(); }
+bool Recording::has_branches() const {
+  const char* const setting = std::getenv("GIRO_BRANCHES");
+  return !stream.device.is_cpu() && (setting == nullptr || std::string_view(setting) != "0");
+}
 
 // The stream for ops aside; null if there are none.
 std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp>& ops, const Values& values,

@@ -12,7 +12,7 @@ bool drop_unused(OpList& ops, std::size_t i) {
   for (std::size_t k = ops.size(); k-- > 0;) {
     const auto is_unused = [&](const Tensor& value) { return ops.readers(k, value, 0).has_value(); };
     const std::vector<Tensor>& writes = ops.writes(k);
-    if (!ops[k].is_barrier() && !writes.empty() && std::all_of(writes.begin(), writes.end(), is_unused)) ops.drop(k);
+    if (!writes.empty() && std::all_of(writes.begin(), writes.end(), is_unused)) ops.drop(k);
   }
   return false;
 }

@@ -70,7 +70,7 @@ bool is_mean_of_rows(const OpList& ops, std::size_t i) {
 bool recompute_in_readers(OpList& ops, std::size_t i) {
   const expr::Expression* const producer = expression_of(ops[i]);
   if (producer == nullptr || producer->code.size() > expr::kMaxRecomputed || producer->reduced > 0 ||
-      producer->writes.size() != 1 || ops[i].is_barrier() || is_mean_of_rows(ops, i)) {
+      producer->writes.size() != 1 || is_mean_of_rows(ops, i)) {
     return false;
   }
   const expr::Access& value = producer->writes.front().to;

@@ -65,15 +65,11 @@ std::optional<std::size_t> OpList::writer(const Tensor& value) const {
   return writer != kNone ? std::optional(writer) : std::nullopt;
 }
 
-bool OpList::is_read_in_a_whole(detail::Id id) const {
-  const std::vector<detail::Id>& wholes = values_[id].wholes;
-  return std::any_of(wholes.begin(), wholes.end(), [&](detail::Id whole) { return !readers_[whole].empty(); });
-}
-
 std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Tensor& value, std::size_t most) const {
   const detail::Value& of = values_.of(value);
-  if (!of.is_temporary || !of.over.empty() || !of.under.empty() || is_read_in_a_whole(detail::id_of(value)) ||
-      users(value).size() > most) {
+  const auto is_read = [&](detail::Id whole) { return !readers_[whole].empty(); };
+  if (ops_[i].is_barrier() || !of.is_temporary || !of.over.empty() || !of.under.empty() ||
+      std::ranges::any_of(of.wholes, is_read) || users(value).size() > most) {
     return std::nullopt;
   }
   for (const std::size_t k : users(value)) {

@@ -33,7 +33,8 @@ class OpList {
   const std::vector<std::size_t>& users(const Tensor& value) const { return readers_[detail::id_of(value)]; }
 
   // The only op that reads what op `i` writes to `value`, if nothing else ever uses the value. nullopt if the value
-  // is needed after the program, is only a part of what is read, or shares its memory with an earlier or later one.
+  // is needed after the program, is only a part of what is read, or shares its memory with an earlier or later one, or
+  // if op `i` is a barrier.
   std::optional<std::size_t> only_reader(std::size_t i, const Tensor& value) const;
   // The ops that read `value`, possibly none, under the same conditions; nullopt if these do not hold, if there are
   // more than `most` readers, or if one is on another stream.
@@ -94,7 +95,6 @@ class OpList {
   void remove(std::size_t i);
   void set(std::size_t i, std::string name, std::shared_ptr<detail::OpCall> call, const std::vector<std::size_t>& gone);
   bool is_all_of_one(const Tensor& value) const;
-  bool is_read_in_a_whole(detail::Id id) const;
   // Whether an op in [begin, end) reads or writes what `value` is written over.
   bool is_needed_below(const detail::Value& value, std::size_t begin, std::size_t end) const;
   // Whether an op for which that holds writes over what `tensor` names.

@@ -78,7 +78,7 @@ bool without_copy(OpList& ops, std::size_t i, std::size_t k, const Tensor& value
 // destination directly.
 bool write_in_place(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops.writes(i)) {
-    const auto readers = ops[i].is_barrier() ? std::nullopt : ops.readers(i, value);
+    const auto readers = ops.readers(i, value);
     if (!readers) continue;
     for (const std::size_t k : *readers) {
       if (without_copy(ops, i, k, Tensor(value))) return true;
@@ -91,7 +91,7 @@ bool write_in_place(OpList& ops, std::size_t i) {
 // is written to the leaf, over which that op then writes: it needs no memory of its own. The same for what is held.
 bool write_over_in_leaf(OpList& ops, std::size_t i) {
   for (const Tensor& value : ops.writes(i)) {
-    const auto reader = ops[i].is_barrier() ? std::nullopt : ops.only_reader(i, value);
+    const auto reader = ops.only_reader(i, value);
     if (!reader) continue;
     const Expression* const expression = expression_of(ops[*reader]);
     if (expression == nullptr) continue;

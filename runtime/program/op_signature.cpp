@@ -98,10 +98,7 @@ class Arguments {
       if (argument.is_optional) return;
       throw_error(ErrorCode::shape_mismatch, "{}: {} is empty, expected a tensor", op_, argument.name);
     }
-    if (device_ && tensor && tensor.device() != *device_) {
-      throw_error(ErrorCode::device_mismatch, "{}: {} is {}, but the stream is on {}", op_, argument.name,
-                  to_string(tensor), to_string(*device_));
-    }
+    if (device_) expect_on_device(op_, tensor, *device_, argument.name);
     const auto fits = [&](const OpSignature::Type& type) { return has_type(type, tensor.dtype()); };
     if (std::ranges::none_of(argument.types, fits)) reject_dtype(argument, tensor);
     if (argument.axes && !has_shape(*argument.axes, tensor.shape(), is_result)) {
@@ -223,9 +220,9 @@ void expect_fit(std::string_view op, const char* line, std::initializer_list<con
   signature.check(op, values, results);
 }
 
-void expect_on_device(std::string_view op, const Tensor& argument, Device device) {
+void expect_on_device(std::string_view op, const Tensor& argument, Device device, std::string_view name) {
   if (!argument || argument.device() == device) return;
-  throw_error(ErrorCode::device_mismatch, "{}: an argument is {}, but the stream is on {}", op, to_string(argument),
+  throw_error(ErrorCode::device_mismatch, "{}: {} is {}, but the stream is on {}", op, name, to_string(argument),
               to_string(device));
 }
 

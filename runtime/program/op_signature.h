@@ -69,7 +69,8 @@ class OpSignature {
 void expect_fit(std::string_view op, const char* line, std::initializer_list<const Tensor*> values,
                 std::initializer_list<const Tensor*> results = {});
 
-// Error(device_mismatch), naming the op, for an argument on another device.
-void expect_on_device(std::string_view op, const Tensor& argument, Device device);
+// Error(device_mismatch), naming the op and the argument, if that is on another device.
+void expect_on_device(std::string_view op, const Tensor& argument, Device device,
+                      std::string_view name = "an argument");
 
 }  // namespace giro::detail

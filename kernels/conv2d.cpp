@@ -22,13 +22,12 @@ void check_options(const Conv2dOptions& options) {
     const std::int64_t before = options.pad_before[axis], after = options.pad_after[axis];
     if (std::min(stride, dilation) < 1 || std::min(before, after) < 0 ||
         std::max({stride, dilation, before, after}) > kMost) {
-      throw_error(ErrorCode::invalid_argument,
-                  "conv2d: stride {}, dilation {} and padding {}, {}; expected at least 1, 1 and 0, and at most {}",
-                  stride, dilation, before, after, kMost);
+      throw_invalid("conv2d: stride {}, dilation {} and padding {}, {}; expected at least 1, 1 and 0, and at most {}",
+                    stride, dilation, before, after, kMost);
     }
   }
   if (options.groups < 1) {
-    throw_error(ErrorCode::invalid_argument, "conv2d: {} groups, expected at least 1", options.groups);
+    throw_invalid("conv2d: {} groups, expected at least 1", options.groups);
   }
 }
 
@@ -39,7 +38,7 @@ std::string channels_of(std::int64_t groups) { return groups == 1 ? "C" : fmt::f
 Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<std::int64_t, 2> window,
                            std::array<std::int64_t, 2> stride, std::array<std::int64_t, 2> dilation) {
   if (stride[0] < 1 || stride[1] < 1) {
-    throw_error(ErrorCode::invalid_argument, "same_padding: stride {}, {}; expected at least 1", stride[0], stride[1]);
+    throw_invalid("same_padding: stride {}, {}; expected at least 1", stride[0], stride[1]);
   }
   Conv2dOptions options{.stride = stride, .dilation = dilation};
   const std::array<std::int64_t, 2> size{height, width};
@@ -85,9 +84,8 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const int i = static_cast<int>(axis) + 1;
     if (more[axis] < 0 || more[axis] >= options.stride[axis]) {
-      throw_error(ErrorCode::invalid_argument,
-                  "conv2d_transpose: {} extra rows or columns with a stride of {}, expected 0 to {}", more[axis],
-                  options.stride[axis], options.stride[axis] - 1);
+      throw_invalid("conv2d_transpose: {} extra rows or columns with a stride of {}, expected 0 to {}", more[axis],
+                    options.stride[axis], options.stride[axis] - 1);
     }
     const std::int64_t pads = options.pad_before[axis] + options.pad_after[axis];
     size[axis] = (dz[i] - 1) * options.stride[axis] + reach(w[i], options.dilation[axis]) - pads + more[axis];

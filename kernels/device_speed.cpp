@@ -13,6 +13,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/ops.h"
 #include "runtime/backend.h"
+#include "runtime/throw_error.h"
 
 namespace giro {
 namespace {
@@ -65,7 +66,7 @@ double once(const Stream& stream, const std::string& kind, Measure&& measure) {
   static std::mutex mutex;
   static std::map<std::string, double> known;
   if (stream.is_recording()) {
-    throw Error(ErrorCode::invalid_argument, "device_speed: cannot measure in a recording, which runs nothing");
+    throw_invalid("device_speed: cannot measure in a recording, which runs nothing");
   }
   const std::lock_guard lock(mutex);
   const std::string key = to_string(stream.device()) + kind;

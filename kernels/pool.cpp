@@ -16,13 +16,11 @@ Shape pool_shape(const Shape& x, const PoolOptions& options) {
     const std::int64_t stride = options.stride[axis], before = options.pad_before[axis],
                        after = options.pad_after[axis];
     if (std::min(window, stride) < 1 || std::max(window, stride) > kMost) {
-      throw_error(ErrorCode::invalid_argument, "pooling: window {} and stride {}, expected 1 to {}", window, stride,
-                  kMost);
+      throw_invalid("pooling: window {} and stride {}, expected 1 to {}", window, stride, kMost);
     }
     if (std::min(before, after) < 0 || std::max(before, after) >= window) {
-      throw_error(ErrorCode::invalid_argument,
-                  "pooling: padding {} and {} of an axis with a window of {}, expected 0 to {}", before, after, window,
-                  window - 1);
+      throw_invalid("pooling: padding {} and {} of an axis with a window of {}, expected 0 to {}", before, after,
+                    window, window - 1);
     }
     if (size < 1 || window > size + before + after) {
       throw_error(ErrorCode::shape_mismatch, "pooling: a window of {} does not fit in x {} with padding {} and {}",

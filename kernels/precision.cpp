@@ -10,7 +10,7 @@ Precision parse_precision(const std::string& name) {
   for (const Precision precision : {Precision::f32, Precision::tf32, Precision::bf16, Precision::f16}) {
     if (name == name_of(precision)) return precision;
   }
-  throw_error(ErrorCode::invalid_argument, "'{}' is not a precision, expected f32, tf32, bf16 or f16", name);
+  throw_invalid("'{}' is not a precision, expected f32, tf32, bf16 or f16", name);
 }
 
 void expect_supported(Precision precision, Device device) {

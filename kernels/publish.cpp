@@ -20,11 +20,10 @@ void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Te
   detail::expect_fit(op, "row: i64()", {&row});
   detail::expect_on_device(op, row, stream.device());
   if (!std::has_single_bit(static_cast<std::uint64_t>(ring.capacity))) {
-    throw_error(ErrorCode::invalid_argument, "publish_row: a ring of {} rows, expected a power of two", ring.capacity);
+    throw_invalid("publish_row: a ring of {} rows, expected a power of two", ring.capacity);
   }
   if (static_cast<std::int64_t>(scalars.size()) != ring.columns) {
-    throw_error(ErrorCode::invalid_argument, "publish_row: {} scalars, expected {}, as in the ring's rows",
-                scalars.size(), ring.columns);
+    throw_invalid("publish_row: {} scalars, expected {}, as in the ring's rows", scalars.size(), ring.columns);
   }
   for (const Tensor& scalar : scalars) {
     detail::expect_fit(op, "scalar: *()", {&scalar});

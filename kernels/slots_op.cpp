@@ -14,10 +14,9 @@ void check_ring(std::string_view op, const ByteRing& ring, const Stream& stream,
                 op, to_string(ring.slots), static_cast<int>(ByteRing::kAlignment));
   }
   if (offset < 0 || offset % ByteRing::kAlignment != 0 || offset + bytes > ring.bytes()) {
-    throw_error(ErrorCode::invalid_argument,
-                "{}: bytes [{}, {}) of slots of {} bytes, expected a range within a slot that begins at a "
-                "multiple of {}",
-                op, offset, offset + bytes, ring.bytes(), static_cast<int>(ByteRing::kAlignment));
+    throw_invalid(
+        "{}: bytes [{}, {}) of slots of {} bytes, expected a range within a slot that begins at a multiple of {}", op,
+        offset, offset + bytes, ring.bytes(), static_cast<int>(ByteRing::kAlignment));
   }
 }
 
@@ -25,7 +24,7 @@ void BatchIndices::check(std::string_view name, const Stream& stream) const {
   detail::expect_on_device(name, indices, stream.device());
   check_ring(name, positions(), stream);
   if (order.size >= 1) return;
-  throw_error(ErrorCode::invalid_argument, "{}: an order of {} rows, expected at least 1", name, order.size);
+  throw_invalid("{}: an order of {} rows, expected at least 1", name, order.size);
 }
 
 }  // namespace giro::ops

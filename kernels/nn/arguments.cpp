@@ -18,7 +18,7 @@ int width(DType dtype) {
 }  // namespace
 
 void reject(const char* op, const std::string& found, const char* expected) {
-  throw_error(ErrorCode::invalid_argument, "{}: {}, expected {}", op, found, expected);
+  throw_invalid("{}: {}, expected {}", op, found, expected);
 }
 
 DType promoted(DType a, DType b) {
@@ -36,14 +36,13 @@ std::vector<Var> values_of(const std::vector<Operand>& operands) {
 }
 
 void expect_value(const char* op, const Operand& x) {
-  if (x.is_number) throw_error(ErrorCode::invalid_argument, "{}: found the number {}, expected a value", op, x.number);
+  if (x.is_number) throw_invalid("{}: found the number {}, expected a value", op, x.number);
 }
 
 void expect_fits(const char* op, double number, DType dtype) {
   const auto check = [&]<class T>(T lowest, T highest) {
     if (number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) return;
-    throw_error(ErrorCode::invalid_argument, "{}: the number {} for {}, expected one from {} to {}", op, number,
-                name_of(dtype), lowest, highest);
+    throw_invalid("{}: the number {} for {}, expected one from {} to {}", op, number, name_of(dtype), lowest, highest);
   };
   if (dtype == DType::u8) check(0, 255);
   if (dtype == DType::i32) check(INT32_MIN, INT32_MAX);
@@ -81,14 +80,13 @@ std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const 
   const int rank = static_cast<int>(shape.rank());
   std::vector<std::size_t> result;
   for (const int axis : axes) {
-    if (rank == 0) throw_error(ErrorCode::invalid_argument, "{}: axis {} of a scalar, which has no axes", op, axis);
+    if (rank == 0) throw_invalid("{}: axis {} of a scalar, which has no axes", op, axis);
     const int from_front = axis < 0 ? axis + rank : axis;
     if (from_front < 0 || from_front >= rank) {
-      throw_error(ErrorCode::invalid_argument, "{}: axis {} of {}, expected one from {} to {}", op, axis,
-                  to_string(shape), -rank, rank - 1);
+      throw_invalid("{}: axis {} of {}, expected one from {} to {}", op, axis, to_string(shape), -rank, rank - 1);
     }
     if (std::find(result.begin(), result.end(), static_cast<std::size_t>(from_front)) != result.end()) {
-      throw_error(ErrorCode::invalid_argument, "{}: axis {} of {} appears twice", op, axis, to_string(shape));
+      throw_invalid("{}: axis {} of {} appears twice", op, axis, to_string(shape));
     }
     result.push_back(static_cast<std::size_t>(from_front));
   }

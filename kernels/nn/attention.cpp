@@ -37,7 +37,7 @@ void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   const Tensor& mask = options.mask.value();
   if (mask) expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
   if (!(options.dropout >= 0 && options.dropout < 1)) {
-    throw_error(ErrorCode::invalid_argument, "{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout);
+    throw_invalid("{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout);
   }
   expect_key(kName, options.key.base);
 }

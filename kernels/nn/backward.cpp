@@ -50,8 +50,7 @@ bool lies_in(const Shape& term, const Part& part, const Shape& whole) {
 
 void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs, const std::optional<Part>& part) {
   if (terms.size() != inputs.size()) {
-    throw_error(ErrorCode::invalid_argument, "a gradient returns {} terms, expected one for each of {} inputs",
-                terms.size(), inputs.size());
+    throw_invalid("a gradient returns {} terms, expected one for each of {} inputs", terms.size(), inputs.size());
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (!inputs[i].requires_grad() || terms[i].is_empty()) continue;
@@ -84,7 +83,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     const Var input = var.node_->inputs[next++];
     if (!input.requires_grad()) continue;
     if (input.node_->is_used_up) {
-      throw Error(ErrorCode::invalid_argument, "the loss depends on a value that was already differentiated");
+      throw_invalid("the loss depends on a value that was already differentiated");
     }
     if (ends(*input.node_)) {
       ++uses[input.node_.get()];
@@ -156,7 +155,7 @@ void expect_loss(const Var& loss) {
     throw_error(ErrorCode::dtype_mismatch, "the loss is {}, expected f32", to_string(loss.value()));
   }
   if (!loss.requires_grad()) {
-    throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
+    throw_invalid("the loss depends on no parameter");
   }
 }
 
@@ -171,7 +170,7 @@ Var filled(DType dtype, const Shape& shape, const Var& like, double value) {
 
 void Var::expect_not_used_up() const {
   // Without its inputs it would count as a parameter.
-  if (node_->is_used_up) throw Error(ErrorCode::invalid_argument, "the loss was already differentiated");
+  if (node_->is_used_up) throw_invalid("the loss was already differentiated");
 }
 
 void backward(const Var& loss, const BackwardOptions& options) {
@@ -199,10 +198,8 @@ std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs, const Gradi
   how.keep = options.differentiable;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     if (!xs[i].requires_grad()) {
-      throw_error(ErrorCode::invalid_argument,
-                  "gradients: value {} of {} requires no gradient, expected a parameter or a value "
-                  "computed from one",
-                  i, xs.size());
+      throw_invalid("gradients: value {} of {} requires no gradient, expected a parameter or a value computed from one",
+                    i, xs.size());
     }
     how.only.insert(xs[i].node_.get());
   }

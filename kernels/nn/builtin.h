@@ -22,7 +22,7 @@ Layer builtin(const char* name, F f) {
 
 inline std::int64_t checked_features(const char* layer, std::int64_t features) {
   if (features >= 1) return features;
-  throw_error(ErrorCode::invalid_argument, "{}: {} features, expected at least 1", layer, features);
+  throw_invalid("{}: {} features, expected at least 1", layer, features);
 }
 
 }  // namespace giro::nn

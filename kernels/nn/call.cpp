@@ -16,8 +16,8 @@ std::string quoted(const std::string& name) { return fmt::format("nn::call '{}'"
 
 void check_terms(const std::string& name, const std::vector<Var>& inputs, const std::vector<Var>& terms) {
   if (terms.size() != inputs.size()) {
-    throw_error(ErrorCode::invalid_argument, "{}: its vjp returns {} gradients, expected {}, one for each input",
-                quoted(name), terms.size(), inputs.size());
+    throw_invalid("{}: its vjp returns {} gradients, expected {}, one for each input", quoted(name), terms.size(),
+                  inputs.size());
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad()) continue;

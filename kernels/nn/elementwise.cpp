@@ -97,8 +97,7 @@ Shape common_shape(const char* op, const std::vector<Operand>& operands) {
           if (!each.is_number) shapes += (shapes.empty() ? "" : " and ") + to_string(each.var.shape());
         }
         throw_error(ErrorCode::shape_mismatch,
-                    "{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal "
-                    "sizes or 1",
+                    "{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal sizes or 1",
                     op, shapes, shape.rank() - i, size, own);
       }
       if (size == 1) size = own;
@@ -172,7 +171,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
                 operands.front().is_number ? "a number" : name_of(operands.front().var.dtype()));
   }
   if (function.rules.takes == Takes::integers && operands.back().is_number && operands.back().number == 0) {
-    throw_error(ErrorCode::invalid_argument, "{}: integer division by the number 0", function.name);
+    throw_invalid("{}: integer division by the number 0", function.name);
   }
   const DType dtype = common_dtype(function, operands);
   const DType result = function.rules.result(dtype);
@@ -219,8 +218,7 @@ Var transpose(const Operand& x, const std::vector<int>& axes) {
   }
   const std::vector<std::size_t> places = checked_axes("transpose", from, order);
   if (places.size() != from.rank()) {
-    throw_error(ErrorCode::invalid_argument, "transpose: {} axes of {}, expected all {}", places.size(),
-                to_string(from), from.rank());
+    throw_invalid("transpose: {} axes of {}, expected all {}", places.size(), to_string(from), from.rank());
   }
   const Layout own = expr::broadcast_layout(from, from);
   Layout layout;

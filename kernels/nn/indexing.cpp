@@ -205,7 +205,7 @@ Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
 Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
   const detail::CallSite site(where);
   expect_indices("one_hot", indices);
-  if (depth < 0) throw_error(ErrorCode::invalid_argument, "one_hot: depth is {}, expected 0 or more", depth);
+  if (depth < 0) throw_invalid("one_hot: depth is {}, expected 0 or more", depth);
   const Var y = Var::computed(dtype, joined(indices.shape(), {depth}), {indices}, nullptr);
   return by_index("one_hot", y, [&](Builder& builder, const Term& place) {
     Layout layout = broadcast_layout(indices.shape(), indices.shape());
@@ -215,7 +215,7 @@ Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
 
 Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   const detail::CallSite site(where);
-  if (count < 0) throw_error(ErrorCode::invalid_argument, "arange: count is {}, expected 0 or more", count);
+  if (count < 0) throw_invalid("arange: count is {}, expected 0 or more", count);
   expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
   const auto bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));
@@ -240,8 +240,8 @@ TopK top_k(const Operand& x, std::int64_t k) {
   const std::size_t along = checked_axis("top_k", x, -1);
   const std::int64_t size = x.var.shape().begin()[along];
   if (k < 0 || k > size) {
-    throw_error(ErrorCode::invalid_argument, "top_k: k is {}, expected 0 to {}, the size of the last axis of {}", k,
-                size, to_string(x.var.shape()));
+    throw_invalid("top_k: k is {}, expected 0 to {}, the size of the last axis of {}", k, size,
+                  to_string(x.var.shape()));
   }
   const Var indices = order_along(x.var, along, k, true);
   return {take_along(x.var, indices, along, true), indices};

@@ -7,8 +7,7 @@ namespace giro::nn {
 
 const std::vector<Var>& Layer::expect(const std::vector<Var>& inputs, std::size_t count) {
   if (inputs.size() == count) return inputs;
-  throw_error(ErrorCode::invalid_argument, "the layer takes {} value{}, found {}", count, count == 1 ? "" : "s",
-              inputs.size());
+  throw_invalid("the layer takes {} value{}, found {}", count, count == 1 ? "" : "s", inputs.size());
 }
 
 std::vector<Var> Layer::apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
@@ -29,8 +28,7 @@ Layer shared(const Layer& layer) {
 
 Var Layer::only(std::vector<Var> results) const {
   if (results.size() == 1) return std::move(results.front());
-  throw_error(ErrorCode::invalid_argument, "the layer '{}' returns {} values, expected one; call it with a vector",
-              name(), results.size());
+  throw_invalid("the layer '{}' returns {} values, expected one; call it with a vector", name(), results.size());
 }
 
 std::vector<Var> Layer::operator()(const Params& params, const std::vector<Var>& inputs,

@@ -94,7 +94,7 @@ Layer lambda(std::function<Var(const Var&)> f) {
 
 Layer dropout(double rate) {
   if (!(rate >= 0 && rate < 1)) {
-    throw_error(ErrorCode::invalid_argument, "dropout: a rate of {}, expected one in [0, 1)", rate);
+    throw_invalid("dropout: a rate of {}, expected one in [0, 1)", rate);
   }
   return builtin("dropout", [rate](Scope& s, const Var& x) {
     return s.training() && rate > 0 ? dropout(x, rate, s.key("dropout")) : x;
@@ -115,8 +115,7 @@ Layer residual(const Layer& layer) {
 Layer parallel(std::vector<Layer> layers) {
   return builtin("parallel", [layers = std::move(layers)](Scope& s, const std::vector<Var>& x) {
     if (x.size() != 1 && x.size() != layers.size()) {
-      throw_error(ErrorCode::invalid_argument, "parallel: {} inputs for {} layers, expected one, or one per layer",
-                  x.size(), layers.size());
+      throw_invalid("parallel: {} inputs for {} layers, expected one, or one per layer", x.size(), layers.size());
     }
     std::vector<Var> results;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -144,15 +143,13 @@ Layer swiglu(std::int64_t hidden, const Initializer& kernel_init) {
 Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options) {
   const auto& strides = options.strides;
   if (std::min({kernel_size[0], kernel_size[1], strides[0], strides[1]}) < 1) {
-    throw_error(ErrorCode::invalid_argument,
-                "conv({}): a kernel of ({}, {}) with strides ({}, {}), expected at least 1 each", features,
-                kernel_size[0], kernel_size[1], strides[0], strides[1]);
+    throw_invalid("conv({}): a kernel of ({}, {}) with strides ({}, {}), expected at least 1 each", features,
+                  kernel_size[0], kernel_size[1], strides[0], strides[1]);
   }
   const auto &before = options.padding.before(), &after = options.padding.after();
   if (std::min({before[0], before[1], after[0], after[1]}) < 0) {
-    throw_error(ErrorCode::invalid_argument,
-                "conv({}): padding ({}, {}) of rows and ({}, {}) of columns, expected at least 0 each", features,
-                before[0], after[0], before[1], after[1]);
+    throw_invalid("conv({}): padding ({}, {}) of rows and ({}, {}) of columns, expected at least 0 each", features,
+                  before[0], after[0], before[1], after[1]);
   }
   checked_features("conv", features);
   return builtin("conv", [=](Scope& s, const Var& x) {

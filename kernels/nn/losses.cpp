@@ -123,8 +123,7 @@ Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch
   const Var values = in_f32(given_values).var;
   const int parts = BatchShare::parts();
   if (parts > 1 && of_batch.is_empty()) {
-    throw_error(
-        ErrorCode::invalid_argument,
+    throw_invalid(
         "weighted_mean: the weights are those of one of {} parts of a batch, expected those of the whole batch, "
         "too: weighted_mean(losses, rows[\"mask\"], batch[\"mask\"])",
         parts);

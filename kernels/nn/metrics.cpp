@@ -37,8 +37,7 @@ Metric share_of(const Var& right, const Var& mask) {
 Var correct_rows_of(const char* op, const Var& logits, const Var& labels) {
   giro::detail::expect_fit(op, "logits: s(rc), labels: i(r)", {&logits.value(), &labels.value()});
   if (logits.shape()[1] == 0) {
-    throw_error(ErrorCode::invalid_argument, "{}: logits is {}, expected at least one class", op,
-                to_string(logits.value()));
+    throw_invalid("{}: logits is {}, expected at least one class", op, to_string(logits.value()));
   }
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   out.set_direction(Direction::higher);
@@ -95,8 +94,7 @@ Var accuracy(const Operand& given, const Var& labels) {
   const Var logits = stop_gradient(given.var);
   const Var rows = correct_rows_of("accuracy", logits, labels);
   if (rows.shape().count() == 0) {
-    throw_error(ErrorCode::invalid_argument, "accuracy: logits is {}, which has no elements",
-                to_string(logits.value()));
+    throw_invalid("accuracy: logits is {}, which has no elements", to_string(logits.value()));
   }
   Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
   out.set_direction(Direction::higher);
@@ -111,8 +109,7 @@ Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const
   }
   const std::int64_t classes = given.shape()[-1];
   if (k < 1 || k > classes) {
-    throw_error(ErrorCode::invalid_argument, "top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k,
-                classes);
+    throw_invalid("top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k, classes);
   }
   const Var logits = stop_gradient(given);
   std::vector<std::int64_t> column(given.shape().begin(), given.shape().end());
@@ -147,7 +144,7 @@ Metric confusion_matrix(const Var& predictions, const Var& labels, std::int64_t 
   const detail::CallSite site(where);
   expect_classes("confusion_matrix", predictions, labels);
   if (classes < 1) {
-    throw_error(ErrorCode::invalid_argument, "confusion_matrix: classes is {}, expected at least 1", classes);
+    throw_invalid("confusion_matrix: classes is {}, expected at least 1", classes);
   }
   const Var column = cast(predictions, DType::i64), row = cast(labels, DType::i64);
   const auto is_class = [&](const Var& x) { return logical_and(x >= 0, x < classes); };

@@ -71,14 +71,13 @@ Layer rms_norm(const RmsNormOptions& options) {
 }
 
 Layer group_norm(std::int64_t groups, const NormOptions& options) {
-  if (groups < 1) throw_error(ErrorCode::invalid_argument, "group_norm: {} groups, expected at least 1", groups);
+  if (groups < 1) throw_invalid("group_norm: {} groups, expected at least 1", groups);
   return builtin("group_norm", [groups, options](Scope& s, const Var& given) {
     const Var whole = in_f32("group_norm", given, 2);
     const Shape& shape = whole.shape();
     const std::int64_t channels = shape[-1];
     if (channels % groups != 0) {
-      throw_error(ErrorCode::invalid_argument, "group_norm: {} groups for {} channels, expected groups of equal size",
-                  groups, channels);
+      throw_invalid("group_norm: {} groups for {} channels, expected groups of equal size", groups, channels);
     }
     const std::int64_t others = channels == 0 ? 0 : shape.drop_front().count() / channels;
     const Var x = whole.reshape({shape[0], others, groups, channels / groups});
@@ -102,10 +101,10 @@ Layer batch_norm(const BatchNormOptions& options) {
     // A short batch may leave this rank no rows. It then computes on a placeholder row with a weight of 0.
     const bool counts = BatchShare::weight() > 0;
     if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
-      throw_error(ErrorCode::invalid_argument,
-                  "batch_norm: the input is {}, one value per channel, which has no variance; expected more "
-                  "rows, or evaluation",
-                  to_string(x.shape()));
+      throw_invalid(
+          "batch_norm: the input is {}, one value per channel, which has no variance; expected more "
+          "rows, or evaluation",
+          to_string(x.shape()));
     }
     std::vector<int> axes(x.shape().rank() - 1);
     for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<int>(axis);

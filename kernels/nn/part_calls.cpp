@@ -80,8 +80,7 @@ void PartCalls::expect_all(const Var& value) {
       return is_same(other.where, node.where) && !other.node.expired();
     });
     if (is_there) continue;
-    throw_error(
-        ErrorCode::invalid_argument,
+    throw_invalid(
         "value_and_grad: a value that {}:{} computed for part {} of {} of the batch is used after the calls, but "
         "that of part {} is gone: it stands for its part alone; expected the function to return it beside the "
         "loss, std::pair{{loss, value}}, or a collection of the values of all parts",
@@ -124,8 +123,7 @@ void PartCalls::expect_mean(const Var& loss) {
       }
     }
     if (total != Total::sum || !reads_rows(x)) continue;
-    throw_error(
-        ErrorCode::invalid_argument,
+    throw_invalid(
         "value_and_grad: the loss of each of {} parts is a sum over its rows, made at {}:{}, but grads is the mean "
         "of the parts' gradients; expected a mean: mean(losses), or, for the sum over the batch, mean(losses) "
         "times the number of losses in the whole batch",

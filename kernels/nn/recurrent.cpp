@@ -99,8 +99,7 @@ Layer unrolled(const Cell& cell) {
     const std::vector<Var> parts = split(z.reshape({steps * rows, width}), static_cast<int>(steps), 0);
     if (cell.options.carry && s.ranks() > 1) {
       throw_error(ErrorCode::unsupported,
-                  "{}: a carry on {} ranks, which have different rows; a state holds the same values on "
-                  "all of them",
+                  "{}: a carry on {} ranks, which have different rows; a state holds the same values on all of them",
                   Cell::kName, s.ranks());
     }
     std::vector<Variable> kept;

@@ -66,8 +66,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   const bool chooses = combiner == Combiner::max || combiner == Combiner::min || combiner == Combiner::argmax ||
                        combiner == Combiner::argmin;
   if (chooses && reduction.count == 0 && reduction.result.count() > 0) {
-    throw_error(ErrorCode::invalid_argument, "{}: found {}, expected at least one element along the axes", op,
-                to_string(x.var.shape()));
+    throw_invalid("{}: found {}, expected at least one element along the axes", op, to_string(x.var.shape()));
   }
   if (!is_floating(x.var.dtype())) gradient = nullptr;
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
@@ -216,7 +215,7 @@ Var norm(const char* op, const Operand& x, const Axes& axes) {
 
 Var mean(const std::vector<Var>& scalars, Where where) {
   const detail::CallSite site(where);
-  if (scalars.empty()) throw Error(ErrorCode::invalid_argument, "mean: expected at least one value, found none");
+  if (scalars.empty()) throw_invalid("mean: expected at least one value, found none");
   Var sum = scalars.front();
   for (std::size_t i = 1; i < scalars.size(); ++i) sum = sum + scalars[i];
   const Var mean = sum / static_cast<double>(scalars.size());

@@ -32,10 +32,10 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
     }();
     const std::vector<Var> inputs = Var::created_before(again_since, again);
     if (!std::ranges::equal(inputs, in, {}, &Var::node_, &Var::node_)) {
-      throw_error(ErrorCode::invalid_argument,
-                  "remat: called again by the backward pass, the function's result depends on {} parameters "
-                  "and values that require a gradient; expected the same {} as in its first call",
-                  inputs.size(), in.size());
+      throw_invalid(
+          "remat: called again by the backward pass, the function's result depends on {} parameters "
+          "and values that require a gradient; expected the same {} as in its first call",
+          inputs.size(), in.size());
     }
     std::vector<Var> terms(in.size());
     // A parameter that f itself creates gets its gradient right away.

@@ -80,10 +80,8 @@ void Variable::set(const Var& given, Where where) const {
   const detail::CallSite site(where);
   const Var& old = value();
   if (tree_->values->mode == Mode::eval) {
-    throw_error(ErrorCode::invalid_argument,
-                "variable '{}' is set by a model that is called for evaluation, expected a check of "
-                "training() first",
-                path_);
+    throw_invalid("variable '{}' is set by a model that is called for evaluation, expected a check of training() first",
+                  path_);
   }
   if (given.shape() != old.shape() || given.dtype() != old.dtype()) {
     reject_shape(path_, old.value(), given.dtype(), given.shape());
@@ -115,10 +113,10 @@ Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
 
 void Scope::expect_new(const std::string& collection, const std::string& name) const {
   if (frame_->leaves.insert(collection + "/" + name).second) return;
-  throw_error(ErrorCode::invalid_argument,
-              "'{}' of {} is requested twice in one scope; expected a child for each layer, "
-              "s.call(\"name\", layer, x), or s.same() to use the same leaves again",
-              below(name), collection);
+  throw_invalid(
+      "'{}' of {} is requested twice in one scope; expected a child for each layer, s.call(\"name\", layer, x), or "
+      "s.same() to use the same leaves again",
+      below(name), collection);
 }
 
 Var Scope::declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
@@ -157,8 +155,7 @@ Variable Scope::variable(const std::string& collection, const std::string& name,
 
 Key Scope::key(const std::string& purpose, const CallPlace& at) const {
   if (!tree_->values->key) {
-    throw_error(ErrorCode::invalid_argument, "a key for '{}' is requested, but the parameters were given without one",
-                purpose);
+    throw_invalid("a key for '{}' is requested, but the parameters were given without one", purpose);
   }
   detail::Checksum checksum;
   std::string place = fmt::format("{}\n{}", path_, purpose);

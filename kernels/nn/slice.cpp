@@ -186,7 +186,7 @@ Var slice(const Operand& x, const Slice& of) {
   const std::int64_t size = from.begin()[axis];
   const std::int64_t step = std::clamp(of.step, -size - 1, size + 1);  // a longer step has the same effect
   const auto fail = [&](const std::string& found) {
-    throw_error(ErrorCode::invalid_argument, "slice: {} along axis {} of {}", found, axis, to_string(from));
+    throw_invalid("slice: {} along axis {} of {}", found, axis, to_string(from));
   };
   if (step == 0) fail("step 0");
   // Forwards, places run from 0 to the size; backwards, from the last element down to one before the first.
@@ -247,7 +247,7 @@ std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes,
 
 Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
   const detail::CallSite site(where);
-  if (parts.empty()) throw Error(ErrorCode::invalid_argument, "concatenate: expected at least one value, found none");
+  if (parts.empty()) throw_invalid("concatenate: expected at least one value, found none");
   const Shape& first = parts.front().shape();
   const std::size_t along = checked_axis("concatenate", parts.front(), axis);
   DType dtype = parts.front().dtype();
@@ -271,12 +271,11 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
 
 Var stack(const std::vector<Var>& parts, int axis, Where where) {
   const detail::CallSite site(where);
-  if (parts.empty()) throw Error(ErrorCode::invalid_argument, "stack: expected at least one value, found none");
+  if (parts.empty()) throw_invalid("stack: expected at least one value, found none");
   const Shape& first = parts.front().shape();
   const int rank = static_cast<int>(first.rank()) + 1, along = axis < 0 ? axis + rank : axis;
   if (along < 0 || along >= rank) {
-    throw_error(ErrorCode::invalid_argument, "stack: axis {} of {}, expected one from {} to {}", axis, to_string(first),
-                -rank, rank - 1);
+    throw_invalid("stack: axis {} of {}, expected one from {} to {}", axis, to_string(first), -rank, rank - 1);
   }
   std::vector<std::int64_t> sizes(first.begin(), first.end());
   sizes.insert(sizes.begin() + along, 1);
@@ -296,13 +295,12 @@ Var pad(const Operand& x, const PadOptions& with) {
   const Var& from = x.var;
   const std::size_t axis = checked_axis("pad", x, with.axis);
   if (with.before < 0 || with.after < 0) {
-    throw_error(ErrorCode::invalid_argument, "pad: {} before and {} after axis {} of {}, expected 0 or more",
-                with.before, with.after, axis, to_string(from.shape()));
+    throw_invalid("pad: {} before and {} after axis {} of {}, expected 0 or more", with.before, with.after, axis,
+                  to_string(from.shape()));
   }
   expect_fits("pad", with.value, from.dtype());
   if (!is_floating(from.dtype()) && with.value != std::trunc(with.value)) {
-    throw_error(ErrorCode::invalid_argument, "pad: value {} for {}, expected a whole number", with.value,
-                name_of(from.dtype()));
+    throw_invalid("pad: value {} for {}, expected a whole number", with.value, name_of(from.dtype()));
   }
   if (with.before == 0 && with.after == 0) return from;
   return padded(from, axis, with.before, with.after, with.value);

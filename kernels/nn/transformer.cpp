@@ -80,7 +80,7 @@ struct Cache {
 
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init) {
   if (ids < 1 || features < 1) {
-    throw_error(ErrorCode::invalid_argument, "embedding: ({}, {}), expected at least 1 each", ids, features);
+    throw_invalid("embedding: ({}, {}), expected at least 1 each", ids, features);
   }
   return builtin("embedding", [=](Scope& s, const Var& x) {
     return embedding(x, s.param("embedding", {ids, features}, init));
@@ -89,14 +89,13 @@ Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init
 
 Layer position_embedding(std::int64_t length, const PositionOptions& options) {
   if (length < 1) {
-    throw_error(ErrorCode::invalid_argument, "position_embedding: a length of {}, expected at least 1", length);
+    throw_invalid("position_embedding: a length of {}, expected at least 1", length);
   }
   return builtin("position_embedding", [=](Scope& s, const Var& x) {
     expect_sequence("position_embedding", x);
     const std::int64_t steps = x.shape()[1];
     if (steps > length) {
-      throw_error(ErrorCode::invalid_argument, "position_embedding: a sequence of {} for a table of {} positions",
-                  steps, length);
+      throw_invalid("position_embedding: a sequence of {} for a table of {} positions", steps, length);
     }
     const Var table = s.param("embedding", {length, x.shape()[2]}, options.init);
     const Var from_first = slice(table, {.begin = 0, .end = steps});
@@ -134,11 +133,10 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   const std::int64_t width = x.shape()[2], heads = options.heads;
   const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
-    throw_error(ErrorCode::invalid_argument,
-                "attention: {} query heads, expected a multiple of the {} key and value heads", heads, kv_heads);
+    throw_invalid("attention: {} query heads, expected a multiple of the {} key and value heads", heads, kv_heads);
   }
   if (options.head_features == 0 && width % heads != 0) {
-    throw_error(ErrorCode::invalid_argument, "attention: {} heads do not divide {} features", heads, width);
+    throw_invalid("attention: {} heads do not divide {} features", heads, width);
   }
   const std::int64_t features = options.head_features == 0 ? width / heads : options.head_features;
   const std::int64_t of_queries = heads * features, of_keys = kv_heads * features;

@@ -93,13 +93,13 @@ Var constant(const HostArray& values, const Stream& stream) {
 Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient) {
   const auto on_stream = std::find_if(inputs.begin(), inputs.end(), [](const Var& v) { return v.has_stream(); });
   if (on_stream == inputs.end()) {
-    throw Error(ErrorCode::invalid_argument,
-                "an operation on constants alone has no stream to run on, expected one of them on a stream, as by "
-                "nn::constant or Var::on");
+    throw_invalid(
+        "an operation on constants alone has no stream to run on, expected one of them on a stream, as by nn::constant "
+        "or Var::on");
   }
   const Stream& stream = on_stream->stream();
   if (std::any_of(on_stream, inputs.end(), [&](const Var& v) { return v.has_stream() && v.stream() != stream; })) {
-    throw Error(ErrorCode::invalid_argument, "an operation on values of two streams, which do not wait for each other");
+    throw_invalid("an operation on values of two streams, which do not wait for each other");
   }
   Var result(Tensor(allocate(stream, dtype, shape), dtype, shape), stream);
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == MathMode::tf32; })) {
@@ -160,7 +160,7 @@ const Tensor& Var::value() const {
 }
 
 const Stream& Var::stream() const {
-  if (!has_stream()) throw Error(ErrorCode::invalid_argument, "a constant without a stream was asked for its stream");
+  if (!has_stream()) throw_invalid("a constant without a stream was asked for its stream");
   return *node_->stream;
 }
 
@@ -191,7 +191,7 @@ void set(const State& state, const std::string& path, const Var& given, std::sou
   const giro::detail::CallSite site(where);
   const Var value = given.on(state.stream());
   if (value.stream() != state.stream()) {
-    throw_error(ErrorCode::invalid_argument, "set: the value for '{}' is on another stream than the state", path);
+    throw_invalid("set: the value for '{}' is on another stream than the state", path);
   }
   const Tensor leaf = state.at(path);
   if (value.shape() != leaf.shape() || value.dtype() != leaf.dtype()) {
@@ -202,11 +202,9 @@ void set(const State& state, const std::string& path, const Var& given, std::sou
 }
 
 void Var::check_on_host() const {
-  if (is_empty()) throw Error(ErrorCode::invalid_argument, "data: the nn::Var is empty, expected a value");
+  if (is_empty()) throw_invalid("data: the nn::Var is empty, expected a value");
   if (value().device().is_cpu()) return;
-  throw_error(ErrorCode::device_mismatch,
-              "data: the value is {}, expected one in host memory; to_host "
-              "copies it there",
+  throw_error(ErrorCode::device_mismatch, "data: the value is {}, expected one in host memory; to_host copies it there",
               to_string(value()));
 }
 

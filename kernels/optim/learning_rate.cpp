@@ -10,14 +10,14 @@ namespace {
 
 float checked(const char* what, double rate) {
   if (!std::isfinite(rate) || rate < 0) {
-    throw_error(ErrorCode::invalid_argument, "learning rate: {} is {}, expected a finite number >= 0", what, rate);
+    throw_invalid("learning rate: {} is {}, expected a finite number >= 0", what, rate);
   }
   return static_cast<float>(rate);
 }
 
 std::int64_t checked_steps(const char* what, std::int64_t steps) {
   if (steps < 1) {
-    throw_error(ErrorCode::invalid_argument, "learning rate: {} is {} steps, expected at least 1", what, steps);
+    throw_invalid("learning rate: {} is {} steps, expected at least 1", what, steps);
   }
   return steps;
 }
@@ -39,9 +39,8 @@ LearningRate cosine_after(std::int64_t begin, float peak, std::int64_t decay_ste
 
 void check_increasing(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
   if (boundary > previous) return;
-  throw_error(ErrorCode::invalid_argument,
-              "learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary, previous,
-              first);
+  throw_invalid("learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary, previous,
+                first);
 }
 
 }  // namespace
@@ -114,9 +113,8 @@ LearningRate inverse_sqrt(double peak, std::int64_t warmup_steps) {
 
 LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<std::int64_t>& boundaries) {
   if (schedules.size() != boundaries.size() + 1) {
-    throw_error(ErrorCode::invalid_argument,
-                "learning rate: {} schedules and {} boundaries, expected one more schedule than boundaries",
-                schedules.size(), boundaries.size());
+    throw_invalid("learning rate: {} schedules and {} boundaries, expected one more schedule than boundaries",
+                  schedules.size(), boundaries.size());
   }
   std::int64_t previous = 0;
   for (const std::int64_t boundary : boundaries) {

@@ -19,7 +19,7 @@ namespace {
 
 // Error(invalid_argument) for an option of an optimizer that is out of its range.
 void check(bool good, const char* what, double value, const char* expected) {
-  if (!good) throw_error(ErrorCode::invalid_argument, "optimizer: {} is {}, expected {}", what, value, expected);
+  if (!good) throw_invalid("optimizer: {} is {}, expected {}", what, value, expected);
 }
 
 void check_fraction(const char* what, double value) {
@@ -66,7 +66,7 @@ Value update_average(Update& u, const char* moment, double decay, const Value& t
 // Two of a kind would share one collection.
 void expect_no_other(const char* kind, const Optimizer& optimizer) {
   if (optimizer.name.find(kind) == std::string::npos) return;
-  throw_error(ErrorCode::invalid_argument, "optimizer: {}around {}, which already has one", kind, optimizer.name);
+  throw_invalid("optimizer: {}around {}, which already has one", kind, optimizer.name);
 }
 
 using nn::Var;
@@ -228,8 +228,7 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   for (auto& [pattern, optimizer] : optimizers) {
     if (optimizer.accumulated_steps > 1) {
       throw_error(ErrorCode::unsupported,
-                  "by_path: '{}' accumulates the gradients of only some leaves, expected accumulate around "
-                  "by_path",
+                  "by_path: '{}' accumulates the gradients of only some leaves, expected accumulate around by_path",
                   pattern);
     }
     rules.emplace_back(pattern, std::make_shared<const Optimizer>(std::move(optimizer)));

@@ -87,7 +87,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   const Precision precision = options.precision;
   expect_supported(precision, options.context.device());
   if (options.inputs.empty()) {
-    throw Error(ErrorCode::invalid_argument, "a train state needs the spec of its input, found an empty one");
+    throw_invalid("a train state needs the spec of its input, found an empty one");
   }
   TrainState state(std::move(layer), std::move(optimizer), options.context);
   state.precision_ = precision;
@@ -146,8 +146,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
 }
 
 void TrainState::reject_inputs(std::size_t found, std::size_t expected) {
-  throw_error(ErrorCode::invalid_argument, "the model takes {} inputs, but the state is created with {}", expected,
-              found);
+  throw_invalid("the model takes {} inputs, but the state is created with {}", expected, found);
 }
 
 TrainState::TrainState(State leaves, const TrainState& other)
@@ -163,8 +162,7 @@ TrainState::TrainState(State leaves, const TrainState& other)
 
 const nn::Layer& TrainState::model() const {
   if (model_) return *model_;
-  throw Error(ErrorCode::invalid_argument,
-              "the state was created for a function, not for an nn::Layer, so it has no layer");
+  throw_invalid("the state was created for a function, not for an nn::Layer, so it has no layer");
 }
 
 nn::Params TrainState::params() const { return differentiated_ != nullptr ? *differentiated_ : params(nn::Mode::eval); }
@@ -276,7 +274,7 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
 void TrainState::expect_parts(int parts, std::source_location where) {
   if (parts >= 1) return;
   const detail::CallSite site(where);
-  throw_error(ErrorCode::invalid_argument, "value_and_grad: {} parts, expected at least 1", parts);
+  throw_invalid("value_and_grad: {} parts, expected at least 1", parts);
 }
 
 void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part,
@@ -359,7 +357,7 @@ nn::Var TrainState::gradient_norm() const {
 
 void TrainState::set_learning_rate_scale(double scale) {
   if (!std::isfinite(scale) || scale < 0) {
-    throw_error(ErrorCode::invalid_argument, "set_learning_rate_scale: found {}, expected a finite number >= 0", scale);
+    throw_invalid("set_learning_rate_scale: found {}, expected a finite number >= 0", scale);
   }
   detail::before_write(at("learning_rate_scale"), stream());
   ops::fill(at("learning_rate_scale"), scale, stream());

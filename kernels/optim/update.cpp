@@ -183,8 +183,7 @@ void Update::set_moment(const std::string& name, const Value& value) const {
     each.is_set = true;
     return;
   }
-  throw_error(ErrorCode::invalid_argument, "optimizer: the moment '{}' is set, expected a call to moment() first",
-              name);
+  throw_invalid("optimizer: the moment '{}' is set, expected a call to moment() first", name);
 }
 
 Value Update::step() const { return frame_->updates() + 1; }
@@ -318,8 +317,7 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   for (const Tensor* const each : all) detail::expect_on_device("update", *each, stream.device());
   const auto check_aligned = [&](std::string_view name, const Tensor& flat) {
     if (reinterpret_cast<std::uintptr_t>(flat.raw()) % UpdateTensors::kAlignment == 0) return;
-    throw_error(ErrorCode::invalid_argument, "update: {} is at {}, expected a multiple of {} bytes", name, flat.raw(),
-                UpdateTensors::kAlignment);
+    throw_invalid("update: {} is at {}, expected a multiple of {} bytes", name, flat.raw(), UpdateTensors::kAlignment);
   };
   check_aligned("params", t.params);
   check_aligned("grads", t.grads);

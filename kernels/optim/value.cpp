@@ -26,8 +26,7 @@ using expr::Takes;
 
 const nn::Var& Value::var() const {
   if (var_) return *var_;
-  throw Error(ErrorCode::invalid_argument,
-              "optimizer: found a number or a flat value, expected the value of a single leaf");
+  throw_invalid("optimizer: found a number or a flat value, expected the value of a single leaf");
 }
 
 DType Value::dtype() const { return var_ ? var_->dtype() : builder_->dtype(value_); }
@@ -39,8 +38,7 @@ Value Value::cast(DType dtype) const {
 std::uint16_t Value::in(Builder& builder, DType dtype) const {
   if (builder_ == &builder) return value_;
   if (!is_number()) {
-    throw Error(ErrorCode::invalid_argument,
-                "optimizer: found a value from another update, expected one from this update");
+    throw_invalid("optimizer: found a value from another update, expected one from this update");
   }
   return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
 }

@@ -14,6 +14,7 @@
 #include "kernels/gather_op.h"
 #include "kernels/matmul_op.h"
 #include "kernels/pool_op.h"
+#include "kernels/publish_op.h"
 #include "kernels/scatter_op.h"
 #include "kernels/slots_op.h"
 #include "kernels/sort_op.h"
@@ -44,7 +45,9 @@
   F(BatchIndices) \
   F(GatherBatch) \
   F(ReadSlot) \
-  F(WriteSlot)
+  F(WriteSlot) \
+  F(Publish) \
+  F(RunAndPublish)
 // clang-format on
 #define GIRO_DECLARE_RUN(Op) void run(const ops::Op& op, const Stream& stream);
 namespace giro::ops {

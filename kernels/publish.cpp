@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/publish_op.h"
-#include "runtime/dispatch.h"
+#include "kernels/ops.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -45,9 +44,6 @@ void publish_row(const ScalarRing& ring, const Tensor& row, const std::vector<Te
     first += columns;
   } while (first < scalars.size());
 }
-
-void ops::run(const Publish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
-void ops::run(const RunAndPublish& op, const Stream& stream) { GIRO_DISPATCH(stream, run(op, stream)); }
 
 Program::Node ops::node_of(std::string name, const RunAndPublish& op) {
   Program::Node both = expr::node_of(std::move(name), op.expression);

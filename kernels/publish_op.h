@@ -45,20 +45,6 @@ Program::Node node_of(std::string name, const RunAndPublish& op);
 
 }  // namespace ops
 
-namespace cpu {
-void run(const ops::Publish& op, const Stream& stream);
-void run(const ops::RunAndPublish& op, const Stream& stream);
-}  // namespace cpu
-namespace cuda {
-void run(const ops::Publish& op, const Stream& stream);
-void run(const ops::RunAndPublish& op, const Stream& stream);
-}  // namespace cuda
-
-namespace ops {
-void run(const Publish& op, const Stream& stream);
-void run(const RunAndPublish& op, const Stream& stream);
-}  // namespace ops
-
 // Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row`, an i64 scalar on the
 // device, is the row's number and is incremented. The host must not let the device get more than `capacity` rows ahead.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a capacity that is not a power of two,

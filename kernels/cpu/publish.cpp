@@ -4,7 +4,7 @@
 
 #include "kernels/expr/expression_op.h"
 #include "kernels/host_device/dtype_dispatch.h"
-#include "kernels/publish_op.h"
+#include "kernels/ops.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {

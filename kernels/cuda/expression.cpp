@@ -19,7 +19,7 @@
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
 #include "kernels/expr/analysis.h"
-#include "kernels/publish_op.h"
+#include "kernels/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/disk_cache.h"

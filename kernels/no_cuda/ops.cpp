@@ -2,7 +2,6 @@
 #include "kernels/expr/expression_op.h"
 #include "kernels/precision_support.h"
 #include "kernels/prepare.h"
-#include "kernels/publish_op.h"
 #include "runtime/cuda_module.h"
 
 // Stands in for the ops of the CUDA backend. They are only called with a stream on a CUDA device, so its module is
@@ -20,8 +19,6 @@ using Run = void (*)(const Op&, const Stream&);
 #define GIRO_RUN_IN_MODULE(Op) \
   void run(const ops::Op& op, const Stream& stream) { in_cuda_module<Run<ops::Op>(run)>()(op, stream); }
 GIRO_EACH_OP(GIRO_RUN_IN_MODULE)
-GIRO_RUN_IN_MODULE(Publish)
-GIRO_RUN_IN_MODULE(RunAndPublish)
 #undef GIRO_RUN_IN_MODULE
 
 void run(const expr::Expression& expression, const Stream& stream) {

@@ -1,4 +1,4 @@
-#include "kernels/publish_op.h"
+#include "kernels/ops.h"
 #include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"

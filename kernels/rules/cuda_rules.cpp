@@ -3,7 +3,6 @@
 #include "kernels/few_channels.h"
 #include "kernels/narrow_layers.h"
 #include "kernels/ops.h"
-#include "kernels/publish_op.h"
 #include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernels/ops.h"
-#include "kernels/publish_op.h"
 #include "runtime/faults.h"
 #include "runtime/throw_error.h"
 

@@ -66,6 +66,13 @@ inline std::array<std::int64_t, 3> split_around_axis(const Shape& shape, std::si
   return sizes;
 }
 
+// The shape with another size of one axis.
+inline Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  sizes[axis] = size;
+  return Shape(sizes);
+}
+
 // Moves the axis last, applies of_rows to rows (R, L) along it, which gives rows (R, K), and moves the axis back.
 template <class F>
 Var along_axis(const Var& x, std::size_t axis, const F& of_rows) {
@@ -74,11 +81,9 @@ Var along_axis(const Var& x, std::size_t axis, const F& of_rows) {
   std::swap(order[axis], order.back());
   const bool is_last = axis + 1 == order.size();
   const Var moved = is_last ? x : transpose(x, order);
-  std::vector<std::int64_t> sizes(moved.shape().begin(), moved.shape().end());
-  const std::int64_t length = sizes.back(), rows = length == 0 ? 0 : x.shape().count() / length;
+  const std::int64_t length = moved.shape()[-1], rows = length == 0 ? 0 : x.shape().count() / length;
   const Var result = of_rows(moved.reshape({rows, length}));
-  sizes.back() = result.shape()[1];
-  const Var whole = result.reshape(Shape(sizes));
+  const Var whole = result.reshape(with_size(moved.shape(), order.size() - 1, result.shape()[1]));
   return is_last ? whole : transpose(whole, order);
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/ops.h"
 #include "runtime/call_site.h"
 #include "runtime/faults.h"
+#include "runtime/program/op_signature.h"
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
@@ -222,19 +223,13 @@ Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptio
                      std::array<std::int64_t, 2> more, Activation f, Where where) {
   const detail::CallSite site(where);
   const Var y = images_of(x, w, conv2d_transpose_shape(x.shape(), w.shape(), options, more), options);
-  if (b.value() && b.shape() != Shape{y.shape()[3]}) {
-    throw_error(ErrorCode::shape_mismatch, "conv2d_transpose: b is {}, expected shape ({},)", to_string(b.value()),
-                y.shape()[3]);
-  }
+  giro::detail::expect_fit("conv2d_transpose", "y: *(nhwo), b?: *(o)", {&y.value(), &b.value()});
   return activation(b.is_empty() ? y : cast(y + b, y.dtype()), f);
 }
 
 Var conv1d(const Var& x, const Var& w, const Var& b, const Conv1dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
-  if (x.shape().rank() != 3 || w.shape().rank() != 3) {
-    throw_error(ErrorCode::shape_mismatch, "conv1d: x is {}, w is {}; expected (N, L, C) and (O, K, C)",
-                to_string(x.value()), to_string(w.value()));
-  }
+  giro::detail::expect_fit("conv1d", "x: *(nlc), w: *(okd)", {&x.value(), &w.value()});
   const auto as_image = [](const Var& a) { return a.reshape({a.shape()[0], 1, a.shape()[1], a.shape()[2]}); };
   const Conv2dOptions of_rows{.stride = {1, options.stride},
                               .pad_before = {0, options.pad_before},

@@ -11,10 +11,10 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/nn/sort.h>
-#include <giro/runtime/buffer.h>
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
+#include "kernels/nn/store.h"
 #include "kernels/ops.h"
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
@@ -155,10 +155,7 @@ Var take_checked(const std::string& element, const Var& x, const Var& given, int
 
 Var embedding(const Var& ids, const Var& table, Where where) {
   const detail::CallSite site(where);
-  if (table.shape().rank() != 2) {
-    throw_error(ErrorCode::shape_mismatch, "embedding: table is {}, expected (V, D)", to_string(table.value()));
-  }
-  giro::detail::expect_fit("embedding", "ids: i", {&ids.value()});
+  giro::detail::expect_fit("embedding", "table: *(vd), ids: i", {&table.value(), &ids.value()});
   return take_checked("embedding: id", table, ids);
 }
 
@@ -167,9 +164,7 @@ Var take_along_axis(const Operand& x, const Var& given, int axis) {
   const std::size_t along = checked_axis("take_along_axis", x, axis);
   expect_indices("take_along_axis", given);
   const Shape &from = x.var.shape(), &to = given.shape();
-  bool fits = to.rank() == from.rank();
-  for (std::size_t i = 0; fits && i < to.rank(); ++i) fits = i == along || to.begin()[i] == from.begin()[i];
-  if (!fits) {
+  if (to.rank() != from.rank() || with_size(to, along, from.begin()[along]) != from) {
     throw_error(ErrorCode::shape_mismatch,
                 "take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}", to_string(to),
                 to_string(from), along);
@@ -217,10 +212,7 @@ Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
   const detail::CallSite site(where);
   if (count < 0) throw_invalid("arange: count is {}, expected 0 or more", count);
   expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
-  const auto bytes = static_cast<std::size_t>(count) * size_of(dtype);
-  const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));
-  return by_index("arange", Var(Tensor(memory, dtype, {count}), stream),
-                  [](Builder&, const Term& place) { return place; });
+  return by_index("arange", uninitialized(dtype, {count}, stream), [](Builder&, const Term& place) { return place; });
 }
 
 Var argsort(const Operand& x, int axis) {

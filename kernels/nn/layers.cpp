@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/nn/builtin.h"
+#include "runtime/program/op_signature.h"
 
 namespace giro::nn {
 namespace {
@@ -41,10 +42,8 @@ Var dense_with_params(const Scope& s, const Var& x, std::int64_t features, const
   return dense(x, kernel, bias, options.activation);
 }
 
-void expect_images(const std::string& layer, const Shape& input) {
-  if (input.rank() != 4) {
-    throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (N, H, W, C)", layer, to_string(input));
-  }
+void expect_images(const std::string& layer, const Var& input) {
+  detail::expect_fit(layer, "the input: *(nhwc)", {&input.value()});
 }
 
 // How windows pass over images.
@@ -57,7 +56,7 @@ Conv2dOptions placed(const Shape& images, const std::array<std::int64_t, 2>& win
 Layer pooling(const char* name, Var (*pool)(const Var&, const PoolOptions&, Where), std::array<std::int64_t, 2> window,
               std::array<std::int64_t, 2> strides, const Padding& padding, bool count_include_pad) {
   return function(name, [=](const Var& x) {
-    expect_images(name, x.shape());
+    expect_images(name, x);
     const bool has_strides = strides[0] != 0 || strides[1] != 0;
     const Conv2dOptions at = placed(x.shape(), window, has_strides ? strides : window, padding);
     return pool(x,
@@ -154,7 +153,7 @@ Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const
   checked_features("conv", features);
   return builtin("conv", [=](Scope& s, const Var& x) {
     const Shape& input = x.shape();
-    expect_images(fmt::format("conv({})", features), input);
+    expect_images(fmt::format("conv({})", features), x);
     const std::int64_t window = kernel_size[0] * kernel_size[1];
     const Fans fans{window * input[3], window * features};
     const Shape shape{features, kernel_size[0], kernel_size[1], input[3]};

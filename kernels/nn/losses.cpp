@@ -69,9 +69,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1)) reject(op, fmt::format("label_smoothing is {}", smoothing), "0 to 1");
   const bool has_weights = static_cast<bool>(options.class_weights.value()), has_targets = is_floating(labels.dtype());
-  if (logits.shape().rank() == 0) {
-    throw_error(ErrorCode::shape_mismatch, "{}: logits is {}, expected (..., C)", op, to_string(logits.value()));
-  }
+  giro::detail::expect_fit(op, "logits: *(...c)", {&logits.value()});
   const std::int64_t classes = logits.shape()[-1];
   if (has_weights) {
     giro::detail::expect_fit(op, "logits: *(...c), class_weights: *(c)",

@@ -104,17 +104,14 @@ Var accuracy(const Operand& given, const Var& labels) {
 
 Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const Var& mask, Where where) {
   const detail::CallSite site(where);
-  if (given.shape().rank() == 0) {
-    throw_error(ErrorCode::shape_mismatch, "top_k_accuracy: logits is {}, expected (..., C)", to_string(given.value()));
-  }
+  giro::detail::expect_fit("top_k_accuracy", "logits: *(...c)", {&given.value()});
   const std::int64_t classes = given.shape()[-1];
   if (k < 1 || k > classes) {
     throw_invalid("top_k_accuracy: k is {}, expected 1 to {}, the number of classes", k, classes);
   }
   const Var logits = stop_gradient(given);
-  std::vector<std::int64_t> column(given.shape().begin(), given.shape().end());
-  column.back() = 1;
-  const Var at = labels.on(logits.stream()).reshape(Shape(column)), own = take_along_axis(logits, at, -1);
+  const Shape column = with_size(given.shape(), given.shape().rank() - 1, 1);
+  const Var at = labels.on(logits.stream()).reshape(column), own = take_along_axis(logits, at, -1);
   const Var is_before = logical_and(logits == own, arange(classes, logits.stream()) < at);
   const Var better = sum(logical_or(logical_not(logits <= own), is_before), Axes({-1}).dropped());
   return share_of(cast(better < k, DType::f32), mask);

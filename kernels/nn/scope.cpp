@@ -13,6 +13,7 @@
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/call_order.h"
+#include "kernels/nn/store.h"
 #include "runtime/call_site.h"
 #include "runtime/checksum.h"
 #include "runtime/text.h"
@@ -65,7 +66,7 @@ const Stream& Params::stream() const { return tree_->values->stream; }
 Mode Params::mode() const { return tree_->values->mode; }
 const std::map<std::string, Var>& Params::written() const& { return tree_->written; }
 std::map<std::string, Var> Params::written() && { return std::as_const(*this).written(); }
-Params::operator Scope() const { return Scope(tree_, ""); }
+Params::operator Scope() const { return Scope(tree_, "", ""); }
 
 const Var& Variable::value() const {
   for (const auto* const set : {&tree_->written, &tree_->assigned}) {
@@ -108,8 +109,11 @@ struct Scope::Frame {
   std::shared_ptr<CallGroup> group;  // the latest calls in one full expression
 };
 
-Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
-    : tree_(std::move(tree)), path_(path), evaluated_(std::move(path)), frame_(std::make_shared<Frame>()) {}
+Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path, std::string evaluated)
+    : tree_(std::move(tree)),
+      path_(std::move(path)),
+      evaluated_(std::move(evaluated)),
+      frame_(std::make_shared<Frame>()) {}
 
 void Scope::expect_new(const std::string& collection, const std::string& name) const {
   if (frame_->leaves.insert(collection + "/" + name).second) return;
@@ -124,9 +128,7 @@ Var Scope::declare(const std::string& collection, const std::string& name, DType
   const std::string path = fmt::format("{}/{}", collection, below(name));
   const auto [found, is_new] = tree_->declared.try_emplace(path);
   if (is_new) {
-    const Stream& stream = tree_->values->stream;
-    const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-    found->second = Var(Tensor(std::make_shared<const Buffer>(stream.allocate(bytes)), dtype, shape), stream);
+    found->second = uninitialized(dtype, shape, tree_->values->stream);
     tree_->values->declared->push_back(
         {collection, below(name), dtype, shape, fans.value_or(default_fans(shape)), initializer});
   }
@@ -198,17 +200,12 @@ Scope Scope::child(const std::string& name) const {
 }
 
 Scope Scope::child(const std::string& name, const std::string& evaluated) const {
-  Scope child(tree_, below(name));
-  child.evaluated_ = evaluated_.empty() ? evaluated : evaluated_ + "/" + evaluated;
+  Scope child(tree_, below(name), evaluated_.empty() ? evaluated : evaluated_ + "/" + evaluated);
   child.frame_ = frame_->children.try_emplace(name, child.frame_).first->second;
   return child;
 }
 
-Scope Scope::same() const {
-  Scope same(tree_, path_);
-  same.evaluated_ = evaluated_;
-  return same;
-}
+Scope Scope::same() const { return Scope(tree_, path_, evaluated_); }
 
 int Scope::number(const std::string& kind, int evaluated, const CallPlace& at, const std::vector<Var>& inputs) const {
   const std::shared_ptr<CallOrder>& order = tree_->values->order;
@@ -260,8 +257,7 @@ Scope Scope::child_of(const std::shared_ptr<const void>& owner, const std::strin
 }
 
 Scope Scope::again() const {
-  Scope same(std::make_shared<ScopeTree>(*tree_), path_);
-  same.evaluated_ = evaluated_;
+  Scope same(std::make_shared<ScopeTree>(*tree_), path_, evaluated_);
   same.tree_->forgets = true;
   *same.frame_ = *frame_;
   return same;

@@ -191,7 +191,7 @@ class Scope {
  private:
   friend class Params;
   struct Frame;
-  Scope(std::shared_ptr<ScopeTree> tree, std::string path);
+  Scope(std::shared_ptr<ScopeTree> tree, std::string path, std::string evaluated);
   std::string below(const std::string& name) const { return path_.empty() ? name : path_ + "/" + name; }
   void expect_new(const std::string& collection, const std::string& name) const;
   Var declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,

@@ -27,12 +27,6 @@ using expr::Term;
 
 constexpr std::size_t kMaxFused = 16;  // parts per kernel
 
-Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
-  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
-  sizes[axis] = size;
-  return Shape(sizes);
-}
-
 // An element's index along an axis.
 Term place_along(Builder& builder, std::size_t axis) {
   Layout layout;

@@ -6,6 +6,9 @@
 
 namespace giro::nn {
 
+// A constant in new memory, for an op to write.
+Var uninitialized(DType dtype, const Shape& shape, const Stream& stream);
+
 // Writes a value to a leaf of its shape and dtype. Whoever holds what was there keeps it, `value` too.
 inline void store(const Tensor& leaf, const Var& value) {
   if (value.value().place() == leaf.place()) return;

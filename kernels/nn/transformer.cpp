@@ -16,15 +16,13 @@
 #include "kernels/nn/apply.h"
 #include "kernels/nn/builtin.h"
 #include "runtime/call_site.h"
+#include "runtime/program/op_signature.h"
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
 
-void expect_sequence(const char* layer, const Var& x) {
-  if (x.shape().rank() == 3) return;
-  throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (B, T, C)", layer, to_string(x.value()));
-}
+void expect_sequence(const char* layer, const Var& x) { detail::expect_fit(layer, "the input: *(btc)", {&x.value()}); }
 
 const Initializer& out_init(const AttentionLayerOptions& options) {
   return options.out_init ? options.out_init : options.kernel_init;

@@ -19,10 +19,6 @@
 namespace giro::nn {
 namespace {
 
-std::shared_ptr<const Buffer> allocate(const Stream& stream, DType dtype, const Shape& shape) {
-  return std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-}
-
 // Makes a recording keep memory from outside of it alive, for its replays.
 void keep(const std::shared_ptr<const void>& memory, const Tensor& value) {
   if (detail::Recording* const recording = detail::Recording::current()) recording->keep(memory, value.place());
@@ -65,15 +61,22 @@ Var stop_gradient(const Var& x) {
 
 Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient) {
   Var result = stop_gradient(y);
-  if (detail::GradientMode::is_on() &&
-      std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
-    result.node_->requires_grad = true;
-    result.node_->grad_dtype = y.grad_dtype();
-    result.node_->inputs = std::move(inputs);
-    result.node_->gradient = std::move(gradient);
-    result.node_->where = detail::CallSite::where();
-  }
+  result.derive(std::move(inputs), std::move(gradient));
+  if (result.requires_grad()) result.node_->grad_dtype = y.grad_dtype();
   return result;
+}
+
+void Var::derive(std::vector<Var> inputs, Gradient gradient) const {
+  if (!detail::GradientMode::is_on() || std::ranges::none_of(inputs, &Var::requires_grad)) return;
+  node_->requires_grad = true;
+  node_->inputs = std::move(inputs);
+  node_->gradient = std::move(gradient);
+  node_->where = detail::CallSite::where();
+}
+
+Var uninitialized(DType dtype, const Shape& shape, const Stream& stream) {
+  const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  return {Tensor(std::make_shared<const Buffer>(stream.allocate(bytes)), dtype, shape), stream};
 }
 
 Var constant(const HostArray& values, const Stream& stream) {
@@ -91,7 +94,7 @@ Var constant(const HostArray& values, const Stream& stream) {
 }
 
 Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient) {
-  const auto on_stream = std::find_if(inputs.begin(), inputs.end(), [](const Var& v) { return v.has_stream(); });
+  const auto on_stream = std::ranges::find_if(inputs, &Var::has_stream);
   if (on_stream == inputs.end()) {
     throw_invalid(
         "an operation on constants alone has no stream to run on, expected one of them on a stream, as by nn::constant "
@@ -101,18 +104,10 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Grad
   if (std::any_of(on_stream, inputs.end(), [&](const Var& v) { return v.has_stream() && v.stream() != stream; })) {
     throw_invalid("an operation on values of two streams, which do not wait for each other");
   }
-  Var result(Tensor(allocate(stream, dtype, shape), dtype, shape), stream);
-  if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == MathMode::tf32; })) {
-    result.set_math_mode(MathMode::tf32);
-  }
+  Var result = uninitialized(dtype, shape, stream);
+  if (std::ranges::count(inputs, MathMode::tf32, &Var::math) > 0) result.set_math_mode(MathMode::tf32);
   note_inputs(result, inputs);
-  if (gradient && detail::GradientMode::is_on() &&
-      std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
-    result.node_->requires_grad = true;
-    result.node_->inputs = std::move(inputs);
-    result.node_->gradient = std::move(gradient);
-    result.node_->where = detail::CallSite::where();
-  }
+  if (gradient) result.derive(std::move(inputs), std::move(gradient));
   return result;
 }
 
@@ -137,11 +132,7 @@ Var Var::view(const Tensor& part, Gradient gradient) const {
   result.node_->math = node_->math;
   result.node_->direction = node_->direction;
   result.node_->grad_dtype = node_->grad_dtype;
-  if (node_->requires_grad && detail::GradientMode::is_on()) {
-    result.node_->requires_grad = true;
-    result.node_->inputs = {*this};
-    result.node_->gradient = std::move(gradient);
-  }
+  if (node_->requires_grad) result.derive({*this}, std::move(gradient));
   note_inputs(result, {this, 1});
   return result;
 }

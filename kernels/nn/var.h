@@ -165,6 +165,8 @@ class Var {
     std::shared_ptr<Node> node_;
   };
   void check_on_host() const;
+  // Keeps the gradient if an input requires one.
+  void derive(std::vector<Var> inputs, Gradient gradient) const;
   void hold() const;
   // The value, where it is now.
   const Tensor& tensor() const;

@@ -213,22 +213,16 @@ std::map<std::string, nn::Var> TrainState::leaves_in_precision(const Collection&
   const DType dtype = compute_dtype(precision_);
   const bool is_converted = dtype != DType::f32;
   // Converts all leaves at once, at their places in the flat buffer.
-  std::shared_ptr<const Buffer> storage;
-  Tensor copies;
   const Tensor flat = leaves.flat();
-  if (is_converted) {
-    storage =
-        std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(flat.count()) * size_of(dtype)));
-    copies = Tensor(storage, dtype, flat.shape());
-    if (flat.count() > 0) ops::cast(copies, flat, stream());
-  }
+  const nn::Var copies = is_converted ? nn::uninitialized(dtype, flat.shape(), stream()) : nn::Var();
+  if (is_converted && flat.count() > 0) ops::cast(copies.value(), flat, stream());
   std::map<std::string, nn::Var> result;
   for (std::size_t i = 0; i < leaves.leaves().size(); ++i) {
     const Leaf& leaf = leaves.leaves()[i];
     Tensor value = leaf.value;
     if (is_converted) {
       const auto begin = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(flat.raw());
-      value = copies.rows(begin, begin + value.count()).reshape(value.shape());
+      value = copies.value().rows(begin, begin + value.count()).reshape(value.shape());
     }
     const nn::Var var = grads != nullptr && !plan_->is_frozen(i)
                             ? nn::Var::parameter(value, grads->leaves()[i].value, stream())

@@ -115,7 +115,12 @@ class TrainState : public State {
     if constexpr (std::is_invocable_v<F, nn::Params&>) {
       return differentiated(std::forward<F>(f)(params), params, where);
     } else {
-      const ParamsScope scope(*this, params);  // the backward pass of nn::remat calls parts of f again
+      // Until the end, as the backward pass of nn::remat calls parts of f again.
+      differentiated_ = &params;
+      const struct End {
+        TrainState& state;
+        ~End() { state.differentiated_ = nullptr; }
+      } end{*this};
       return differentiated(std::forward<F>(f)(*this), params, where);
     }
   }
@@ -188,17 +193,6 @@ class TrainState : public State {
   using Features = std::vector<std::pair<std::string, Tensor>>;
   TrainState(std::optional<nn::Layer> model, optim::Optimizer optimizer, const DeviceContext& context);
   TrainState(State leaves, const TrainState& other);
-  // While this exists, params() returns the differentiable parameters.
-  class ParamsScope {
-   public:
-    ParamsScope(TrainState& state, const nn::Params& params) : state_(state) { state.differentiated_ = &params; }
-    ~ParamsScope() { state_.differentiated_ = nullptr; }
-    ParamsScope(const ParamsScope&) = delete;
-    ParamsScope& operator=(const ParamsScope&) = delete;
-
-   private:
-    TrainState& state_;
-  };
   static TrainState create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
                                   std::optional<nn::Layer> layer, optim::Optimizer optimizer,
                                   const TrainStateOptions& options);
@@ -264,7 +258,7 @@ class TrainState : public State {
   std::shared_ptr<const optim::UpdatePlan> plan_;
   std::shared_ptr<const Partitioner> partitioner_;
   Precision precision_ = Precision::f32;
-  const nn::Params* differentiated_ = nullptr;
+  const nn::Params* differentiated_ = nullptr;  // what params() returns within value_and_grad
 };
 
 }  // namespace giro

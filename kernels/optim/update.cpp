@@ -14,6 +14,7 @@
 #include "kernels/expr/build.h"
 #include "kernels/expr/fusion.h"
 #include "kernels/expr/table.h"
+#include "kernels/nn/store.h"
 #include "kernels/optim/update_plan.h"
 #include "runtime/held_values.h"
 #include "runtime/program/op_signature.h"
@@ -64,9 +65,7 @@ struct UpdateFrame {
     if (needs != nullptr) {
       needs->moments.push_back(moment);
       const Shape shape = moment.shape.value_or(t.params.shape());
-      memory.push_back(
-          std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))));
-      tensor = Tensor(memory.back(), DType::f32, shape);
+      tensor = memory.emplace_back(nn::uninitialized(DType::f32, shape, stream)).value();
     } else {
       const auto given = std::ranges::find(t.moments, moment.name, &std::pair<std::string, Tensor>::first);
       if (given == t.moments.end()) {
@@ -149,7 +148,7 @@ struct UpdateFrame {
   std::optional<UpdatedValue> params;
   std::optional<Value> gradient, gradient_scale;  // as set
   bool gradient_is_changed = false, has_rate = false;
-  std::vector<std::shared_ptr<const Buffer>> memory;  // of the moments in a dry run
+  std::vector<nn::Var> memory;  // of the moments in a dry run
 };
 
 Value Update::param() const { return frame_->param(); }
@@ -272,10 +271,9 @@ UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream
   UpdateNeeds needs;
   if (!optimizer.update) return needs;
   detail::GraphRecorder::dry_run(stream, [&] {
-    std::vector<std::shared_ptr<const Buffer>> memory;
+    std::vector<nn::Var> memory;
     const auto tensor = [&](const Shape& shape, DType dtype = DType::f32) {
-      const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-      return Tensor(memory.emplace_back(std::make_shared<const Buffer>(stream.allocate(bytes))), dtype, shape);
+      return memory.emplace_back(nn::uninitialized(dtype, shape, stream)).value();
     };
     const Shape shape = optimizer.is_per_leaf ? leaf : Shape{UpdateTensors::kGranule};
     const UpdateTensors tensors{.params = tensor(shape),

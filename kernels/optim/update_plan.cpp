@@ -123,18 +123,13 @@ void UpdatePlan::add_to(State& state) const {
   if (shard_.count > 1) options.part = shard_.index;
   for (const Moments& each : moments_) {
     const Collection& moments = state.add(collection_of(each.name), each.leaves, options);
-    if (shard_.count > 1) {
-      if (each.moments.front().copies_param) copy(moments.flat(), params, state.stream());
-      for (const Leaf& leaf : moments.leaves()) {
-        if (each.moments.front().initial != 0) ops::fill(leaf.value, each.moments.front().initial, state.stream());
-      }
-      continue;
-    }
-    for (std::size_t i = 0; i < each.leaves.size(); ++i) {
+    if (shard_.count > 1 && each.moments.front().copies_param) copy(moments.flat(), params, state.stream());
+    for (std::size_t i = 0; i < moments.leaves().size(); ++i) {
+      const Moment& moment = each.moments[i];  // with shards the same for all
       const Tensor& value = moments.leaves()[i].value;
       const Tensor& param = state.collection("params").leaves()[each.of_params[i]].value;
-      if (each.moments[i].copies_param) copy(value, param, state.stream());
-      if (each.moments[i].initial != 0) ops::fill(value, each.moments[i].initial, state.stream());
+      if (moment.copies_param && shard_.count == 1) copy(value, param, state.stream());
+      if (moment.initial != 0) ops::fill(value, moment.initial, state.stream());
     }
   }
   if (optimizer_->accumulated_steps > 1) state.add("opt_state/accumulated", params_, options);

@@ -17,10 +17,6 @@ int width(DType dtype) {
 
 }  // namespace
 
-void reject(const char* op, const std::string& found, const char* expected) {
-  throw_invalid("{}: {}, expected {}", op, found, expected);
-}
-
 DType promoted(DType a, DType b) {
   if (a == b) return a;
   if (is_16_bit(a) && is_16_bit(b)) return DType::f32;

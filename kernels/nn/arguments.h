@@ -18,9 +18,6 @@
 
 namespace giro::nn {
 
-// Throws Error(invalid_argument).
-[[noreturn]] void reject(const char* op, const std::string& found, const char* expected);
-
 // Throws Error(invalid_argument) for a number, where an op needs a value.
 void expect_value(const char* op, const Operand& x);
 
@@ -40,6 +37,9 @@ void expect_key(const char* op, const Operand& key);
 
 // Throws Error(shape_mismatch) if `from` does not broadcast to `to`.
 void expect_broadcasts(const char* op, const Shape& from, const Shape& to);
+
+// A constant without a stream takes the other value's.
+inline Var on_stream_of(const Var& x, const Var& other) { return other.has_stream() ? x.on(other.stream()) : x; }
 
 // The values among the operands.
 std::vector<Var> values_of(const std::vector<Operand>& operands);

@@ -176,12 +176,8 @@ void Var::expect_not_used_up() const {
 void backward(const Var& loss, const BackwardOptions& options) {
   expect_loss(loss);
   loss.expect_not_used_up();
-  Var seed;
-  if (options.scale) {
-    seed = Var(options.scale, loss.stream()) * options.seed;
-  } else {
-    seed = filled(DType::f32, {}, loss, options.seed);
-  }
+  const Var seed =
+      options.scale ? Var(options.scale, loss.stream()) * options.seed : filled(DType::f32, {}, loss, options.seed);
   const auto done = [&](const Var::Pairs& complete) {
     for (const auto& [x, dx] : complete) x.set_gradient(dx);
     for (const auto& [x, dx] : complete) {

@@ -11,6 +11,7 @@
 #include <giro/kernels/nn/matmul.h>
 
 #include "kernels/elementwise.h"
+#include "kernels/nn/arguments.h"
 #include "kernels/nn/gradients.h"
 #include "kernels/ops.h"
 #include "runtime/call_site.h"
@@ -57,7 +58,7 @@ Var as_weights(const char* op, const Var& x, const Var& w) {
   has_floats(op, x);
   const auto fits = [](DType dtype) { return dtype == DType::f32 || is_16_bit(dtype); };
   if (x.dtype() == w.dtype() || !fits(x.dtype()) || !fits(w.dtype())) return x;
-  return cast(w.has_stream() ? x.on(w.stream()) : x, w.dtype());
+  return cast(on_stream_of(x, w), w.dtype());
 }
 
 // The gradient of a convolution with respect to its images, and to its filters. Both are linear in either argument, and

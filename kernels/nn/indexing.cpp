@@ -31,9 +31,6 @@ void expect_indices(const char* op, const Var& indices) {
   giro::detail::expect_fit(op, "indices: i", {&indices.value()});
 }
 
-// Constant indices may have no stream yet.
-Var on_stream_of(const Var& indices, const Var& x) { return x.has_stream() ? indices.on(x.stream()) : indices; }
-
 Gradient if_floating(const Var& x, Gradient gradient) { return is_floating(x.dtype()) ? std::move(gradient) : nullptr; }
 
 Shape joined(const Shape& first, const Shape& second) {

@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/losses.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -29,8 +27,7 @@ Var as_losses(const Var& values) {
 // would wrap. A constant without a stream takes the other operand's.
 Operand in_f32(const Operand& x, const Operand& other = Operand(0)) {
   if (x.is_number || x.var.dtype() == DType::f32 || x.var.dtype() == DType::f64) return x;
-  const bool lends = !other.is_number && other.var.has_stream();
-  return {cast(lends ? x.var.on(other.var.stream()) : x.var, DType::f32, x.where), x.where};
+  return {cast(on_stream_of(x.var, other.var), DType::f32, x.where), x.where};
 }
 
 }  // namespace
@@ -47,7 +44,7 @@ Var absolute_error(const Operand& prediction, const Operand& target) {
 
 Var huber(const Operand& prediction, const Operand& target, double delta) {
   const detail::CallSite site(prediction.where);
-  if (!(delta > 0)) reject("huber", fmt::format("delta is {}", delta), "a positive number");
+  if (!(delta > 0)) throw_invalid("huber: delta is {}, expected a positive number", delta);
   const Var error = absolute_error(prediction, target), inner = minimum(error, delta);
   return as_losses(0.5 * square(inner) + delta * (error - inner));
 }
@@ -67,7 +64,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
   const detail::CallSite site(where);
   constexpr const char* op = "softmax_cross_entropy";
   const double smoothing = options.label_smoothing;
-  if (!(smoothing >= 0 && smoothing <= 1)) reject(op, fmt::format("label_smoothing is {}", smoothing), "0 to 1");
+  if (!(smoothing >= 0 && smoothing <= 1)) throw_invalid("{}: label_smoothing is {}, expected 0 to 1", op, smoothing);
   const bool has_weights = static_cast<bool>(options.class_weights.value()), has_targets = is_floating(labels.dtype());
   giro::detail::expect_fit(op, "logits: *(...c)", {&logits.value()});
   const std::int64_t classes = logits.shape()[-1];
@@ -81,7 +78,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
     return has_weights ? options.class_weights * all : all;
   };
   if (has_targets) {
-    if (options.ignored_label) reject(op, "an ignored label together with targets", "labels");
+    if (options.ignored_label) throw_invalid("{}: an ignored label together with targets, expected labels", op);
     giro::detail::expect_fit(op, "logits: *(...) -> targets: *(...)", {&logits.value()}, {&labels.value()});
     const Var exact = in_f32(labels, logits).var;
     const Var targets = smoothing == 0 ? exact : (1 - smoothing) * exact + smoothing / static_cast<double>(classes);
@@ -103,7 +100,7 @@ Var kl_divergence(const Operand& given_log_probs, const Operand& given_targets) 
 
 Var cosine_similarity(const Operand& a, const Operand& b, int axis, double epsilon) {
   const detail::CallSite site(a.where);
-  if (!(epsilon > 0)) reject("cosine_similarity", fmt::format("epsilon is {}", epsilon), "a positive number");
+  if (!(epsilon > 0)) throw_invalid("cosine_similarity: epsilon is {}, expected a positive number", epsilon);
   const auto direction = [&](const Operand& given, const Operand& other) {
     const Operand x = in_f32(given, other);
     return x / maximum(norm("cosine_similarity", x, {axis}), epsilon);

@@ -39,10 +39,7 @@ Var gradient_by(const Var& operand, const Var& a, const Var& b, const MatmulOpti
 
 Var product(const Var& given_a, const Var& given_b, const MatmulOptions& options, bool in_f32) {
   const DType dtype = promoted(given_a.dtype(), given_b.dtype());
-  const auto converted = [dtype](const Var& x, const Var& other) {
-    return cast(other.has_stream() ? x.on(other.stream()) : x, dtype);
-  };
-  const Var a = converted(given_a, given_b), b = converted(given_b, given_a);
+  const Var a = cast(on_stream_of(given_a, given_b), dtype), b = cast(on_stream_of(given_b, given_a), dtype);
   const bool ta = options.transpose_a, tb = options.transpose_b;
   const auto gradient = [ta, tb](const Var&, const Var& dy, const std::vector<Var>& in) {
     const Var &a = in[0], &b = in[1];

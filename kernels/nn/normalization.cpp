@@ -1,6 +1,7 @@
 #include <giro/kernels/nn/normalization.h>
 
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include <giro/kernels/nn/batch_share.h>
@@ -107,7 +108,7 @@ Layer batch_norm(const BatchNormOptions& options) {
           to_string(x.shape()));
     }
     std::vector<int> axes(x.shape().rank() - 1);
-    for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<int>(axis);
+    std::iota(axes.begin(), axes.end(), 0);
     const auto mean_here = [axes](const Var& v) { return mean(v, Axes(axes)); };
     const auto mean_of = [mean_here, s, synchronized = options.synchronized](const Var& v) {
       return synchronized ? s.mean_over_ranks(mean_here(v)) : mean_here(v);

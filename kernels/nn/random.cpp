@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/random.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,8 +44,10 @@ Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key,
 // Expects one of the arguments on a stream.
 void expect_stream(const char* op, const std::vector<Var>& arguments) {
   if (std::ranges::any_of(arguments, &Var::has_stream)) return;
-  reject(op, "no argument is on a stream",
-         "a key such as s.key(\"noise\") of a scope, or fold_in(number, nn::Var(state.at(\"step\"), state.stream()))");
+  throw_invalid(
+      "{}: no argument is on a stream, expected a key such as s.key(\"noise\") of a scope, or fold_in(number, "
+      "nn::Var(state.at(\"step\"), state.stream()))",
+      op);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
   expect_stream("random_uniform", values_of({key.base}));
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
-    reject("random_uniform", fmt::format("found [{}, {})", low, high), "low < high");
+    throw_invalid("random_uniform: found [{}, {}), expected low < high", low, high);
   }
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
@@ -87,7 +87,7 @@ Var random_normal(const Key& key, const Shape& shape, double mean, double stddev
   const detail::CallSite site(key.base.where);
   expect_key("random_normal", key.base);
   expect_stream("random_normal", values_of({key.base}));
-  if (!(stddev >= 0)) reject("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
+  if (!(stddev >= 0)) throw_invalid("random_normal: a standard deviation of {}, expected 0 or more", stddev);
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
   Term z = drawn(builder, expr::functions::normal_by_key, key, shape);
@@ -100,7 +100,7 @@ Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   expect_key("random_bernoulli", key.base);
   expect_stream("random_bernoulli", values_of({key.base, p}));
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
-    reject("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
+    throw_invalid("random_bernoulli: a probability of {}, expected one from 0 to 1", p.number);
   }
   if (!p.is_number) expect_broadcasts("random_bernoulli", p.var.shape(), shape);
   const Var y = Var::computed(DType::boolean, shape, values_of({key.base, p}), nullptr);
@@ -120,7 +120,7 @@ Var dropout(const Operand& x, double rate, const Key& key) {
     throw_error(ErrorCode::dtype_mismatch, "dropout: found {}, expected a floating dtype", name_of(dtype));
   }
   expect_key("dropout", key.base);
-  if (!(rate >= 0 && rate < 1)) reject("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");
+  if (!(rate >= 0 && rate < 1)) throw_invalid("dropout: a rate of {}, expected one in [0, 1)", rate);
   if (rate == 0) return x.var;
   // The inputs hold the key if it is a Var.
   Key again = key;

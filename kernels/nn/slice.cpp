@@ -63,7 +63,7 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
 
 // The parts have one dtype and fitting shapes, and none is empty. Parts of equal size are written to their place in the
 // result by an expression over the space of one part, so that the ops that compute them can write there directly.
-Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
+Var joined(const std::vector<Var>& parts, std::size_t axis) {
   if (parts.size() == 1) return parts.front();
   const Shape& first = parts.front().shape();
   const bool are_equal = std::all_of(parts.begin(), parts.end(), [&](const Var& x) { return x.shape() == first; });
@@ -73,15 +73,15 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
     std::size_t done = 0;
     for (std::size_t k = 0; k < kMaxFused; ++k) {
       const std::size_t end = parts.size() * (k + 1) / kMaxFused;
-      std::int64_t size_of_group = 0;
-      for (std::size_t i = done; i < end; ++i) size_of_group += parts[i].shape().begin()[axis];
-      groups.push_back(
-          joined({parts.begin() + static_cast<std::ptrdiff_t>(done), parts.begin() + static_cast<std::ptrdiff_t>(end)},
-                 axis, size_of_group));
+      groups.push_back(joined(std::vector(parts.begin() + static_cast<std::ptrdiff_t>(done),
+                                          parts.begin() + static_cast<std::ptrdiff_t>(end)),
+                              axis));
       done = end;
     }
-    return joined(groups, axis, size);
+    return joined(groups, axis);
   }
+  std::int64_t size = 0;
+  for (const Var& part : parts) size += part.shape().begin()[axis];
   const Shape shape = with_size(first, axis, size);
   Var y =
       Var::computed(parts.front().dtype(), shape, parts, [axis](const Var&, const Var& dy, const std::vector<Var>& in) {
@@ -155,11 +155,11 @@ std::optional<Var> assemble(std::vector<std::pair<Part, Var>>& parts, const Shap
     values.push_back(value);
   }
   if (values.empty()) return std::nullopt;
-  if (step == 1) return next == shape.begin()[axis] ? std::optional(joined(values, axis, next)) : std::nullopt;
+  if (step == 1) return next == shape.begin()[axis] ? std::optional(joined(values, axis)) : std::nullopt;
   if (next != step) return std::nullopt;
   const auto [outer, own, inner] = split_around_axis(values.front().shape(), axis);
   for (Var& value : values) value = value.reshape({outer, own, 1, inner});
-  return joined(values, 2, step).reshape(shape);
+  return joined(values, 2).reshape(shape);
 }
 
 Var sum_of(const Var& a, const Var& b, bool is_of_leaf) {
@@ -260,7 +260,7 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
     if (part.shape().count() > 0) there.push_back(cast(part, dtype));
   }
   if (there.empty()) return cast(parts.front(), dtype).reshape(with_size(first, along, size));
-  return joined(there, along, size);
+  return joined(there, along);
 }
 
 Var stack(const std::vector<Var>& parts, int axis, Where where) {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include <giro/runtime/buffer.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/ops.h"

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 

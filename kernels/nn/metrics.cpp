@@ -1,7 +1,5 @@
 #include <giro/kernels/nn/metrics.h>
 
-#include <vector>
-
 #include <giro/kernels/nn/functional.h>
 
 #include "kernels/elementwise.h"

@@ -10,6 +10,7 @@
 
 #include <giro/runtime/program/graph.h>
 
+#include "kernels/nn/store.h"
 #include "runtime/program/recording.h"
 #include "runtime/throw_error.h"
 
@@ -70,14 +71,12 @@ std::vector<DeclaredLeaf> declared_leaves(
   const Stream stream = values.stream;
   const auto call = [&] {
     declared.clear();
-    std::vector<std::shared_ptr<const Buffer>> memory;
-    const auto value = [&](DType dtype, const Shape& shape) {
-      const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-      return Tensor(memory.emplace_back(std::make_shared<const Buffer>(stream.allocate(bytes))), dtype, shape);
-    };
+    std::vector<Var> memory;
     std::vector<std::pair<std::string, Tensor>> tensors;
-    for (const LeafSpec& input : inputs) tensors.emplace_back(input.name, value(input.dtype, input.shape));
-    values.key = [key = Var(value(DType::i64, {}), stream)] { return key; };
+    for (const LeafSpec& input : inputs) {
+      tensors.emplace_back(input.name, memory.emplace_back(uninitialized(input.dtype, input.shape, stream)).value());
+    }
+    values.key = [key = uninitialized(DType::i64, {}, stream)] { return key; };
     values.declared = &declared;
     model(Params(values), tensors);
   };

@@ -28,9 +28,7 @@ Layer function(const char* name, F f) {
   return builtin(name, [f = std::move(f)](Scope&, const Var& x) { return f(x); });
 }
 
-Layer elementwise(const char* name, Var (*f)(const Operand&)) {
-  return function(name, [f](const Var& x) { return f(x); });
-}
+Layer elementwise(const char* name, Var (*f)(const Operand&)) { return function(name, f); }
 
 Var dense_with_params(const Scope& s, const Var& x, std::int64_t features, const DenseOptions& options) {
   if (x.shape().rank() == 0) {

@@ -48,20 +48,25 @@ Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream
   return var;
 }
 
+Var Var::sharing(const Tensor& part) const {
+  Var result(part, node_->storage);
+  result.node_->held = node_->held;
+  result.node_->stream = node_->stream;
+  result.node_->math = node_->math;
+  result.node_->direction = node_->direction;
+  note_inputs(result, {this, 1});
+  return result;
+}
+
 Var stop_gradient(const Var& x) {
   const Tensor& value = x.value();  // may settle where it is
-  Var result(value, x.node_->storage);
-  result.node_->held = x.node_->held;
-  result.node_->stream = x.node_->stream;
-  result.node_->math = x.node_->math;
-  Var::note_inputs(result, {&x, 1});
-  result.node_->direction = x.node_->direction;
-  return result;
+  return x.sharing(value);
 }
 
 Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient) {
   Var result = stop_gradient(y);
   result.derive(std::move(inputs), std::move(gradient));
+  result.node_->where = detail::CallSite::where();
   if (result.requires_grad()) result.node_->grad_dtype = y.grad_dtype();
   return result;
 }
@@ -71,7 +76,6 @@ void Var::derive(std::vector<Var> inputs, Gradient gradient) const {
   node_->requires_grad = true;
   node_->inputs = std::move(inputs);
   node_->gradient = std::move(gradient);
-  node_->where = detail::CallSite::where();
 }
 
 Var uninitialized(DType dtype, const Shape& shape, const Stream& stream) {
@@ -107,6 +111,7 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Grad
   Var result = uninitialized(dtype, shape, stream);
   if (std::ranges::count(inputs, MathMode::tf32, &Var::math) > 0) result.set_math_mode(MathMode::tf32);
   note_inputs(result, inputs);
+  result.node_->where = detail::CallSite::where();
   if (gradient) result.derive(std::move(inputs), std::move(gradient));
   return result;
 }
@@ -126,14 +131,9 @@ std::uint64_t Var::next_number() noexcept {
 }
 
 Var Var::view(const Tensor& part, Gradient gradient) const {
-  Var result(part, node_->storage);
-  result.node_->held = node_->held;
-  result.node_->stream = node_->stream;
-  result.node_->math = node_->math;
-  result.node_->direction = node_->direction;
+  Var result = sharing(part);
   result.node_->grad_dtype = node_->grad_dtype;
   if (node_->requires_grad) result.derive({*this}, std::move(gradient));
-  note_inputs(result, {this, 1});
   return result;
 }
 

@@ -165,6 +165,8 @@ class Var {
     std::shared_ptr<Node> node_;
   };
   void check_on_host() const;
+  // A constant in this value's memory.
+  Var sharing(const Tensor& part) const;
   // Keeps the gradient if an input requires one.
   void derive(std::vector<Var> inputs, Gradient gradient) const;
   void hold() const;

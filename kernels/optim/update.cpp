@@ -176,13 +176,12 @@ Value Update::copy_of_param(const std::string& name) const {
   return frame_->kept({.name = name, .copies_param = true}).now;
 }
 void Update::set_moment(const std::string& name, const Value& value) const {
-  for (UpdateFrame::UpdatedValue& each : frame_->moments) {
-    if (each.name != name) continue;
-    each.now = value;
-    each.is_set = true;
-    return;
+  const auto known = std::ranges::find(frame_->moments, name, &UpdateFrame::UpdatedValue::name);
+  if (known == frame_->moments.end()) {
+    throw_invalid("optimizer: the moment '{}' is set, expected a call to moment() first", name);
   }
-  throw_invalid("optimizer: the moment '{}' is set, expected a call to moment() first", name);
+  known->now = value;
+  known->is_set = true;
 }
 
 Value Update::step() const { return frame_->updates() + 1; }

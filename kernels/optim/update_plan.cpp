@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/elementwise.h"
+#include "kernels/nn/store.h"
 #include "runtime/held_values.h"
 #include "runtime/throw_error.h"
 
@@ -155,10 +156,9 @@ void UpdatePlan::apply(const State& state, const LossScale& scale, const Partiti
                         .loss_scale = scale.scale,
                         .skipped = scale.skipped};
   const bool needs_norm = std::ranges::any_of(groups_, [](const Group& group) { return group.needs.norm; });
-  std::vector<Buffer> memory;
+  std::vector<nn::Var> memory;
   const auto squared_norm = [&](const Tensor& grads) {
-    memory.push_back(stream.allocate(sizeof(double)));
-    const Tensor norm(memory.back().place(), DType::f64, {}, stream.device());
+    const Tensor norm = memory.emplace_back(nn::uninitialized(DType::f64, {}, stream)).value();
     ops::sum_of_squares(norm, grads, stream);
     if (partitioner != nullptr) partitioner->sum_over_shards(norm, stream);
     return norm;

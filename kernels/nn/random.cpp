@@ -41,9 +41,11 @@ Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key,
   return Term::apply(distribution, {scalar(builder, key), place});
 }
 
-// Expects one of the arguments on a stream.
-void expect_stream(const char* op, const std::vector<Var>& arguments) {
-  if (std::ranges::any_of(arguments, &Var::has_stream)) return;
+// The values that an op with a key and another argument takes. Expects one of them on a stream.
+std::vector<Var> arguments_of(const char* op, const Key& key, const Operand& other = 0) {
+  expect_key(op, key.base);
+  std::vector<Var> values = values_of({key.base, other});
+  if (std::ranges::any_of(values, &Var::has_stream)) return values;
   throw_invalid(
       "{}: no argument is on a stream, expected a key such as s.key(\"noise\") of a scope, or fold_in(number, "
       "nn::Var(state.at(\"step\"), state.stream()))",
@@ -54,10 +56,8 @@ void expect_stream(const char* op, const std::vector<Var>& arguments) {
 
 Key fold_in(const Key& key, const Operand& data) {
   const detail::CallSite site(key.base.where);
-  expect_key("fold_in", key.base);
   expect_scalar("fold_in", "number", data);
-  expect_stream("fold_in", values_of({key.base, data}));
-  const Var y = Var::computed(DType::i64, {}, values_of({key.base, data}), nullptr);
+  const Var y = Var::computed(DType::i64, {}, arguments_of("fold_in", key, data), nullptr);
   Builder builder({});
   Key folded = write("fold_in", Term::apply(expr::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
                      builder, y);
@@ -68,13 +68,12 @@ Key fold_in(const Key& key, const Operand& data) {
 
 Var random_uniform(const Key& key, const Shape& shape, double low, double high) {
   const detail::CallSite site(key.base.where);
-  expect_key("random_uniform", key.base);
-  expect_stream("random_uniform", values_of({key.base}));
+  const std::vector<Var> from = arguments_of("random_uniform", key);
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
     throw_invalid("random_uniform: found [{}, {}), expected low < high", low, high);
   }
-  const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
+  const Var y = Var::computed(DType::f32, shape, from, nullptr);
   Builder builder(shape);
   Term u = drawn(builder, expr::functions::uniform_by_key, key, shape);
   // The sum may round up to the end.
@@ -85,10 +84,9 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
 
 Var random_normal(const Key& key, const Shape& shape, double mean, double stddev) {
   const detail::CallSite site(key.base.where);
-  expect_key("random_normal", key.base);
-  expect_stream("random_normal", values_of({key.base}));
+  const std::vector<Var> from = arguments_of("random_normal", key);
   if (!(stddev >= 0)) throw_invalid("random_normal: a standard deviation of {}, expected 0 or more", stddev);
-  const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
+  const Var y = Var::computed(DType::f32, shape, from, nullptr);
   Builder builder(shape);
   Term z = drawn(builder, expr::functions::normal_by_key, key, shape);
   if (mean != 0 || stddev != 1) z = mean + stddev * z;
@@ -97,13 +95,12 @@ Var random_normal(const Key& key, const Shape& shape, double mean, double stddev
 
 Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   const detail::CallSite site(key.base.where);
-  expect_key("random_bernoulli", key.base);
-  expect_stream("random_bernoulli", values_of({key.base, p}));
+  const std::vector<Var> from = arguments_of("random_bernoulli", key, p);
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
     throw_invalid("random_bernoulli: a probability of {}, expected one from 0 to 1", p.number);
   }
   if (!p.is_number) expect_broadcasts("random_bernoulli", p.var.shape(), shape);
-  const Var y = Var::computed(DType::boolean, shape, values_of({key.base, p}), nullptr);
+  const Var y = Var::computed(DType::boolean, shape, from, nullptr);
   Builder builder(shape);
   const Term u = drawn(builder, expr::functions::uniform_by_key, key, shape);
   const Term limit =

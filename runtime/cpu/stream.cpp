@@ -11,41 +11,29 @@
 namespace giro::cpu {
 namespace {
 
-class CallList final : public detail::GraphImpl {
+// The calls of a recording, or of several, one after the other.
+class CallLists final : public detail::GraphImpl {
  public:
-  explicit CallList(std::vector<CpuStream::Call> calls) : GraphImpl(Device::cpu()), calls_(std::move(calls)) {}
+  using List = std::shared_ptr<const std::vector<CpuStream::Call>>;
+  explicit CallLists(std::vector<List> lists) : GraphImpl(Device::cpu()), lists_(std::move(lists)) {}
 
   void replay(detail::StreamImpl& stream, std::int64_t times) override {
     auto& cpu_stream = static_cast<CpuStream&>(stream);
     for (std::int64_t i = 0; i < times; ++i) {
-      for (const CpuStream::Call& call : calls_) cpu_stream.replay(call);
-    }
-  }
-  void prepare(std::int64_t) override {}
-  std::size_t num_nodes() const override { return calls_.size(); }
-
- private:
-  std::vector<CpuStream::Call> calls_;
-};
-
-class Sequence final : public detail::GraphImpl {
- public:
-  explicit Sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts)
-      : GraphImpl(Device::cpu()), parts_(parts) {}
-
-  void replay(detail::StreamImpl& stream, std::int64_t times) override {
-    for (std::int64_t i = 0; i < times; ++i) {
-      for (const auto& part : parts_) part->replay(stream, 1);
+      for (const List& list : lists_) {
+        for (const CpuStream::Call& call : *list) cpu_stream.replay(call);
+      }
     }
   }
   void prepare(std::int64_t) override {}
   std::size_t num_nodes() const override {
-    return std::accumulate(parts_.begin(), parts_.end(), std::size_t{0},
-                           [](std::size_t sum, const auto& part) { return sum + part->num_nodes(); });
+    return std::accumulate(lists_.begin(), lists_.end(), std::size_t{0},
+                           [](std::size_t sum, const List& list) { return sum + list->size(); });
   }
+  const std::vector<List>& lists() const { return lists_; }
 
  private:
-  std::vector<std::shared_ptr<detail::GraphImpl>> parts_;
+  std::vector<List> lists_;
 };
 
 // Work on the CPU is done when it is queued.
@@ -79,7 +67,8 @@ double CpuStream::time(const std::function<void()>& queue) {
 std::shared_ptr<detail::EventImpl> CpuStream::create_event() { return std::make_shared<CpuEvent>(); }
 
 std::shared_ptr<detail::GraphImpl> CpuStream::end_recording() {
-  return std::make_shared<CallList>(std::exchange(calls_, {}));
+  auto calls = std::make_shared<const std::vector<Call>>(std::exchange(calls_, {}));
+  return std::make_shared<CallLists>(std::vector{CallLists::List(std::move(calls))});
 }
 
 void CpuStream::abandon_recording() noexcept { calls_.clear(); }
@@ -89,7 +78,12 @@ std::shared_ptr<detail::StreamImpl> create_stream() { return std::make_shared<Cp
 void submit_function(const Stream& stream, std::function<void()> function) { cpu::submit(stream, std::move(function)); }
 
 std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts) {
-  return std::make_shared<Sequence>(parts);
+  std::vector<CallLists::List> lists;
+  for (const auto& part : parts) {
+    const auto& of_part = static_cast<const CallLists&>(*part).lists();
+    lists.insert(lists.end(), of_part.begin(), of_part.end());
+  }
+  return std::make_shared<CallLists>(std::move(lists));
 }
 
 }  // namespace giro::cpu

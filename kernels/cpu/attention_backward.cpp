@@ -36,24 +36,17 @@ struct Dot {
   }
 };
 
-struct Backward : Common {
+struct Backward : Common, host_device::AttentionGradients<Array> {
   static constexpr std::int64_t kUnits = 64;  // so that many threads share the work of a few heads
 
-  Array dout, out, dquery, dkey, dvalue;
-  const float* logsumexp;
   // A head of keys has items() chunks of queries. If `splits` threads share them, each stores its sums in `partial` (2,
   // B, K, splits, S, D).
   std::int64_t splits;
   float* partial;
 
-  Backward(const ops::AttentionBackward& op)
+  explicit Backward(const ops::AttentionBackward& op)
       : Common(op),
-        dout(op.dout),
-        out(op.out),
-        dquery(op.gradients().query),
-        dkey(op.gradients().key),
-        dvalue(op.gradients().value),
-        logsumexp(op.logsumexp.data<float>()),
+        AttentionGradients(op),
         splits(std::clamp<std::int64_t>(kUnits / (batch * key.heads), 1, items())),
         partial(nullptr) {}
 

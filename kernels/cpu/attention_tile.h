@@ -22,7 +22,6 @@
 namespace giro::cpu::attention {
 
 using expr::Compiled;
-using host_device::AttentionPattern;
 
 // A tile has the scores of kQueries queries and kKeys keys. Keys are packed once for kChunk queries.
 inline constexpr std::int64_t kQueries = 64, kKeys = 256, kChunk = 256;
@@ -127,24 +126,12 @@ Arrays of_thread(std::int64_t keys, std::int64_t width, const TileProducts& prod
   return Arrays(floats, keys, width, products);
 }
 
-struct Common {
-  Array query, key, value;
-  AttentionPattern pattern;
-  float scale;
-  std::int64_t batch, width, group;  // group: query heads for each head of keys
+struct Common : host_device::AttentionInputs<Array> {
+  std::int64_t batch, width;
   const TileProducts& products = tile_products();
 
   template <class Op>
-  explicit Common(const Op& op) : Common(op.heads(), op.options) {}
-  Common(const ops::AttentionHeads& heads, const ops::AttentionOptions& options)
-      : query(heads.query),
-        key(heads.key),
-        value(heads.value),
-        pattern(heads.query.shape(), key.rows, options),
-        scale(static_cast<float>(options.scale)),
-        batch(heads.query.shape()[0]),
-        width(query.width),
-        group(query.heads / key.heads) {}
+  explicit Common(const Op& op) : AttentionInputs(op), batch(op.heads().query.shape()[0]), width(query.width) {}
 
   std::int64_t chunks() const { return (pattern.queries + kChunk - 1) / kChunk; }
   std::int64_t padded_width() const { return products.padded(width); }

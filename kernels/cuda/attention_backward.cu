@@ -4,20 +4,10 @@ namespace giro::cuda {
 namespace attention {
 namespace {
 
-struct Backward : Common {
-  Array dout, out, dquery, dkey, dvalue;
-  const float* logsumexp;
+struct Backward : Common, host_device::AttentionGradients<Array> {
   float* delta;  // (B, H, T): the sums of dout * out
 
-  Backward(const ops::AttentionBackward& op, float* delta)
-      : Common(op),
-        dout(op.dout),
-        out(op.out),
-        dquery(op.gradients().query),
-        dkey(op.gradients().key),
-        dvalue(op.gradients().value),
-        logsumexp(op.logsumexp.data<float>()),
-        delta(delta) {}
+  Backward(const ops::AttentionBackward& op, float* delta) : Common(op), AttentionGradients(op), delta(delta) {}
 
   // Returns a score's weight after dropout. `gradient` is with respect to that weight on entry, to the score on return.
   __device__ float differentiate(float& gradient, float score, bool is_attended, bool is_kept, float row_logsumexp,

@@ -16,8 +16,6 @@
 
 namespace giro::cuda::attention {
 
-using host_device::AttentionPattern;
-
 inline constexpr int kTile = 64, kQuadsOfTile = kTile / 4;
 inline constexpr int kDepth = 32;  // terms of scores in shared memory at a time
 // Keeps quads aligned, and puts the two quads of 16 rows that a warp stores into different banks.
@@ -256,21 +254,8 @@ __device__ inline float reduce_lanes(float value, const Join& join) {
   return value;
 }
 
-struct Common {
-  Array query, key, value;
-  AttentionPattern pattern;
-  float scale;
-  int group;  // query heads per key head
-
-  template <class Op>
-  explicit Common(const Op& op) : Common(op.heads(), op.options) {}
-  Common(const ops::AttentionHeads& heads, const ops::AttentionOptions& options)
-      : query(heads.query),
-        key(heads.key),
-        value(heads.value),
-        pattern(heads.query.shape(), key.rows, options),
-        scale(static_cast<float>(options.scale)),
-        group(query.heads / key.heads) {}
+struct Common : host_device::AttentionInputs<Array> {
+  using AttentionInputs::AttentionInputs;
 
   // Whether all queries [t, t + kTile) attend to all keys [s, s + kTile).
   __device__ bool attends_to_all(int t, int s, int length) const {

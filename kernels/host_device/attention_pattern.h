@@ -72,4 +72,40 @@ struct AttentionPattern {
   }
 };
 
+// What both passes read. Array: heads of one of the op's arrays, in the form that a backend's kernels need.
+template <class Array>
+struct AttentionInputs {
+  Array query, key, value;
+  AttentionPattern pattern;
+  float scale;
+  decltype(Array::heads) group;  // query heads for each head of keys
+
+  template <class Op>
+  explicit AttentionInputs(const Op& op) : AttentionInputs(op.heads(), op.options) {}
+
+ private:
+  AttentionInputs(const ops::AttentionHeads& of, const ops::AttentionOptions& options)
+      : query(of.query),
+        key(of.key),
+        value(of.value),
+        pattern(of.query.shape(), key.rows, options),
+        scale(static_cast<float>(options.scale)),
+        group(query.heads / key.heads) {}
+};
+
+// What the backward pass has besides these.
+template <class Array>
+struct AttentionGradients {
+  Array dout, out, dquery, dkey, dvalue;
+  const float* logsumexp;
+
+  explicit AttentionGradients(const ops::AttentionBackward& op)
+      : dout(op.dout),
+        out(op.out),
+        dquery(op.gradients().query),
+        dkey(op.gradients().key),
+        dvalue(op.gradients().value),
+        logsumexp(op.logsumexp.data<float>()) {}
+};
+
 }  // namespace giro::host_device

@@ -97,15 +97,10 @@ __device__ Tap tap_of(std::int64_t i, const Geometry& g, const Divisor& channels
 // The patch of x that each pixel of y sees, to be multiplied by a filter. If kAlong, the terms are a patch's elements;
 // otherwise they are the pixels.
 template <bool kAlong, class T>
-struct Patches {
-  static constexpr bool kAlongTerms = kAlong;
-
-  const T* data;
-  bool in_quads;
+struct Patches : Operand<kAlong, T> {
   Geometry g;
 
-  Patches(const Tensor& x, const Geometry& g)
-      : data(x.data<T>()), in_quads(cuda::in_quads(x, g.x.channels.value)), g(g) {}
+  Patches(const Tensor& x, const Geometry& g) : Operand<kAlong, T>(x, g.x.channels.value), g(g) {}
 
   __device__ PixelOrigin origin(std::int64_t first) const { return PixelOrigin(first, g.y); }
   // The patch's top left corner, which may lie outside the image; its number is an index in data.
@@ -130,15 +125,10 @@ struct Patches {
 
 // The elements of dz that each pixel of x contributed to. The terms are the taps, and for each tap all filters.
 template <class T>
-struct GradientPatches {
-  static constexpr bool kAlongTerms = true;
-
-  const T* data;
-  bool in_quads;
+struct GradientPatches : Operand<true, T> {
   Geometry g;
 
-  GradientPatches(const Tensor& dz, const Geometry& g)
-      : data(dz.data<T>()), in_quads(cuda::in_quads(dz, g.y.channels.value)), g(g) {}
+  GradientPatches(const Tensor& dz, const Geometry& g) : Operand<true, T>(dz, g.y.channels.value), g(g) {}
 
   __device__ PixelOrigin origin(std::int64_t first) const { return PixelOrigin(first, g.x); }
   // Its number is the index in data of dz's image.
@@ -160,18 +150,13 @@ struct GradientPatches {
 
 // The filters by channel, with the same terms as GradientPatches.
 template <class T>
-struct FiltersByChannel {
-  static constexpr bool kAlongTerms = false;
-
-  const T* data;
-  bool in_quads;
+struct FiltersByChannel : Operand<false, T> {
   Divisor filters;
   int taps;
   std::int64_t channels;
 
   FiltersByChannel(const Tensor& w, std::int64_t groups)
-      : data(w.data<T>()),
-        in_quads(cuda::in_quads(w, w.shape()[3])),
+      : Operand<false, T>(w, w.shape()[3]),
         filters(to_size(w.shape()[0] / groups)),
         taps(to_size(w.shape()[1] * w.shape()[2])),
         channels(w.shape()[3]) {}
@@ -193,7 +178,7 @@ void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tenso
   const std::int64_t filters = w.shape()[0], each = filters / options.groups, terms = w.count() / filters;
   host_device::with_storage(x.dtype(), [&]<class T>(host_device::Type<T>) {
     tiled_product({y, y.count() / filters, each, terms, b, relu, options.groups, filters, each}, Patches<true, T>(x, g),
-                  matrix<true, T>(w, terms, each * terms), stream);
+                  Matrix<true, T>(w, terms, each * terms), stream);
   });
 }
 
@@ -224,7 +209,7 @@ void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tens
                           .columns = dw.count() / filters,
                           .terms = dz.count() / filters,
                           .slices = options.groups};
-    tiled_product(product, matrix<false, T>(dz, filters, each), Patches<false, T>(x, g), stream);
+    tiled_product(product, Matrix<false, T>(dz, filters, each), Patches<false, T>(x, g), stream);
   });
 }
 

@@ -9,15 +9,15 @@ void tiled_matmul(const Matmul& p, const Stream& stream) {
   host_device::with_storage(p.a.dtype(), [&]<class T>(host_device::Type<T>) {
     const auto with_rows = [&](const auto& rows) {
       if (p.transpose_a) {
-        tiled_product(product, rows, matrix<true, T>(p.a, p.k, p.a_stride), stream);
+        tiled_product(product, rows, Matrix<true, T>(p.a, p.k, p.a_stride), stream);
       } else {
-        tiled_product(product, rows, matrix<false, T>(p.a, p.m, p.a_stride), stream);
+        tiled_product(product, rows, Matrix<false, T>(p.a, p.m, p.a_stride), stream);
       }
     };
     if (p.transpose_b) {
-      with_rows(matrix<false, T>(p.b, p.n, p.b_stride));
+      with_rows(Matrix<false, T>(p.b, p.n, p.b_stride));
     } else {
-      with_rows(matrix<true, T>(p.b, p.k, p.b_stride));
+      with_rows(Matrix<true, T>(p.b, p.k, p.b_stride));
     }
   });
 }

@@ -29,20 +29,6 @@ namespace giro::cuda {
 //   outer(origin, i)                   what find() needs of outer index first + i
 //   inner(i)                           what find() needs of inner index i
 //   std::int64_t find(outer, inner)    the element's index in data; negative if the element is 0
-template <bool kAlong, class T>
-struct Matrix {
-  static constexpr bool kAlongTerms = kAlong;
-
-  const T* data;
-  bool in_quads;
-  std::int64_t width, slice;  // distances in data to the next outer index and to the next slice
-
-  __device__ std::int64_t origin(std::int64_t first) const { return blockIdx.z * slice + first * width; }
-  __device__ std::int64_t outer(std::int64_t origin, int i) const { return origin + i * width; }
-  __device__ std::int64_t inner(std::int64_t i) const { return i; }
-  __device__ std::int64_t find(std::int64_t outer, std::int64_t inner) const { return outer + inner; }
-};
-
 template <class T>
 using Quad = host_device::Pack<T, 4>;
 
@@ -52,10 +38,30 @@ inline bool in_quads(const Tensor& tensor, std::int64_t width, std::int64_t slic
          reinterpret_cast<std::uintptr_t>(tensor.raw()) % (4 * size_of(tensor.dtype())) == 0;
 }
 
+// The first three, for the elements of a tensor.
 template <bool kAlong, class T>
-Matrix<kAlong, T> matrix(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0) {
-  return {tensor.data<T>(), in_quads(tensor, width, slice), width, slice};
-}
+struct Operand {
+  static constexpr bool kAlongTerms = kAlong;
+
+  const T* data;
+  bool in_quads;
+
+  explicit Operand(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0)
+      : data(tensor.data<T>()), in_quads(cuda::in_quads(tensor, width, slice)) {}
+};
+
+template <bool kAlong, class T>
+struct Matrix : Operand<kAlong, T> {
+  std::int64_t width, slice;  // distances in data to the next outer index and to the next slice
+
+  explicit Matrix(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0)
+      : Operand<kAlong, T>(tensor, width, slice), width(width), slice(slice) {}
+
+  __device__ std::int64_t origin(std::int64_t first) const { return blockIdx.z * slice + first * width; }
+  __device__ std::int64_t outer(std::int64_t origin, int i) const { return origin + i * width; }
+  __device__ std::int64_t inner(std::int64_t i) const { return i; }
+  __device__ std::int64_t find(std::int64_t outer, std::int64_t inner) const { return outer + inner; }
+};
 
 // The product of a (rows, terms) and a (terms, columns) matrix, stored row-major in `out` after the bias of each
 // column, unless empty, and the relu. Or up to 65535 such products, in slices of `out`.
@@ -88,13 +94,12 @@ using Terms = float[kDepth][kVectors + 4];
 
 // Moves an operand's elements from global memory through registers to shared memory. Each thread loads quads of
 // neighbours in memory, all quads at the same inner index.
-template <class Operand, int kVectors, bool kInQuads>
+template <class Of, int kVectors, bool kInQuads>
 class Loader {
  public:
   // For vectors [first, count) and terms [begin, end). Vectors beyond the last are copies of it, and terms beyond the
   // last are 0.
-  __device__ Loader(const Operand& operand, std::int64_t first, std::int64_t count, std::int64_t begin,
-                    std::int64_t end)
+  __device__ Loader(const Of& operand, std::int64_t first, std::int64_t count, std::int64_t begin, std::int64_t end)
       : operand_(operand),
         begin_(begin),
         terms_(static_cast<int>(end - begin)),
@@ -146,11 +151,11 @@ class Loader {
   }
 
  private:
-  using T = std::remove_cvref_t<decltype(*Operand::data)>;
-  using Origin = decltype(std::declval<const Operand&>().origin(0));
-  using Outer = decltype(std::declval<const Operand&>().outer(std::declval<Origin>(), 0));
-  using Inner = decltype(std::declval<const Operand&>().inner(0));
-  static constexpr bool kAlong = Operand::kAlongTerms;
+  using T = std::remove_cvref_t<decltype(*Of::data)>;
+  using Origin = decltype(std::declval<const Of&>().origin(0));
+  using Outer = decltype(std::declval<const Of&>().outer(std::declval<Origin>(), 0));
+  using Inner = decltype(std::declval<const Of&>().inner(0));
+  static constexpr bool kAlong = Of::kAlongTerms;
   static constexpr int kLoads = kVectors * kDepth / 4 / kThreads;
   static constexpr int kInnerQuads = (kAlong ? kDepth : kVectors) / 4;
 
@@ -171,7 +176,7 @@ class Loader {
     }
   }
 
-  const Operand& operand_;
+  const Of& operand_;
   const std::int64_t begin_;
   const int terms_;
   const Origin origin_;

@@ -34,13 +34,6 @@ using expr::Expression;
 using expr::Instruction;
 using expr::Layout;
 
-int architecture_of(Device device) {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index()), "cudaDeviceGetAttribute");
-  return 10 * major + minor;
-}
-
 // The kernels that this process compiled from source or found in the cache; they stay loaded until it ends.
 class Kernels {
  public:
@@ -55,12 +48,12 @@ class Kernels {
   void prepare(Device device, const std::vector<std::string>& sources) {
     const std::lock_guard lock(mutex_);
     make_current(device);
-    compile(architecture_of(device), sources);
+    compile(compute_capability(device), sources);
   }
   // The kernel `name` of a source. Errors as for prepare.
   cudaKernel_t find(Device device, const std::string& source, const std::string& name) {
     const std::lock_guard lock(mutex_);
-    const Key key{architecture_of(device), digits_of(source)};
+    const Key key{compute_capability(device), digits_of(source)};
     make_current(device);
     if (!libraries_.contains(key)) compile(key.first, {source});
     cudaKernel_t kernel = nullptr;

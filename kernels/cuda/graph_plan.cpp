@@ -195,6 +195,29 @@ std::vector<fe::NumericalNote_t> excluded_notes(const AttentionGraph&) {
   return {fe::NumericalNote_t::NONDETERMINISTIC};
 }
 
+std::vector<std::int64_t> numbers_of(const Convolution& c) {
+  std::vector<std::int64_t> key{static_cast<int>(c.result),
+                                static_cast<int>(c.dtype),
+                                static_cast<int>(c.math),
+                                c.has_bias,
+                                c.has_relu,
+                                c.alignment};
+  for (const Shape& shape : {c.x, c.w, c.y}) key.insert(key.end(), shape.begin(), shape.end());
+  const Conv2dOptions& options = c.options;
+  for (const auto& axes : {options.stride, options.pad_before, options.pad_after, options.dilation}) {
+    key.insert(key.end(), axes.begin(), axes.end());
+  }
+  return key;
+}
+
+std::vector<std::int64_t> numbers_of(const AttentionGraph& a) {
+  std::vector<std::int64_t> key{
+      static_cast<int>(a.result),          static_cast<int>(a.dtype), a.is_causal, a.is_packed, a.alignment,
+      std::bit_cast<std::int64_t>(a.scale)};
+  for (const Shape& shape : {a.query, a.key}) key.insert(key.end(), shape.begin(), shape.end());
+  return key;
+}
+
 }  // namespace
 
 std::string describe_device(int index) {
@@ -206,26 +229,8 @@ std::string describe_device(int index) {
   return {description.begin(), description.end()};
 }
 
-std::vector<std::int64_t> Convolution::numbers() const {
-  std::vector<std::int64_t> key{
-      static_cast<int>(result), static_cast<int>(dtype), static_cast<int>(math), has_bias, has_relu, alignment};
-  for (const Shape& shape : {x, w, y}) key.insert(key.end(), shape.begin(), shape.end());
-  for (const auto& axes : {options.stride, options.pad_before, options.pad_after, options.dilation}) {
-    key.insert(key.end(), axes.begin(), axes.end());
-  }
-  return key;
-}
-
-std::vector<std::int64_t> AttentionGraph::numbers() const {
-  std::vector<std::int64_t> key{
-      static_cast<int>(result),          static_cast<int>(dtype), is_causal, is_packed, alignment,
-      std::bit_cast<std::int64_t>(scale)};
-  for (const Shape& shape : {query, this->key}) key.insert(key.end(), shape.begin(), shape.end());
-  return key;
-}
-
 std::vector<std::int64_t> key_of(const GraphSpec& spec) {
-  std::vector<std::int64_t> key = std::visit([](const auto& of) { return of.numbers(); }, spec);
+  std::vector<std::int64_t> key = std::visit([](const auto& of) { return numbers_of(of); }, spec);
   key.push_back(static_cast<std::int64_t>(spec.index()));
   return key;
 }

@@ -33,8 +33,6 @@ struct Convolution {
   MathMode math = MathMode::f32;  // for f32: whether tensor cores may round inputs to TF32
   bool has_bias = false, has_relu = false;
   std::int64_t alignment = 16;  // of all operands, in bytes
-
-  std::vector<std::int64_t> numbers() const;
 };
 
 // softmax(scale * query key^T) value, or its gradients, of 16-bit arrays (B, T, H, D) and (B, S, K, D).
@@ -48,8 +46,6 @@ struct AttentionGraph {
   bool is_causal = false;  // the last query attends to the last key
   bool is_packed = false;  // query, key and value, and their gradients, are heads of one array (B, T, H + 2 K, D)
   std::int64_t alignment = 16;
-
-  std::vector<std::int64_t> numbers() const;
 };
 
 using GraphSpec = std::variant<Convolution, AttentionGraph>;

@@ -43,34 +43,13 @@ template <> struct Most<i64> { static __device__ inline i64 of() { return 922337
 template <> struct Most<u8> { static __device__ inline i32 of() { return 255; } };
 template <> struct Most<bool> { static __device__ inline i32 of() { return 1; } };
 
-template <class T>
-struct Max {
+template <class T, bool kLargest>
+struct Extreme {
   typedef typename Wide<T>::part Part;
   typedef Part Whole;
-  static __device__ inline Part none() { return Least<T>::of(); }
+  static __device__ inline Part none() { return kLargest ? Least<T>::of() : Most<T>::of(); }
   static __device__ inline Part take(Part p, T x, i64) { return join(p, Part(x)); }
-  static __device__ inline Part join(Part a, Part b) { return a > b || is_nan(a) ? a : b; }
-};
-template <class T>
-struct Min : Max<T> {
-  typedef typename Wide<T>::part Part;
-  static __device__ inline Part none() { return Most<T>::of(); }
-  static __device__ inline Part take(Part p, T x, i64) { return join(p, Part(x)); }
-  static __device__ inline Part join(Part a, Part b) { return a < b || is_nan(a) ? a : b; }
-};
-struct Any {
-  typedef i32 Part;
-  typedef i32 Whole;
-  static __device__ inline Part none() { return 0; }
-  static __device__ inline Part take(Part p, bool x, i64) { return p | i32(x); }
-  static __device__ inline Part join(Part a, Part b) { return a | b; }
-};
-struct All {
-  typedef i32 Part;
-  typedef i32 Whole;
-  static __device__ inline Part none() { return 1; }
-  static __device__ inline Part take(Part p, bool x, i64) { return p & i32(x); }
-  static __device__ inline Part join(Part a, Part b) { return a & b; }
+  static __device__ inline Part join(Part a, Part b) { return (kLargest ? a > b : a < b) || is_nan(a) ? a : b; }
 };
 
 // A NaN is beyond every number; of equals the first counts, and nothing (place -1) is before all of them.

@@ -344,8 +344,10 @@ std::string_view ExpressionWriter::taken_type(std::size_t r) const {
 }
 
 std::string ExpressionWriter::operation(std::size_t r) const {
-  constexpr const char* kOperations[] = {"Sum<{}>", "Product<{}>", "Max<{}>",           "Min<{}>",
-                                         "Any",     "All",         "ArgBest<{}, true>", "ArgBest<{}, false>"};
+  constexpr const char* kOperations[] = {"Sum<{}>",           "Product<{}>",
+                                         "Extreme<{}, true>", "Extreme<{}, false>",
+                                         "Extreme<{}, true>", "Extreme<{}, false>",
+                                         "ArgBest<{}, true>", "ArgBest<{}, false>"};  // any and all are of 0 and 1
   static_assert(std::size(kOperations) == static_cast<std::size_t>(Combiner::argmin) + 1);
   const char* const operation = kOperations[static_cast<std::size_t>(expression_.code[r].combiner)];
   return "giro::" + fmt::format(fmt::runtime(operation), taken_type(r));

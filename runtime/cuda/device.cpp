@@ -60,6 +60,13 @@ void make_current(Device device) {
   if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");
 }
 
+int compute_capability(Device device) {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index()), "cudaDeviceGetAttribute");
+  return 10 * major + minor;
+}
+
 std::optional<std::size_t> free_memory(Device device) {
   std::size_t free = 0, total = 0;
   if (cudaSetDevice(device.index()) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) return free;

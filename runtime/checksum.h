@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace giro::detail {
 
@@ -21,5 +23,8 @@ class Checksum {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+// The digits of texts, one after the other.
+std::string digits_of(std::initializer_list<std::string_view> texts);
 
 }  // namespace giro::detail

@@ -13,9 +13,10 @@ void run(const ops::Cumulative& op, const Stream& stream) {
       const std::int64_t step = reversed ? -1 : 1, first = reversed ? length - 1 : 0;
       for_each_block(rows, 1, rows * length, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
-          auto total = static_cast<host_device::Wide<T>>(Join::kNeutral);
+          using Wide = host_device::Wide<T>;
+          auto total = static_cast<Wide>(Join::kNeutral);
           for (std::int64_t i = 0, at = r * length + first; i < length; ++i, at += step) {
-            total = join(total, host_device::widened(x[at]));
+            total = join(total, static_cast<Wide>(x[at]));
             y[at] = host_device::narrowed<T>(total);
           }
         }

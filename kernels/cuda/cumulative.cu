@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
     for (std::int64_t piece = 0; piece < length; piece += kThreads) {
       const std::int64_t i = piece + threadIdx.x;
       const std::int64_t at = row * length + (reversed ? length - 1 - i : i);
-      Wide value = i < length ? host_device::widened(x[at]) : Wide(Op::kNeutral), all;
+      Wide value = i < length ? static_cast<Wide>(x[at]) : Wide(Op::kNeutral), all;
       Scan(storage).InclusiveScan(value, value, op, all);
       if (i < length) y[at] = host_device::narrowed<T>(op(before, value));
       before = op(before, all);

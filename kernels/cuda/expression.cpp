@@ -17,9 +17,9 @@
 
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
-#include "kernels/cuda/scalar_source.h"
 #include "kernels/expr/analysis.h"
 #include "kernels/ops.h"
+#include "runtime/checksum.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/disk_cache.h"
@@ -53,7 +53,7 @@ class Kernels {
   // The kernel `name` of a source. Errors as for prepare.
   cudaKernel_t find(Device device, const std::string& source, const std::string& name) {
     const std::lock_guard lock(mutex_);
-    const Key key{compute_capability(device), digits_of(source)};
+    const Key key{compute_capability(device), detail::digits_of({source})};
     make_current(device);
     if (!libraries_.contains(key)) compile(key.first, {source});
     cudaKernel_t kernel = nullptr;
@@ -68,7 +68,7 @@ class Kernels {
     std::vector<Key> keys;
     std::string program;
     for (const std::string& source : sources) {
-      const Key key{architecture, digits_of(source)};
+      const Key key{architecture, detail::digits_of({source})};
       if (libraries_.contains(key) || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
       keys.push_back(key);
       program += source;

@@ -8,6 +8,7 @@
 #include "kernels/cuda/expression_prelude.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
+#include "runtime/checksum.h"
 
 namespace giro::cuda {
 
@@ -51,7 +52,7 @@ ExpressionSource ExpressionWriter::write() {
     const std::string definition = function_definition(*instruction.function, plan_.inputs_dtype(instruction));
     if (text.find(definition) == std::string::npos) text += definition;
   }
-  const std::string name = fmt::format("giro_{}_{}", title(), digits_of(text + body_));
+  const std::string name = fmt::format("giro_{}_{}", title(), detail::digits_of({text, body_}));
   for (std::size_t at = 0; (at = body_.find(kName, at)) != std::string::npos;) body_.replace(at, kName.size(), name);
   for (ExpressionSource::Kernel& kernel : source_.kernels) kernel.name.replace(0, kName.size(), name);
   source_.text = text + body_;

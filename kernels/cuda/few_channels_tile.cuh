@@ -78,12 +78,6 @@ using Pair = std::uint32_t;
 
 __device__ inline Pair pair_of(std::uint16_t first, std::uint16_t second) { return first | Pair{second} << 16; }
 
-__device__ inline float float_of(std::uint16_t half) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-  return value;
-}
-
 // Of T: BFloat16 or Float16.
 template <class T>
 struct Pairs {
@@ -100,11 +94,11 @@ struct Pairs {
     return pair;
   }
   __device__ static float first(Pair pair) {
-    return kIsBFloat16 ? __uint_as_float(pair << 16) : float_of(static_cast<std::uint16_t>(pair));
+    T x;
+    x.bits = static_cast<std::uint16_t>(pair);
+    return x;
   }
-  __device__ static float second(Pair pair) {
-    return kIsBFloat16 ? __uint_as_float(pair & 0xffff0000u) : float_of(static_cast<std::uint16_t>(pair >> 16));
-  }
+  __device__ static float second(Pair pair) { return first(pair >> 16); }
 
   // sums = a b + c for a warp's a (16, 16), b (16, 8) and c (16, 8). Lane 4 g + q holds rows g and g + 8 of a, c and
   // the sums, and column g of b; of the 16 terms 2 q, 2 q + 1, 2 q + 8 and 2 q + 9; and columns 2 q and 2 q + 1 of c

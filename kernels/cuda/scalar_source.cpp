@@ -53,15 +53,9 @@ std::string literal(const Instruction& constant) {
   }
 }
 
-std::string digits_of(std::string_view text) {
-  detail::Checksum checksum;
-  checksum.add(text.data(), text.size());
-  return checksum.digits();
-}
-
 std::string function_name(const ScalarFunction& function, DType inputs) {
   return fmt::format("giro::{}_{}::apply", function.name,
-                     digits_of(fmt::format("{} {}", value_type(inputs), function.source)));
+                     detail::digits_of({fmt::format("{} {}", value_type(inputs), function.source)}));
 }
 
 std::string function_definition(const ScalarFunction& function, DType inputs) {

@@ -19,7 +19,4 @@ std::string literal(const expr::Instruction& constant);
 std::string function_name(const expr::ScalarFunction& function, DType inputs);
 std::string function_definition(const expr::ScalarFunction& function, DType inputs);
 
-// A checksum of a text, as hexadecimal digits.
-std::string digits_of(std::string_view text);
-
 }  // namespace giro::cuda

@@ -7,23 +7,14 @@
 #include <giro/runtime/float16.h>
 #include <giro/runtime/host_device.h>
 
-#include "kernels/host_device/dtype_dispatch.h"
 #include "kernels/cumulative_op.h"
+#include "kernels/host_device/dtype_dispatch.h"
 
 namespace giro::host_device {
 
 // The type in which sums and products of T are computed.
 template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
-
-template <class T>
-GIRO_HOST_DEVICE Wide<T> widened(T x) {
-  if constexpr (sizeof(T) == 2) {
-    return static_cast<double>(static_cast<float>(x));
-  } else {
-    return static_cast<Wide<T>>(x);
-  }
-}
 
 template <class T>
 GIRO_HOST_DEVICE T narrowed(Wide<T> x) {

@@ -20,15 +20,10 @@
 namespace giro::cuda {
 namespace {
 
+using detail::digits_of;
+
 constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
 constexpr std::string_view kSuffix = ".giro";
-
-std::string digits_of(std::string_view first, std::string_view second = {}) {
-  detail::Checksum checksum;
-  checksum.add(first.data(), first.size());
-  checksum.add(second.data(), second.size());
-  return checksum.digits();
-}
 
 }  // namespace
 
@@ -57,7 +52,7 @@ DiskCache& DiskCache::instance() {
 }
 
 std::string DiskCache::path_of(const std::string& key) const {
-  return fmt::format("{}/{}{}", directory_, digits_of(key), kSuffix);
+  return fmt::format("{}/{}{}", directory_, digits_of({key}), kSuffix);
 }
 
 // A file begins with a checksum of key and value, which also detects a file of another key.
@@ -67,8 +62,8 @@ std::optional<std::string> DiskCache::find(const std::string& key) const {
   try {
     const std::vector<char> bytes = files_->read(path);
     const std::string_view file(bytes.data(), bytes.size());
-    const std::size_t digits = digits_of("").size();
-    if (file.size() < digits || file.substr(0, digits) != digits_of(key, file.substr(digits))) return std::nullopt;
+    const std::size_t digits = digits_of({}).size();
+    if (file.size() < digits || file.substr(0, digits) != digits_of({key, file.substr(digits)})) return std::nullopt;
     std::error_code ignored;  // the time only decides which files are removed first
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), ignored);
     return std::string(file.substr(digits));
@@ -82,7 +77,7 @@ void DiskCache::add(const std::string& key, const std::string& value) {
   if (directory_.empty() || !failure_.empty()) return;
   const std::string path = path_of(key);
   try {
-    replace_file(*files_, path, digits_of(key, value) + value);
+    replace_file(*files_, path, digits_of({key, value}) + value);
   } catch (const Error& error) {
     failure_ = error.what();
     return;

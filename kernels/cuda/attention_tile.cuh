@@ -20,7 +20,6 @@ inline constexpr int kTile = 64, kQuadsOfTile = kTile / 4;
 inline constexpr int kDepth = 32;  // terms of scores in shared memory at a time
 // Keeps quads aligned, and puts the two quads of 16 rows that a warp stores into different banks.
 inline constexpr int kStride = kTile + 4;
-inline constexpr unsigned int kAllLanes = 0xffffffffu;
 
 // How a block's threads share a tile, for heads up to kWidth wide.
 template <int kWidth>
@@ -243,16 +242,6 @@ class Block : public Layout<kWidth> {
   Shared& shared_;
   int columns_[L::kColumns / 4];
 };
-
-// Joins a value across the threads that share rows.
-template <int kAcross, class Join>
-__device__ inline float reduce_lanes(float value, const Join& join) {
-#pragma unroll
-  for (int offset = kAcross / 2; offset > 0; offset /= 2) {
-    value = join(value, __shfl_xor_sync(kAllLanes, value, offset));
-  }
-  return value;
-}
 
 struct Common : host_device::AttentionInputs<Array> {
   using AttentionInputs::AttentionInputs;

@@ -31,6 +31,18 @@ void for_each(const Stream& stream, std::int64_t n, const F& f) {
   check_launch("for_each_kernel");
 }
 
+constexpr unsigned int kAllLanes = 0xffffffffu;
+
+// Joins a value across each kAcross neighbouring lanes of a warp.
+template <int kAcross, class Join>
+__device__ inline float reduce_lanes(float value, const Join& join) {
+#pragma unroll
+  for (int offset = kAcross / 2; offset > 0; offset /= 2) {
+    value = join(value, __shfl_xor_sync(kAllLanes, value, offset));
+  }
+  return value;
+}
+
 // Calls f(Unit()) for the widest unit of 16, 4 or 1 bytes that divides all addresses and sizes joined in `together` by
 // |.
 template <class F>

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
-#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/kernel_launch.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/elementwise.h"
 #include "kernels/host_device/fault.h"
 #include "kernels/host_device/storage.h"
@@ -15,7 +15,6 @@ namespace giro::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr unsigned int kAllLanes = 0xffffffffu;
 
 // Called by a whole warp: whether the largest of x[0, columns) (in a tie, the first) is at `label` and none is NaN.
 // Lane 0 has the result.
@@ -55,13 +54,11 @@ __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t r
   const auto x = [&](std::int64_t c) { return static_cast<float>(logits[row * columns + c]); };
   float largest = -INFINITY;
   for (std::int64_t c = lane; c < columns; c += kWarp) largest = fmaxf(largest, x(c));
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
-  }
+  largest = reduce_lanes<kWarp>(largest, [](float a, float b) { return fmaxf(a, b); });
   // fmaxf ignores NaN, but the sum does not.
   float sum = 0.0f;
   for (std::int64_t c = lane; c < columns; c += kWarp) sum += expf(x(c) - largest);
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
+  sum = reduce_lanes<kWarp>(sum, [](float a, float b) { return a + b; });
 
   const bool known = label >= 0 && label < columns;
   if (!known && lane == 0) fault(row, label);

@@ -12,27 +12,29 @@ namespace {
 using expr::Combiner;
 using expr::Compiled;
 
-// The total of numbers of T.
-template <class T>
-GIRO_LOOP_INLINE T number_of(const Total& total) {
-  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(total.number);
-  return static_cast<T>(total.integer);
-}
+// What sums and products have in common.
+template <class T, class L>
+struct OfNumbers {
+  using Element = T;
+  using Lane = L;
+  static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
+  GIRO_LOOP_INLINE static Lane of(T x) { return static_cast<Lane>(x); }
+  GIRO_LOOP_INLINE static T result(const Total& total) {
+    if constexpr (std::is_floating_point_v<T>) return static_cast<T>(total.number);
+    return static_cast<T>(total.integer);
+  }
+};
 
 template <class T>
-struct Sum {
-  using Element = T;
+struct Sum : OfNumbers<T, T> {
   using Lane = T;
-  static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
   static constexpr Lane kIdentity = 0;
-  GIRO_LOOP_INLINE static Lane of(T x) { return x; }
   GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return expr::math::plus(a, b); }
   static constexpr Total identity() { return {}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
     into.number += from.number;
     into.integer = expr::math::plus(into.integer, from.integer);
   }
-  GIRO_LOOP_INLINE static T result(const Total& total) { return number_of<T>(total); }
 };
 
 // Of f32 in double, which has room for each square, so that it is exact.
@@ -43,19 +45,15 @@ struct SumOfSquares : Sum<double> {
 
 // Lanes are double: a partial product may leave f32's range even if the whole does not.
 template <class T>
-struct Product {
-  using Element = T;
-  using Lane = std::conditional_t<std::is_floating_point_v<T>, double, T>;
-  static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
+struct Product : OfNumbers<T, std::conditional_t<std::is_floating_point_v<T>, double, T>> {
+  using Lane = typename Product::OfNumbers::Lane;
   static constexpr Lane kIdentity = 1;
-  GIRO_LOOP_INLINE static Lane of(T x) { return static_cast<Lane>(x); }
   GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return expr::math::times(a, b); }
   static constexpr Total identity() { return {1, 1, 0}; }
   GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
     into.number *= from.number;
     into.integer = expr::math::times(into.integer, from.integer);
   }
-  GIRO_LOOP_INLINE static T result(const Total& total) { return number_of<T>(total); }
 };
 
 // max and min, in any order, as the largest integer key. Keys sort like the numbers, -0 before 0, NaN last.

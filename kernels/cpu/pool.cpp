@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
@@ -123,8 +122,10 @@ struct MaxPool {
   }
 };
 
-// The average of windows that tile x, after the activation F. `rows`: of y, over all images.
-template <class F, class T>
+using host_device::Relu;
+
+// The average of windows that tile x, perhaps after a relu. `rows`: of y, over all images.
+template <bool kHasRelu, class T>
 void pool_tiles(T* y, const T* x, const Shape& of_x, const std::array<std::int64_t, 2>& window, std::int64_t rows) {
   constexpr std::int64_t kChannels = 64;  // summed at a time
   const std::int64_t width = of_x[2], channels = of_x[3], out_width = width / window[1];
@@ -142,7 +143,10 @@ void pool_tiles(T* y, const T* x, const Shape& of_x, const std::array<std::int64
           for (std::int64_t j = 0; j < window[1]; ++j) {
             const T* const pixel = tile + (i * width + j) * channels + first;
 #pragma omp simd
-            for (std::int64_t c = 0; c < count; ++c) sums[c] += F::value(static_cast<float>(pixel[c]));
+            for (std::int64_t c = 0; c < count; ++c) {
+              const auto value = static_cast<float>(pixel[c]);
+              sums[c] += kHasRelu ? Relu::value(value) : value;
+            }
           }
         }
         T* const out = y + o * channels + first;
@@ -153,9 +157,9 @@ void pool_tiles(T* y, const T* x, const Shape& of_x, const std::array<std::int64
   });
 }
 
-// The gradient of that. Values between are rounded as if the activation had a gradient op of its own. Without an
-// activation, x is not read.
-template <class F, class T>
+// The gradient of that. Values between are rounded as if the relu had a gradient op of its own. Without a relu, x is
+// not read.
+template <bool kHasRelu, class T>
 void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std::array<std::int64_t, 2>& window) {
   const std::int64_t width = of_x[2], channels = of_x[3], row_size = width * channels;
   const std::int64_t rows = row_size > 0 ? of_x.count() / row_size : 0;
@@ -171,10 +175,10 @@ void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std
 #pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
           const float share = factor * static_cast<float>(dy_pixel[c]);
-          if constexpr (std::is_same_v<F, host_device::Identity>) {
-            out[c] = T(share);
+          if constexpr (kHasRelu) {
+            out[c] = T(Relu::gradient(host_device::stored<T>(share), static_cast<float>(x_pixel[c])));
           } else {
-            out[c] = T(F::gradient(host_device::stored<T>(share), static_cast<float>(x_pixel[c])));
+            out[c] = T(share);
           }
         }
       }
@@ -202,11 +206,10 @@ void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const
 void run(const ops::AvgPool& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   if (pool_windows_tile(op.x.shape(), op.options)) {
-    return host_device::with_activation(op.has_relu, [&]<class F>(F) {
-      host_device::with_storage(op.y.dtype(), [&]<class T>(host_device::Type<T>) {
-        submit(stream, [y = op.y.data<T>(), x = op.x.data<T>(), of_x = op.x.shape(), window = op.options.window,
-                        rows = op.y.shape()[0] * op.y.shape()[1]] { pool_tiles<F>(y, x, of_x, window, rows); });
-      });
+    return host_device::with_storage(op.y.dtype(), [&]<class T>(host_device::Type<T>) {
+      const auto pool = op.has_relu ? pool_tiles<true, T> : pool_tiles<false, T>;
+      submit(stream, [pool, y = op.y.data<T>(), x = op.x.data<T>(), of_x = op.x.shape(), window = op.options.window,
+                      rows = op.y.shape()[0] * op.y.shape()[1]] { pool(y, x, of_x, window, rows); });
     });
   }
   run_in_f32(op.y, op.x, stream,
@@ -220,12 +223,11 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
     return;
   }
   if (pool_windows_tile(op.dx.shape(), op.options)) {
-    host_device::with_activation(op.has_relu, [&]<class F>(F) {
-      host_device::with_storage(op.dx.dtype(), [&]<class T>(host_device::Type<T>) {
-        const Tensor& images = op.has_relu ? static_cast<const Tensor&>(op.x) : op.dx;
-        submit(stream, [dx = op.dx.data<T>(), dy = op.dy.data<T>(), x = images.data<T>(), of_x = op.dx.shape(),
-                        window = op.options.window] { tiles_backward<F>(dx, dy, x, of_x, window); });
-      });
+    host_device::with_storage(op.dx.dtype(), [&]<class T>(host_device::Type<T>) {
+      const auto backward = op.has_relu ? tiles_backward<true, T> : tiles_backward<false, T>;
+      const Tensor& images = op.has_relu ? static_cast<const Tensor&>(op.x) : op.dx;
+      submit(stream, [backward, dx = op.dx.data<T>(), dy = op.dy.data<T>(), x = images.data<T>(), of_x = op.dx.shape(),
+                      window = op.options.window] { backward(dx, dy, x, of_x, window); });
     });
     const std::int64_t channels = op.dx.shape()[3];
     if (op.db) cpu::run(ops::SumRows{op.db, op.dx.reshape({op.dx.count() / channels, channels})}, stream);

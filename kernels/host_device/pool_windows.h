@@ -12,21 +12,12 @@
 
 namespace giro::host_device {
 
-struct Identity {
-  GIRO_HOST_DEVICE static float value(float x) { return x; }
-};
-
 struct Relu {
   // Not x > 0 ? x : 0, which would turn a NaN into a zero.
   GIRO_HOST_DEVICE static float value(float x) { return x < 0.0f ? 0.0f : x; }
   // Not a product, which would turn an infinite dy into a NaN where x <= 0.
   GIRO_HOST_DEVICE static float gradient(float dy, float x) { return x > 0.0f ? dy : 0.0f; }
 };
-
-template <class F>
-void with_activation(bool is_relu, F&& f) {
-  is_relu ? f(Relu{}) : f(Identity{});
-}
 
 // Whether `value` equals the window's largest. A NaN is larger than every number, and all NaNs are equal.
 GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {

@@ -33,25 +33,22 @@ memory::desc filters(const Key& key, DType dtype) {
   return {dims, one_dnn::data_type(dtype), strides};
 }
 
-// A convolution's oneDNN descriptors. Images are NHWC, as everywhere in giro; filters may be reordered into the layout
-// that oneDNN computes fastest with.
+// A convolution's oneDNN descriptors. Filters may be reordered into the layout that oneDNN computes fastest with.
 struct Convolution {
-  memory::dims x_dims, y_dims, stride, dilation, pad_before, pad_after;
+  memory::dims stride, dilation, pad_before, pad_after;
   memory::desc x, w_given, w_any, dw_any, b, y;
 
   explicit Convolution(const Key& key)
-      : x_dims{key.x[0], key.x[3], key.x[1], key.x[2]},
-        y_dims{key.y[0], key.y[3], key.y[1], key.y[2]},
-        stride(key.options.stride.begin(), key.options.stride.end()),
+      : stride(key.options.stride.begin(), key.options.stride.end()),
         dilation{key.options.dilation[0] - 1, key.options.dilation[1] - 1},  // between taps
         pad_before(key.options.pad_before.begin(), key.options.pad_before.end()),
         // Only as far as the windows reach: the stride may leave some of the given padding unused.
         pad_after{(key.y[1] - 1) * stride[0] + (key.w[1] - 1) * key.options.dilation[0] + 1 - key.x[1] - pad_before[0],
                   (key.y[2] - 1) * stride[1] + (key.w[2] - 1) * key.options.dilation[1] + 1 - key.x[2] - pad_before[1]},
-        x(x_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc),
+        x(one_dnn::images(key.x, key.dtype)),
         w_given(filters(key, key.dtype)),
         w_any(one_dnn::dims_of(w_given), one_dnn::data_type(key.dtype), memory::format_tag::any),
-        y(y_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc) {
+        y(one_dnn::images(key.y, key.dtype)) {
     if (key.b) b = memory::desc({key.w[0]}, one_dnn::data_type(*key.b), memory::format_tag::x);
     if (!key.dw) {
       if (key.layout) w_any = *key.layout;

@@ -53,6 +53,11 @@ inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) {
 #endif
 }
 
+// Images are NHWC, as everywhere in giro; oneDNN lists their axes as N, C, H, W.
+inline dnnl::memory::desc images(const Shape& shape, DType dtype) {
+  return {{shape[0], shape[3], shape[1], shape[2]}, data_type(dtype), dnnl::memory::format_tag::nhwc};
+}
+
 inline dnnl::memory memory(const Tensor& tensor, const dnnl::memory::desc& desc) {
   return dnnl::memory(desc, engine(), tensor.raw());
 }

@@ -14,10 +14,6 @@ namespace {
 
 using dnnl::memory;
 
-memory::desc image(const Shape& shape) {
-  return memory::desc({shape[0], shape[3], shape[1], shape[2]}, memory::data_type::f32, memory::format_tag::nhwc);
-}
-
 // How many elements all windows read in total.
 std::int64_t work_of(const Shape& y, const PoolOptions& options) {
   return y.count() * options.window[0] * options.window[1];
@@ -38,8 +34,8 @@ struct AveragePooling {
   explicit AveragePooling(const PoolKey& key)
       : algorithm(key.options.count_include_pad ? dnnl::algorithm::pooling_avg_include_padding
                                                 : dnnl::algorithm::pooling_avg_exclude_padding),
-        x(image(key.x)),
-        y(image(key.y)),
+        x(one_dnn::images(key.x, DType::f32)),
+        y(one_dnn::images(key.y, DType::f32)),
         stride(key.options.stride.begin(), key.options.stride.end()),
         window(key.options.window.begin(), key.options.window.end()),
         pad_before(key.options.pad_before.begin(), key.options.pad_before.end()),

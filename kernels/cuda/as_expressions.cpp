@@ -55,6 +55,11 @@ struct Windows {
 
 }  // namespace
 
+bool is_expression(const ops::AvgPool& op) { return !pool_has_padding(op.options); }
+bool is_expression(const ops::MaxPool& op) { return !pool_has_padding(op.options); }
+bool is_expression(const ops::AvgPoolBackward& op) { return pool_windows_tile(op.dx.shape(), op.options); }
+bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.dx.shape(), op.options); }
+
 expr::Expression as_expression(const ops::AvgPool& op) {
   const Windows windows(op.x.shape(), op.options);
   expr::Builder code(windows.space, 2);
@@ -133,22 +138,15 @@ void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression
 
 namespace {
 
-template <class Op>
-bool is_expression(const Op&) {
-  return true;
-}
-using giro::is_expression;  // for narrow layers
-bool is_expression(const ops::AvgPool& op) { return !pool_has_padding(op.options); }
-bool is_expression(const ops::MaxPool& op) { return !pool_has_padding(op.options); }
-bool is_expression(const ops::AvgPoolBackward& op) { return pool_windows_tile(op.dx.shape(), op.options); }
-bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
-
-template <class Op>
+// Adds the expression of an op that is one of Ops.
+template <class... Ops>
 bool add(const detail::HeldOp& held, std::deque<expr::Expression>& made) {
-  const Op* const op = detail::op_of<Op>(held);
-  if (op == nullptr || !is_expression(*op)) return false;
-  made.push_back(as_expression(*op));
-  return true;
+  const auto add_one = [&](const auto* op) {
+    if (op == nullptr || !is_expression(*op)) return false;
+    made.push_back(as_expression(*op));
+    return true;
+  };
+  return (add_one(detail::op_of<Ops>(held)) || ...);
 }
 
 }  // namespace
@@ -161,9 +159,8 @@ void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
       with_tails.emplace_back(expression, nullptr);
     } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
       with_tails.emplace_back(&both->expression, &both->row);
-    } else if (add<ops::Dense>(op, made) || add<ops::DenseBackward>(op, made) || add<ops::AvgPool>(op, made) ||
-               add<ops::AvgPoolBackward>(op, made) || add<ops::MaxPool>(op, made) ||
-               add<ops::MaxPoolBackward>(op, made)) {
+    } else if (add<ops::Dense, ops::DenseBackward, ops::AvgPool, ops::AvgPoolBackward, ops::MaxPool,
+                   ops::MaxPoolBackward>(op, made)) {
       with_tails.emplace_back(&made.back(), nullptr);
     }
   }

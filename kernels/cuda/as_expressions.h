@@ -9,11 +9,16 @@
 // Ops that run as expressions on a GPU and have their own loops on the CPU.
 namespace giro::cuda {
 
-using giro::as_expression;  // for narrow layers
+using giro::as_expression, giro::is_expression;  // for narrow layers
+
+// Whether the next functions apply: no window has padding or, for gradients, windows tile x.
+bool is_expression(const ops::AvgPool& op);
+bool is_expression(const ops::MaxPool& op);
+bool is_expression(const ops::AvgPoolBackward& op);
+bool is_expression(const ops::MaxPoolBackward& op);
 
 expr::Expression as_expression(const ops::AvgPool& op);
 expr::Expression as_expression(const ops::MaxPool& op);
-// For windows that tile x.
 expr::Expression as_expression(const ops::AvgPoolBackward& op);
 expr::Expression as_expression(const ops::MaxPoolBackward& op);
 expr::Expression as_expression(const ops::SumRows& op);

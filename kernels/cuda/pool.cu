@@ -58,22 +58,22 @@ void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, c
 }  // namespace
 
 void run(const ops::AvgPool& op, const Stream& stream) {
-  if (!pool_has_padding(op.options)) return cuda::run(as_expression(op), stream);
+  if (is_expression(op)) return cuda::run(as_expression(op), stream);
   pool<host_device::PoolForward, false>(op.options, stream, op.y, op.x);
 }
 
 void run(const ops::MaxPool& op, const Stream& stream) {
-  if (!pool_has_padding(op.options)) return cuda::run(as_expression(op), stream);
+  if (is_expression(op)) return cuda::run(as_expression(op), stream);
   pool<host_device::PoolForward, true>(op.options, stream, op.y, op.x);
 }
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
-  if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
+  if (is_expression(op)) return cuda::run(as_expression(op), stream);
   pool<host_device::PoolBackward, false>(op.options, stream, op.dx, op.dy, Tensor(), Tensor());
 }
 
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
-  if (pool_windows_tile(op.dx.shape(), op.options)) return cuda::run(as_expression(op), stream);
+  if (is_expression(op)) return cuda::run(as_expression(op), stream);
   pool<host_device::PoolBackward, true>(op.options, stream, op.dx, op.dy, op.x, op.y);
 }
 

@@ -55,20 +55,20 @@ class Captures {
     // Closed under the lock, so that no capture begins in the meantime.
     const std::lock_guard lock(mutex_);
     num_active_ -= 1;
-    if (num_active_ > 0) return;
-    while (waiting_) waiting_ = std::move(waiting_->next);
+    close_waiting();
   }
   void close(std::unique_ptr<StreamHandles> handles) noexcept {
     const std::lock_guard lock(mutex_);
-    if (num_active_ == 0) {
-      handles.reset();
-      return;
-    }
     handles->next = std::move(waiting_);
     waiting_ = std::move(handles);
+    close_waiting();
   }
 
  private:
+  void close_waiting() noexcept {
+    while (num_active_ == 0 && waiting_) waiting_ = std::move(waiting_->next);
+  }
+
   std::mutex mutex_;
   int num_active_ = 0;
   std::unique_ptr<StreamHandles> waiting_;  // head of a list

@@ -163,9 +163,8 @@ class Chains {
 };
 
 bool is_written(const Plan& plan, int value) {
-  return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
-    return std::any_of(pass.writes.begin(), pass.writes.end(),
-                       [&](const Plan::Access& write) { return write.value == value; });
+  return std::ranges::any_of(plan.passes, [&](const Plan::Pass& pass) {
+    return std::ranges::any_of(pass.writes, [&](const Plan::Access& write) { return write.value == value; });
   });
 }
 
@@ -174,9 +173,8 @@ void sum_in_chains(Plan& plan, Plan::Pass& pass, PlannedValues& values) {
   for (Plan::Reduction& r : pass.reductions) {
     if (!r.is_sum_of_f32) continue;
     for (Step& s : pass.steps) {
-      const auto store = std::find_if(s.links.begin(), s.links.end(), [&](const ChainStep& l) {
-        return l.code == kChainStore.code && l.operand == r.operand;
-      });
+      const auto store = std::ranges::find_if(
+          s.links, [&](const ChainStep& l) { return l.code == kChainStore.code && l.operand == r.operand; });
       if (store == s.links.end()) continue;
       r.lanes = values.add({4, false, true});
       const ChainStep sum{kChainSum.code, r.lanes, r.lanes};
@@ -193,10 +191,9 @@ void sum_in_chains(Plan& plan, Plan::Pass& pass, PlannedValues& values) {
 }  // namespace
 
 bool is_used(const Plan& plan, int value) {
-  return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
+  return std::ranges::any_of(plan.passes, [&](const Plan::Pass& pass) {
     return std::ranges::any_of(pass.steps, [&](const Step& s) { return s.takes(value); }) ||
-           std::any_of(pass.reductions.begin(), pass.reductions.end(),
-                       [&](const Plan::Reduction& r) { return r.lanes < 0 && r.operand == value; });
+           std::ranges::any_of(pass.reductions, [&](const auto& r) { return r.lanes < 0 && r.operand == value; });
   });
 }
 

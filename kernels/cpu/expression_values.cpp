@@ -93,8 +93,7 @@ class Values {
       return a.is_flat && a.convert == nullptr && p_.rows * p_.length * static_cast<std::int64_t>(a.size) >= kLarge;
     };
     const auto is_input = [&](const Plan::Access& write) {
-      return std::any_of(pass.reads.begin(), pass.reads.end(),
-                         [&](const Plan::Access& read) { return read.memory == write.memory; });
+      return std::ranges::any_of(pass.reads, [&](const Plan::Access& read) { return read.memory == write.memory; });
     };
     for (const Plan::Access& write : pass.writes) {
       if (!write.is_direct || !is_large(write) || is_input(write) || is_used(p_, write.value)) continue;
@@ -171,8 +170,7 @@ class Values {
     std::vector<Used> shared;
     std::vector<std::size_t> order(lifetimes_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return lifetimes_[a].first < lifetimes_[b].first; });
+    std::ranges::stable_sort(order, {}, [&](std::size_t v) { return lifetimes_[v].first; });
     for (const std::size_t v : order) {
       const Lifetime& lifetime = lifetimes_[v];
       const auto size = static_cast<std::int64_t>(lifetime.size);
@@ -183,9 +181,8 @@ class Values {
         continue;
       }
       if (lifetime.first < 0) continue;
-      const auto free = std::find_if(shared.begin(), shared.end(), [&](const Used& u) {
-        return u.size == lifetime.size && u.last <= lifetime.first;
-      });
+      const auto free = std::ranges::find_if(
+          shared, [&](const Used& u) { return u.size == lifetime.size && u.last <= lifetime.first; });
       if (free != shared.end()) {
         free->last = lifetime.last;
         slot.offset = free->offset;

@@ -87,13 +87,10 @@ GIRO_TARGET inline void pack(float* panels, const float* rows, std::int64_t row,
   }
 }
 
-template <std::size_t... I>
-GIRO_INLINE V low_halves(V a, V b, std::index_sequence<I...>) {
-  return __builtin_shufflevector(a, b, (I / 2 + I % 2 * kLanes)...);
-}
-template <std::size_t... I>
-GIRO_INLINE V high_halves(V a, V b, std::index_sequence<I...>) {
-  return __builtin_shufflevector(a, b, ((I + kLanes) / 2 + I % 2 * kLanes)...);
+// The lanes of the lower or higher halves of both, alternating.
+template <bool kHigh, std::size_t... I>
+GIRO_INLINE V halves(V a, V b, std::index_sequence<I...>) {
+  return __builtin_shufflevector(a, b, ((I + (kHigh ? kLanes : 0)) / 2 + I % 2 * kLanes)...);
 }
 
 // Transposes a square of kLanes rows, `row` apart, into kLanes rows, `to_row` apart.
@@ -106,8 +103,8 @@ GIRO_TARGET inline void transpose(float* to, std::int64_t to_row, const float* r
   for (int step = 1; step < kLanes; step *= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < kLanes / 2; ++i) {
-      y[2 * i] = low_halves(x[i], x[i + kLanes / 2], kLane);
-      y[2 * i + 1] = high_halves(x[i], x[i + kLanes / 2], kLane);
+      y[2 * i] = halves<false>(x[i], x[i + kLanes / 2], kLane);
+      y[2 * i + 1] = halves<true>(x[i], x[i + kLanes / 2], kLane);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) x[i] = y[i];

@@ -246,9 +246,6 @@ GraphPlan::GraphPlan(const GraphSpec& spec, const std::string& device)
       device_(device),
       key_(fmt::format("cuDNN {} frontend {} {} graph {}", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, device,
                        fmt::join(key_of(spec), " "))) {}
-GraphPlan::GraphPlan(GraphPlan&&) noexcept = default;
-GraphPlan& GraphPlan::operator=(GraphPlan&&) noexcept = default;
-GraphPlan::~GraphPlan() = default;
 
 GraphPlan GraphPlan::find(const GraphSpec& spec, const std::string& device, const DiskCache& cache) {
   GraphPlan plan(spec, device);
@@ -259,7 +256,7 @@ GraphPlan GraphPlan::find(const GraphSpec& spec, const std::string& device, cons
 
 // The cache has checked that store() wrote this, so loading fails only if cuDNN no longer accepts it.
 bool GraphPlan::load(const std::string& serialized) {
-  auto loaded = std::make_unique<Graph>();
+  auto loaded = std::make_shared<Graph>();
   loaded->graph.set_device_properties(device_of(device_));
   const std::vector<std::uint8_t> bytes(serialized.begin(), serialized.end());
   try {
@@ -277,7 +274,7 @@ bool GraphPlan::load(const std::string& serialized) {
 }
 
 void GraphPlan::query_plans() {
-  graph_ = std::make_unique<Graph>();
+  graph_ = std::make_shared<Graph>();
   is_on_disk_ = false;
   fe::graph::Graph& graph = graph_->graph;
   graph.set_device_properties(device_of(device_))

@@ -68,10 +68,6 @@ class GraphPlan {
   // The plan that an earlier run stored, or the first that can be built. Empty if cuDNN supports no such graph.
   static GraphPlan find(const GraphSpec& spec, const std::string& device, const DiskCache& cache);
 
-  GraphPlan(GraphPlan&&) noexcept;
-  GraphPlan& operator=(GraphPlan&&) noexcept;
-  ~GraphPlan();
-
   explicit operator bool() const noexcept { return graph_ != nullptr; }
   // Why there is no plan, or what those that were passed over failed with, in cuDNN's words.
   const std::string& failure_reason() const noexcept { return failure_reason_; }
@@ -100,7 +96,7 @@ class GraphPlan {
 
   GraphSpec spec_;
   std::string device_, key_;      // key_: on disk
-  std::unique_ptr<Graph> graph_;  // null: there is no plan left
+  std::shared_ptr<Graph> graph_;  // null: there is no plan left
   std::string failure_reason_;
   bool is_on_disk_ = false;
 };

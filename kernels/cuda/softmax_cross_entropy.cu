@@ -44,8 +44,6 @@ __device__ bool is_correct(const T* x, std::int64_t columns, std::int64_t label,
 
 using host_device::Output;
 
-constexpr int kRowThreads = 128;
-
 // Called by a whole warp: returns a row's loss and writes `factor` times its gradient, unless dlogits has no memory.
 // dlogits may be the logits, so neither is __restrict__: each lane reads an element before it writes it.
 template <class T>
@@ -71,6 +69,8 @@ __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t r
   }
   return loss;
 }
+
+constexpr int kRowThreads = 128;
 
 // One warp per row.
 template <class T, class Label>
@@ -126,14 +126,15 @@ __device__ void means_of_rows(float* loss, float* accuracy, const float* losses,
   if (accuracy != nullptr) accuracy[0] = static_cast<float>(hits) / static_cast<float>(rows);
 }
 
-// Called by a whole block of kSize threads: computes the losses of rows [begin, end) and, unless `correct` is null,
-// whether the rows are correct. One warp per row.
+// Called by all blocks of kSize threads: computes the losses of all rows and, unless `correct` is null, whether the
+// rows are correct. One warp per row.
 template <int kSize, class T, class Label>
 __device__ void losses_of_rows(float* losses, const Output& dlogits, unsigned char* correct, const T* logits,
-                               const Label* labels, std::int64_t begin, std::int64_t end, std::int64_t columns,
-                               float factor, const host_device::Fault& fault) {
+                               const Label* labels, std::int64_t rows, std::int64_t columns, float factor,
+                               const host_device::Fault& fault) {
+  constexpr int kRows = kSize / kWarp;  // of a block
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  for (std::int64_t row = begin + warp; row < end; row += kSize / kWarp) {
+  for (std::int64_t row = std::int64_t{blockIdx.x} * kRows + warp; row < rows; row += std::int64_t{gridDim.x} * kRows) {
     const auto label = static_cast<std::int64_t>(labels[row]);
     const bool hit = correct != nullptr && is_correct(logits + row * columns, columns, label, lane);
     __syncwarp();  // before dlogits may overwrite the logits
@@ -154,24 +155,22 @@ __global__ void small_mean_cross_entropy_kernel(float* loss, Output dlogits, flo
                                                 float factor, host_device::Fault fault) {
   __shared__ float losses[kSmallRows];
   __shared__ unsigned char correct[kSmallRows];
-  losses_of_rows<kSmallThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, 0, rows,
-                                columns, factor, fault);
+  losses_of_rows<kSmallThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, rows, columns,
+                                factor, fault);
   __syncthreads();
   means_of_rows<kSmallThreads>(loss, accuracy, losses, correct, rows);
 }
 
 constexpr int kMeanThreads = 256;
 
-// One warp per row; the last block computes the means.
+// The last block computes the means.
 template <class T, class Label>
 __global__ void mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, float* losses,
                                           unsigned char* correct, unsigned int* arrivals, const T* logits,
                                           const Label* labels, std::int64_t rows, std::int64_t columns, float factor,
                                           host_device::Fault fault) {
-  constexpr int kRows = kMeanThreads / kWarp;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kRows;
-  losses_of_rows<kMeanThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, begin,
-                               begin + kRows < rows ? begin + kRows : rows, columns, factor, fault);
+  losses_of_rows<kMeanThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, rows, columns,
+                               factor, fault);
   if (!is_last_block(arrivals, gridDim.x)) return;
   means_of_rows<kMeanThreads>(loss, accuracy, losses, correct, rows);
 }

@@ -29,13 +29,12 @@ template <class Index>
 struct PoolAxis {
   Index pixels, windows, size, stride, padding;  // size: of a window; stride: within the padded image
 
-  PoolAxis(const Tensor& x, const Tensor& y, const PoolOptions& options, std::size_t axis)
-      : pixels(static_cast<Index>(x.shape()[static_cast<int>(axis) + 1])),
-        windows(static_cast<Index>(y.shape()[static_cast<int>(axis) + 1])),
+  PoolAxis(const Tensor& x, const Tensor& y, const PoolOptions& options, int axis)
+      : pixels(static_cast<Index>(x.shape()[axis + 1])),
+        windows(static_cast<Index>(y.shape()[axis + 1])),
         size(static_cast<Index>(options.window[axis])),
-        stride(
-            static_cast<Index>(std::min(options.stride[axis], x.shape()[static_cast<int>(axis) + 1] +
-                                                                  options.pad_before[axis] + options.pad_after[axis]))),
+        stride(static_cast<Index>(
+            std::min(options.stride[axis], x.shape()[axis + 1] + options.pad_before[axis] + options.pad_after[axis]))),
         padding(static_cast<Index>(options.pad_before[axis])) {}
 
   // The pixels of a window.

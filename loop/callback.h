@@ -41,15 +41,15 @@ struct ParametersOf<F, Loop> {
 
 template <class F>
 constexpr CallbackKind kind_of() {
-  if constexpr (IsStep<F>::value) {
+  if constexpr (is_made_from<Step, F>) {
     return CallbackKind::device_step;
   } else {
     static_assert(std::is_copy_constructible_v<F>,
                   "giro: a loop copies its callbacks, so they cannot capture anything that is move-only");
-    static_assert(!IsReference<F>::value,
+    static_assert(!is_made_from<std::reference_wrapper, F>,
                   "giro: a loop copies its callbacks: instead of std::ref, pass a lambda that captures the object by "
                   "reference");
-    static_assert(is_generic<F> || IsReference<F>::value || Signature<F>::known,
+    static_assert(is_generic<F> || is_made_from<std::reference_wrapper, F> || Signature<F>::known,
                   "giro: a callback must have a single signature, without auto parameters");
     if constexpr (is_generic<F>) {
       return CallbackKind::barrier;
@@ -153,9 +153,9 @@ class ModelOf final : public CallbackModel {
     } else if constexpr (is_generic<F> && requires(Loop& loop) { callable_.on_start(loop); }) {
       call_with([this](Loop& loop) { return callable_.on_start(loop); }, typed(any), parameters());
     } else {
-      static_assert(is_generic<F> || !names_on_start<F>(),
+      static_assert(is_generic<F> || !names_on_start<F>,
                     "giro: a callback's on_start must be public, and neither overloaded nor a template");
-      static_assert(!is_generic<F> || !names_on_start<F>(),
+      static_assert(!is_generic<F> || !names_on_start<F>,
                     "giro: a GenericCallback's on_start must take a LoopState<S, B>&");
     }
   }
@@ -166,9 +166,9 @@ class ModelOf final : public CallbackModel {
     } else if constexpr (is_generic<F> && requires(Loop& loop) { callable_.on_end(loop); }) {
       call_with([this](Loop& loop) { return callable_.on_end(loop); }, typed(any), parameters());
     } else {
-      static_assert(is_generic<F> || !names_on_end<F>(),
+      static_assert(is_generic<F> || !names_on_end<F>,
                     "giro: a callback's on_end must be public, and neither overloaded nor a template");
-      static_assert(!is_generic<F> || !names_on_end<F>(),
+      static_assert(!is_generic<F> || !names_on_end<F>,
                     "giro: a GenericCallback's on_end must take a LoopState<S, B>&");
     }
   }

@@ -20,20 +20,11 @@ namespace giro {
 
 namespace detail {
 
-template <class T>
-struct IsStep : std::false_type {};
-template <class S, class Statics>
-struct IsStep<Step<S, Statics>> : std::true_type {};
-
-template <class T>
-struct IsReference : std::false_type {};
-template <class T>
-struct IsReference<std::reference_wrapper<T>> : std::true_type {};
-
-template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
+// Whether T is made from a class template, as in is_made_from<Step, T>.
+template <template <class...> class Template, class T>
+inline constexpr bool is_made_from = false;
+template <template <class...> class Template, class... Args>
+inline constexpr bool is_made_from<Template, Template<Args...>> = true;
 
 template <class T, class S>
 inline constexpr bool is_or_bases = std::is_same_v<T, S> || std::is_base_of_v<T, S>;
@@ -86,7 +77,7 @@ void take_result(LoopState<S, B>& loop, R&& result) {
     loop.logs.merge(result);
   } else if constexpr (std::is_same_v<T, S>) {
     loop.state = std::forward<R>(result);
-  } else if constexpr (IsOptional<T>::value) {
+  } else if constexpr (is_made_from<std::optional, T>) {
     if (result) take_result(loop, *std::forward<R>(result));
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     static_assert(
@@ -113,30 +104,19 @@ void call_with(F&& f, LoopState<S, B>& loop, std::tuple<Args...>*) {
 
 template <class F, class Named>
 struct WithName : F, Named {};
-struct NamedOnStart {
+struct NamedOnStartAndEnd {
   void on_start();
-};
-struct NamedOnEnd {
   void on_end();
 };
+template <class F>
+using WithStartAndEnd =
+    std::conditional_t<std::is_class_v<F> && !std::is_final_v<F>, WithName<F, NamedOnStartAndEnd>, NamedOnStartAndEnd>;
 // Whether a class has any member of this name, even one whose address cannot be taken: the name is then ambiguous in
-// WithName.
+// WithName. False for a class from which none can be derived.
 template <class F>
-constexpr bool names_on_start() {
-  if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {
-    return !requires { &WithName<F, NamedOnStart>::on_start; };
-  } else {
-    return requires { &F::on_start; };
-  }
-}
+inline constexpr bool names_on_start = !requires { &WithStartAndEnd<F>::on_start; };
 template <class F>
-constexpr bool names_on_end() {
-  if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {
-    return !requires { &WithName<F, NamedOnEnd>::on_end; };
-  } else {
-    return requires { &F::on_end; };
-  }
-}
+inline constexpr bool names_on_end = !requires { &WithStartAndEnd<F>::on_end; };
 
 // The readable name of a class; "a function" for a lambda.
 std::string name_of(const std::type_info& type);

@@ -179,10 +179,10 @@ class EventCallback {
       static_assert(!detail::Signature<F>::known,
                     "giro: a class with event members is called only through them and cannot have an operator()");
       static_assert(
-          requires { &F::on_start; } || !detail::names_on_start<F>(),
+          requires { &F::on_start; } || !detail::names_on_start<F>,
           "giro: a callback's on_start must be public, and neither overloaded nor a template");
       static_assert(
-          requires { &F::on_end; } || !detail::names_on_end<F>(),
+          requires { &F::on_end; } || !detail::names_on_end<F>,
           "giro: a callback's on_end must be public, and neither overloaded nor a template");
       add_ = [callback = std::move(callback)](Table& table) {
         const auto object = std::make_shared<F>(callback);

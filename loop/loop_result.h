@@ -49,15 +49,6 @@ auto&& get(R&& result) {
 
 template <class S>
 struct std::tuple_size<giro::LoopResult<S>> : std::integral_constant<std::size_t, 3> {};
-template <class S>
-struct std::tuple_element<0, giro::LoopResult<S>> {
-  using type = S;
-};
-template <class S>
-struct std::tuple_element<1, giro::LoopResult<S>> {
-  using type = giro::History;
-};
-template <class S>
-struct std::tuple_element<2, giro::LoopResult<S>> {
-  using type = giro::Elapsed;
-};
+template <std::size_t kIndex, class S>
+struct std::tuple_element<kIndex, giro::LoopResult<S>>
+    : std::tuple_element<kIndex, std::tuple<S, giro::History, giro::Elapsed>> {};

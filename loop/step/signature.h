@@ -21,19 +21,13 @@ struct SignatureOf {
 
 template <class M>
 struct MemberSignature;
-template <class R, class C, class... Args>
-struct MemberSignature<R (C::*)(Args...)> : SignatureOf<R, Args...> {};
-template <class R, class C, class... Args>
-struct MemberSignature<R (C::*)(Args...) const> : SignatureOf<R, Args...> {};
-template <class R, class C, class... Args>
-struct MemberSignature<R (C::*)(Args...) noexcept> : SignatureOf<R, Args...> {};
-template <class R, class C, class... Args>
-struct MemberSignature<R (C::*)(Args...) const noexcept> : SignatureOf<R, Args...> {};
+template <class R, class C, bool kNoexcept, class... Args>
+struct MemberSignature<R (C::*)(Args...) noexcept(kNoexcept)> : SignatureOf<R, Args...> {};
+template <class R, class C, bool kNoexcept, class... Args>
+struct MemberSignature<R (C::*)(Args...) const noexcept(kNoexcept)> : SignatureOf<R, Args...> {};
 
-template <class R, class... Args>
-struct Signature<R (*)(Args...), void> : SignatureOf<R, Args...> {};
-template <class R, class... Args>
-struct Signature<R (*)(Args...) noexcept, void> : SignatureOf<R, Args...> {};
+template <class R, bool kNoexcept, class... Args>
+struct Signature<R (*)(Args...) noexcept(kNoexcept), void> : SignatureOf<R, Args...> {};
 template <class F>
 struct Signature<F, std::void_t<decltype(&F::operator())>> : MemberSignature<decltype(&F::operator())> {};
 

@@ -88,7 +88,7 @@ void LineWriter::begin(const Elapsed& elapsed) {
     has_begun_ = true;
     bytes_ = 0;
   } else {
-    try {
+    const bool exists = unless_gone([&] {
       replace([&](const std::vector<std::string>& lines) {
         std::string content;
         for (const std::string& line : lines) {
@@ -101,8 +101,8 @@ void LineWriter::begin(const Elapsed& elapsed) {
         }
         return content;
       });
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::not_found) throw;
+    });
+    if (!exists) {
       writer_ = options_.files->append(path_);
       bytes_ = 0;
     }

@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
+#include "runtime/files/file_operations.h"
 #include "runtime/files/store_names.h"
+#include "runtime/text.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -20,19 +21,14 @@ using detail::path_of;
 
 // The number of a numbered directory, or 0.
 std::int64_t number_of(const std::string& name) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool is_number = error == std::errc() && end == name.data() + name.size() && number > 0 && name.front() != '0';
-  return is_number ? number : 0;
+  const std::int64_t number = parse_number<std::int64_t>(name).value_or(0);
+  return number > 0 && name.front() != '0' ? number : 0;
 }
 
 std::vector<std::string> names_in(FileSystem& files, const std::string& dir) {
-  try {
-    return files.list(dir);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-    return {};
-  }
+  std::vector<std::string> names;
+  detail::unless_gone([&] { names = files.list(dir); });
+  return names;
 }
 
 std::string choose(const std::string& dir, const RunDirectoryOptions& options) {

@@ -125,11 +125,6 @@ bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-HostArray on_host(const LogValue& value) {
-  if (const nn::Var* var = value.scalar()) return HostArray::copy_of(var->value(), var->stream());
-  return *value.array();
-}
-
 }  // namespace
 
 struct SummaryWriter::Impl {
@@ -348,7 +343,7 @@ void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {
   for (const Logs::Entry& entry : logs.entries()) {
     if (!is_array(entry)) continue;
     const auto array = [&] {
-      return MetricRecord::Arrays{{Tag::of_entry("outputs", entry.name), on_host(entry.value)}};
+      return MetricRecord::Arrays{{Tag::of_entry("outputs", entry.name), logs.output(entry.name)}};
     };
     if (is_among(board_->options.images, entry.name)) board_->write_images(elapsed.steps, array());
     if (is_among(board_->options.histograms, entry.name)) board_->write_histograms(elapsed.steps, array());

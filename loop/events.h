@@ -66,9 +66,6 @@ struct EventTask {
 
 namespace detail {
 
-// `schedule`, shown under the name of an event.
-Schedule named(Schedule schedule, std::string name);
-
 // A member function of an object as a callback. Its signature determines its arguments.
 template <auto kMember, class F, class Arguments>
 struct MemberOf;

@@ -24,8 +24,6 @@ struct InnerLoopOptions {
 
 namespace detail {
 
-// Writes the values of `before`, a snapshot of `state`, back into its leaves. Waits.
-void restore(const State& state, const Snapshot& before);
 [[noreturn]] void reject_used_up_dataset(const std::string& inner_loop);
 // "loss" -> "loss_valid".
 Logs renamed(const Logs& logs, const std::string& name);
@@ -67,13 +65,16 @@ class InnerLoop {
       return run(copy);
     } else if constexpr (std::is_base_of_v<State, S>) {
       const Snapshot before(state, MemoryKind::device, Collections::all);
+      const auto put_back = [&] {
+        if (!state.moved_from()) before.write_back(state);  // a state that was moved away is lost
+      };
       try {
         Logs logs = run(state);
-        detail::restore(state, before);
+        put_back();
         return logs;
       } catch (...) {
         try {
-          detail::restore(state, before);
+          put_back();
         } catch (...) {
           // A second failure usually comes from the same device and adds nothing.
         }

@@ -19,38 +19,11 @@ LoopEvent event_of(std::string_view name) {
 }
 
 namespace detail {
-namespace {
-
-class Named final : public ScheduleNode {
- public:
-  Named(Schedule schedule, std::string name) : schedule_(std::move(schedule)), name_(std::move(name)) {}
-  bool due(const Elapsed& elapsed) override { return schedule_(elapsed); }
-  Period next(const Elapsed& elapsed) const override { return schedule_.next(elapsed); }
-  Traits traits() const override { return schedule_.traits(); }
-  void persist(Archive& archive) override { schedule_.persist(archive); }
-  std::string to_string() const override { return name_; }
-  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Named>(*this); }
-
- private:
-  Schedule schedule_;
-  std::string name_;
-};
-
-}  // namespace
-
 void reject_missing_step(LoopEvent step) {
   throw_invalid(
       "there is no {0}, so the steps would run nothing: expected a task {{\"{0}\", ...}}, or a "
       "member of that name in the state or a callback",
       to_string(step));
-}
-
-Schedule named(Schedule schedule, std::string name) {
-  return Schedule(std::make_unique<Named>(std::move(schedule), std::move(name)));
-}
-
-void restore(const State& state, const Snapshot& before) {
-  if (!state.moved_from()) before.write_back(state);  // a state that was moved away is lost
 }
 
 void reject_used_up_dataset(const std::string& inner_loop) {

@@ -113,6 +113,21 @@ class Not final : public ScheduleNode {
   Schedule a_;
 };
 
+class Named final : public ScheduleNode {
+ public:
+  Named(Schedule schedule, std::string name) : schedule_(std::move(schedule)), name_(std::move(name)) {}
+  bool due(const Elapsed& elapsed) override { return schedule_(elapsed); }
+  Period next(const Elapsed& elapsed) const override { return schedule_.next(elapsed); }
+  Traits traits() const override { return schedule_.traits(); }
+  void persist(Archive& archive) override { schedule_.persist(archive); }
+  std::string to_string() const override { return name_; }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Named>(*this); }
+
+ private:
+  Schedule schedule_;
+  std::string name_;
+};
+
 class Every final : public ScheduleNode {
  public:
   explicit Every(const Period& period) : period_(period) {}
@@ -214,8 +229,7 @@ using Boundaries = std::vector<std::pair<Period, Schedule>>;
 
 class Piecewise final : public ScheduleNode {
  public:
-  Piecewise(Schedule first, Boundaries boundaries, std::string text = "")
-      : first_(std::move(first)), boundaries_(std::move(boundaries)), text_(std::move(text)) {}
+  Piecewise(Schedule first, Boundaries boundaries) : first_(std::move(first)), boundaries_(std::move(boundaries)) {}
 
   bool due(const Elapsed& elapsed) override {
     // In order: a boundary that is reached before an earlier one takes effect after it.
@@ -256,7 +270,6 @@ class Piecewise final : public ScheduleNode {
     }
   }
   std::string to_string() const override {
-    if (!text_.empty()) return text_;
     std::string text;
     for (const auto& [period, schedule] : boundaries_) {
       text += fmt::format("{}at({}): {}", text.empty() ? "" : ", ", giro::to_string(period), giro::to_string(schedule));
@@ -301,7 +314,6 @@ class Piecewise final : public ScheduleNode {
 
   Schedule first_;
   Boundaries boundaries_;
-  std::string text_;
   std::size_t active_ = 0;  // boundaries that were reached
   Start start_;             // of the active schedule
 };
@@ -340,6 +352,10 @@ bool counts_are_positive(const Period& period) {
 
 }  // namespace
 
+Schedule detail::named(Schedule schedule, std::string name) {
+  return make_schedule<Named>(std::move(schedule), std::move(name));
+}
+
 Schedule always() { return make_schedule<Constant>(true); }
 Schedule never() { return make_schedule<Constant>(false); }
 Schedule last() { return make_schedule<Last>(); }
@@ -372,14 +388,14 @@ Schedule piecewise(Schedule schedule, Boundaries boundaries) {
 }
 
 After::After(const Period& period)
-    : Schedule(make_schedule<Piecewise>(never(), Boundaries{{period, always()}},
-                                        fmt::format("after({})", to_string(period)))),
+    : Schedule(detail::named(make_schedule<Piecewise>(never(), Boundaries{{period, always()}}),
+                             fmt::format("after({})", to_string(period)))),
       period_(period) {
   check_not_empty(period, "after");
 }
 Schedule After::then(Schedule schedule) const {
   const std::string text = fmt::format("after({}).then({})", to_string(period_), to_string(schedule));
-  return make_schedule<Piecewise>(never(), Boundaries{{period_, std::move(schedule)}}, text);
+  return detail::named(make_schedule<Piecewise>(never(), Boundaries{{period_, std::move(schedule)}}), text);
 }
 After after(std::int64_t steps) { return After(at(steps)); }
 After after(const Period& period) { return After(period); }

@@ -133,6 +133,11 @@ class Schedule {
   std::unique_ptr<detail::ScheduleNode> node_;
 };
 
+namespace detail {
+// `schedule`, with another text.
+Schedule named(Schedule schedule, std::string name);
+}  // namespace detail
+
 // As written in code: "every(5)", "(every(2) & after(3))".
 std::string to_string(const Schedule& schedule);
 // "5" or "{.samples = 60000, .time = 30}".

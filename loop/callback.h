@@ -23,22 +23,6 @@ namespace detail {
 template <class F>
 inline constexpr bool is_generic = std::is_base_of_v<GenericCallback, F>;
 
-// The parameters of a callback's operator() in a loop; none for a step.
-template <class F, class Loop>
-struct ParametersOf {
-  using type = std::tuple<>;
-};
-template <class F, class Loop>
-  requires(Signature<F>::known && !is_generic<F>)
-struct ParametersOf<F, Loop> {
-  using type = typename Signature<F>::Arguments;
-};
-template <class F, class Loop>
-  requires is_generic<F>
-struct ParametersOf<F, Loop> {
-  using type = std::tuple<Loop&>;
-};
-
 template <class F>
 constexpr CallbackKind kind_of() {
   if constexpr (is_made_from<Step, F>) {
@@ -221,7 +205,16 @@ class ModelOf final : public CallbackModel {
     }
   }
   static Loop& typed(AnyLoopState& loop) { return static_cast<Loop&>(loop); }
-  static constexpr typename ParametersOf<F, Loop>::type* parameters() { return nullptr; }
+  // Of operator(), as a null pointer to a tuple of them; none for a step.
+  static constexpr auto* parameters() {
+    if constexpr (is_generic<F>) {
+      return static_cast<std::tuple<Loop&>*>(nullptr);
+    } else if constexpr (Signature<F>::known) {
+      return static_cast<typename Signature<F>::Arguments*>(nullptr);
+    } else {
+      return static_cast<std::tuple<>*>(nullptr);
+    }
+  }
 
   // Returns the same object each time if the step takes broadcasts.
   const Broadcasts& broadcasts(const Elapsed& elapsed)

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/files/file_operations.h"
 #include "runtime/throw_error.h"
 
 namespace giro::data {
@@ -92,15 +93,6 @@ std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& sizes, 
   return empty ? 0 : bytes;
 }
 
-std::vector<char> read_packed(const std::string& path, FileSystem& files) {
-  try {
-    return files.read(path + ".gz");
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-    throw_error(ErrorCode::not_found, "{}: no such file, nor one ending in .gz", path);
-  }
-}
-
 // Converts big-endian elements to this machine's byte order.
 void to_native(const Tensor& values) {
   if constexpr (std::endian::native == std::endian::little) {
@@ -117,12 +109,12 @@ IdxFile read_idx(const std::string& path, FileSystem& files) {
   IdxFile file;
   file.path = path;
   std::vector<char> content;
-  try {
-    content = files.read(path);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
+  const auto read = [&] { content = files.read(file.path); };
+  if (!detail::unless_gone(read)) {
     file.path += ".gz";
-    content = read_packed(path, files);
+    if (!detail::unless_gone(read)) {
+      throw_error(ErrorCode::not_found, "{}: no such file, nor one ending in .gz", path);
+    }
   }
   constexpr std::size_t kMaxHeader = 4 + 4 * Shape::kMaxRank;
   const bool packed = is_gzip(content);

@@ -116,8 +116,6 @@ Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string
   }
 }
 
-Loop::~Loop() = default;
-
 void Loop::offer_memory(LoopOutputs& outputs) const {
   if (memory_) outputs.memory = [this, &outputs](Archive& archive) { memory_(archive, outputs.stop_loop); };
 }

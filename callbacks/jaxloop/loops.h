@@ -84,7 +84,7 @@ class Loop {
   }
 
   Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string> default_stats);
-  ~Loop();
+  ~Loop() = default;
 
   class Chunks;  // the successive calls of one loop
   // Lets actions save what the outer loop remembers, while `outputs` lives.

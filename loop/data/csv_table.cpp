@@ -27,7 +27,6 @@ class Fields {
 
   bool at_end() const { return rest_.empty(); }
   bool line_ended() const { return line_ended_; }  // whether the latest field was the last of its record
-  std::int64_t line() const { return line_; }      // of the latest field's first byte
   bool was_quoted() const { return quoted_; }
 
   // The next field; valid until the one after it is read. Call it at the end only after a delimiter.

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include "kernels/cpu/expression_values.h"
 #include "kernels/expr/table.h"
@@ -32,7 +32,7 @@ class Chains {
     of_rows_ = of_rows;
     done_.clear();
     in_four_bytes_.clear();
-    conditions_.clear();
+    conditions_ = {};
     for (const Step& s : steps) {
       if (const auto function = function_of(s); function && function->inputs == 3) ++conditions_[s.in[0]];
     }
@@ -41,7 +41,7 @@ class Chains {
         add(s, *function);
         continue;
       }
-      if (std::ranges::any_of(s.operands(), [&](int value) { return made_.contains(value); })) end();
+      if (std::ranges::any_of(s.operands(), [&](int value) { return std::ranges::count(made_, value) > 0; })) end();
       for (const int value : s.operands()) --uses_[value];
       done_.push_back(s);
     }
@@ -88,7 +88,7 @@ class Chains {
     }
     held_ = s.size == 1 ? boolean_in_four_bytes(s.out) : s.out;
     is_stored_ = false;
-    made_.insert(held_);
+    made_.push_back(held_);
   }
 
   void push(int code, int operand) { links_.push_back({code, operand, operand}); }
@@ -118,7 +118,7 @@ class Chains {
     uses_[result] = conditions_[value] + (others > 0 ? 1 : 0);
     if (others > 0) {
       after_.push_back(Step::conversion(result, DType::i32, value, DType::boolean));
-      made_.insert(value);
+      made_.push_back(value);
     }
     return result;
   }
@@ -145,20 +145,29 @@ class Chains {
     held_ = -1;
   }
 
-  bool is_read(int value) const {
-    return std::ranges::any_of(done_, [&](const Step& s) { return s.takes(value); }) || uses_.at(value) > 0;
+  bool is_read(int value) {
+    return std::ranges::any_of(done_, [&](const Step& s) { return s.takes(value); }) || uses_[value] > 0;
   }
 
   Plan& p_;
   PlannedValues& values_;
   bool of_rows_ = false;
-  std::map<int, int> uses_;           // remaining uses of each value
-  std::map<int, int> conditions_;     // of these, as conditions of `where` in these steps
+  // A number for each value, which begins as 0.
+  struct Counts {
+    std::vector<int> all;
+    int& operator[](int value) {
+      const auto at = static_cast<std::size_t>(value);
+      if (at >= all.size()) all.resize(at + 1);
+      return all[at];
+    }
+  };
+  Counts uses_;                       // remaining uses of each value
+  Counts conditions_;                 // of these, as conditions of `where` in these steps
   std::map<int, int> in_four_bytes_;  // the four-byte form of a boolean
   std::vector<Step> done_, after_;    // steps before the chain, and after it
   std::vector<ChainStep> links_;
-  std::set<int> made_;  // values made by the chain
-  int held_ = -1;       // the value in registers, or -1
+  std::vector<int> made_;  // values made by the chain
+  int held_ = -1;          // the value in registers, or -1
   bool is_stored_ = false;
 };
 

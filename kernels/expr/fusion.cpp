@@ -1,6 +1,7 @@
 #include "kernels/expr/fusion.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -49,16 +50,21 @@ bool are_disjoint(const Access& one, const Access& other, const Shape& space) {
 // Merges expressions over a common space into one. Reads are shared.
 class FusedBuilder {
  public:
-  FusedBuilder(const std::vector<Axis>& axes) : axes_(axes) {
+  // `parts` will be added.
+  FusedBuilder(const std::vector<Axis>& axes, const std::array<const Expression*, 2>& parts) : axes_(axes) {
     std::vector<std::int64_t> sizes;
     for (const Axis& axis : axes) sizes.push_back(axis.size), result_.reduced += axis.is_reduced;
     result_.space = Shape(sizes);
+    result_.reads.reserve(parts[0]->reads.size() + parts[1]->reads.size());
+    result_.code.reserve(parts[0]->code.size() + parts[1]->code.size());
+    result_.writes.reserve(parts[0]->writes.size() + parts[1]->writes.size());
   }
 
   // False if the expression would read memory that an earlier one writes in another order.
   bool add(const Expression& expression, int Axis::*of) {
     const std::size_t written = result_.writes.size();
     std::vector<std::uint16_t> numbers;
+    numbers.reserve(expression.code.size());
     for (Instruction instruction : expression.code) {
       if (instruction.kind == Kind::read) {
         const Access& access = expression.reads[instruction.index];
@@ -157,6 +163,8 @@ bool is_safe(const Expression& expression, const MemoryOf& memory_of) {
   const bool in_passes = reduces(expression);
   const auto placed = [&](const Access& access) { return Access{memory_of(access.memory), access.layout}; };
   std::vector<Access> reads, writes;
+  reads.reserve(expression.reads.size());
+  writes.reserve(expression.writes.size());
   for (const Access& read : expression.reads) reads.push_back(placed(read));
   for (const Expression::Write& write : expression.writes) writes.push_back(placed(write.to));
   for (std::size_t i = 0; i < writes.size(); ++i) {
@@ -185,7 +193,7 @@ bool is_recomputed(const std::vector<Axis>& axes, int Axis::*of) {
 std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes,
                             const MemoryOf& memory_of) {
   if (axes.size() > Shape::kMaxRank || !order_reduced_axes(axes, producer, consumer)) return std::nullopt;
-  FusedBuilder joined(axes);
+  FusedBuilder joined(axes, {&producer, &consumer});
   if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
   const bool repeats = is_recomputed(axes, &Axis::producer);
   if (is_recomputed(axes, &Axis::consumer) || (repeats && producer.code.size() > kMaxRecomputed)) return std::nullopt;
@@ -241,6 +249,8 @@ Expression without_writes(const Expression& expression, const std::function<bool
   Expression result;
   result.space = expression.space;
   result.reduced = expression.reduced;
+  result.reads.reserve(expression.reads.size());
+  result.code.reserve(expression.code.size());
   std::vector<bool> used(expression.code.size());
   for (const Expression::Write& write : expression.writes) {
     if (!is_dropped(write.to)) used[write.value] = true;

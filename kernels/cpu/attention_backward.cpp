@@ -205,8 +205,8 @@ struct Backward : Common, host_device::AttentionGradients<Array> {
 
 void run(const ops::AttentionBackward& op, const Stream& stream) {
   attention::Backward backward(op);
-  const Buffer memory = stream.allocate(static_cast<std::size_t>(2 * backward.partial_size()) * sizeof(float));
-  backward.partial = static_cast<float*>(memory.data());
+  const Temporary memory(DType::f32, {2, backward.partial_size()}, stream);
+  backward.partial = memory.data<float>();
   submit(stream, [backward] { backward.run(); });
 }
 

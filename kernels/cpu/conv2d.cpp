@@ -151,20 +151,15 @@ void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, cons
   key.b = db && count > 1 ? DType::f32 : one_dnn::dtype_of(db);
   one_dnn::Parts parts;
   memory given, computed;
-  Buffer dw_memory, db_memory;
-  Tensor dws, dbs;  // the parts' results, if there are several
+  Temporary dws, dbs;  // the parts' results, if there are several
   for_parts<BackwardWeights>(key, size, [&](const BackwardWeights& c, std::int64_t begin, std::int64_t end) {
     if (begin == 0) {
       given = one_dnn::memory(dw, filters(key, dw.dtype()));
       computed = c.layout() == given.get_desc() ? given : memory(c.layout(), one_dnn::engine());
       if (count > 1) {
-        dw_memory = stream.allocate(static_cast<std::size_t>(count) * c.layout().get_size());
-        dws = Tensor(dw_memory.data(), DType::f32,
-                     {count, static_cast<std::int64_t>(c.layout().get_size() / sizeof(float))}, dw.device());
-      }
-      if (count > 1 && db) {
-        db_memory = stream.allocate(static_cast<std::size_t>(count * db.count()) * sizeof(float));
-        dbs = Tensor(db_memory.data(), DType::f32, {count, db.count()}, db.device());
+        const auto size_of_dw = static_cast<std::int64_t>(c.layout().get_size() / sizeof(float));
+        dws = Temporary(DType::f32, {count, size_of_dw}, stream);
+        if (db) dbs = Temporary(DType::f32, {count, db.count()}, stream);
       }
     }
     const std::int64_t i = begin / size;

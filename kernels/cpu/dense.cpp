@@ -2,6 +2,7 @@
 #include "kernels/cpu/narrow_dense.h"
 #include "kernels/elementwise.h"
 #include "kernels/ops.h"
+#include "runtime/temporary.h"
 
 namespace giro::cpu {
 namespace {
@@ -30,8 +31,7 @@ void run(const ops::DenseBackward& op, const Stream& stream) {
 }
 
 void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
-  const Buffer memory = stream.allocate(op.dw.bytes());
-  const Tensor term(memory.data(), DType::f32, op.dw.shape(), op.dw.device());
+  const Temporary term(DType::f32, op.dw.shape(), stream);
   cpu::run(ops::DenseBackward{.dw = term, .db = op.db, .dz = op.dz, .x = op.x, .math = op.math}, stream);
   ops::add(op.dw, op.dw, term, stream);
 }

@@ -8,6 +8,7 @@
 #include "kernels/cpu/subnormals.h"
 #include "kernels/cpu/team.h"
 #include "runtime/cpu/stream.h"
+#include "runtime/temporary.h"
 
 namespace giro::cpu {
 

@@ -201,9 +201,8 @@ template <class F>
 void submit_case(const Tensor& x, double factor, std::int64_t outputs, const Stream& stream, const F& f) {
   const Input input(x, factor);
   const int padded = outputs <= 4 ? 4 : outputs <= 10 ? 10 : 16;
-  const auto floats = static_cast<std::size_t>((round_up(input.inputs) + kLanes + input.rows) * padded);
-  const Buffer workspace = stream.allocate(floats * sizeof(float));
-  submit(stream, [input, outputs, f, space = static_cast<float*>(workspace.data())] {
+  const Temporary workspace(DType::f32, {round_up(input.inputs) + kLanes + input.rows, padded}, stream);
+  submit(stream, [input, outputs, f, space = workspace.data<float>()] {
     const auto with_outputs = [&]<bool kBytes>() {
       if (outputs <= 4) return f.template operator()<4, kBytes>(input, space);
       if (outputs <= 10) return f.template operator()<10, kBytes>(input, space);

@@ -186,12 +186,7 @@ void tiles_backward(T* dx, const T* dy, const T* x, const Shape& of_x, const std
 template <class F>
 void run_in_f32(const Tensor& out, const Tensor& in, const Stream& stream, const F& run) {
   if (out.dtype() == DType::f32) return run(out, in);
-  const auto floats = [&](const Tensor& of) {
-    return stream.allocate(static_cast<std::size_t>(of.count()) * sizeof(float));
-  };
-  const Buffer memory_of_in = floats(in), memory_of_out = floats(out);
-  const Tensor wide_in(memory_of_in.data(), DType::f32, in.shape(), in.device());
-  const Tensor wide_out(memory_of_out.data(), DType::f32, out.shape(), out.device());
+  const Temporary wide_in(DType::f32, in.shape(), stream), wide_out(DType::f32, out.shape(), stream);
   ops::cast(wide_in, in, stream);
   run(wide_out, wide_in);
   ops::cast(out, wide_out, stream);

@@ -94,9 +94,8 @@ template <class F>
 void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, float factor,
                         const Fault& fault, const Stream& stream, F&& f) {
   const bool is_direct = dlogits && dlogits.dtype() == DType::f32;
-  const Buffer scratch =
-      is_direct ? Buffer() : stream.allocate(static_cast<std::size_t>(logits.count()) * sizeof(float));
-  float* const work = is_direct ? dlogits.data<float>() : static_cast<float*>(scratch.data());
+  const Temporary scratch = is_direct ? Temporary() : Temporary(DType::f32, logits.shape(), stream);
+  float* const work = (is_direct ? dlogits : scratch).data<float>();
   host_device::with_storage(logits.dtype(), [&]<class T>(host_device::Type<T>) {
     host_device::with_integer(labels.dtype(), [&]<class Label>(host_device::Type<Label>) {
       f(CrossEntropy<T, Label>{losses, work, dlogits && !is_direct ? dlogits.data<T>() : nullptr,
@@ -128,9 +127,9 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
 }
 
 void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
-  const Buffer losses = stream.allocate(static_cast<std::size_t>(op.logits.shape()[0]) * sizeof(float));
-  with_cross_entropy(static_cast<float*>(losses.data()), op.dlogits, op.logits, op.labels,
-                     static_cast<float>(op.factor), op.fault, stream, [&](const auto& rows) {
+  const Temporary losses(DType::f32, {op.logits.shape()[0]}, stream);
+  with_cross_entropy(losses.data<float>(), op.dlogits, op.logits, op.labels, static_cast<float>(op.factor), op.fault,
+                     stream, [&](const auto& rows) {
                        submit(stream, [rows, loss = op.loss.data<float>(),
                                        accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr] {
                          std::int64_t correct[ops::MeanCrossEntropy::kMaxRows / kRows] = {};  // per block

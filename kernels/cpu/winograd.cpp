@@ -88,18 +88,13 @@ float* floats_of_thread(std::int64_t count) {
   return reinterpret_cast<float*>(memory_of_thread(static_cast<std::size_t>(count) * sizeof(float)));
 }
 
-Buffer floats(std::int64_t count, const Stream& stream) {
-  return stream.allocate(static_cast<std::size_t>(count) * sizeof(float));
-}
-
 // Queues out = the convolution of `in` with transformed and packed filters: panels of (in channels, out channels) for
 // each place.
-void convolve(float* out, const float* in, const Buffer& filters, const float* bias, const Tiles& tiles,
+void convolve(float* out, const float* in, const Tensor& filters, const float* bias, const Tiles& tiles,
               std::int64_t in_channels, std::int64_t out_channels, const Stream& stream) {
   // The filters are read once per block; a block's own arrays stay in a core's cache.
   const std::int64_t most = std::clamp<std::int64_t>(4096 / (in_channels + out_channels), 32, 64);
-  cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(),
-                       u = static_cast<const float*>(filters.data())] {
+  cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(), u = filters.data<float>()] {
     for_each_block(tiles.count(), most, kParallelFrom * tiles.count(), [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t rows = end - begin, in_plane = rows * in_channels, out_plane = rows * out_channels;
       float* const v = floats_of_thread(kPlaces * (in_plane + out_plane) + std::max(in_channels, out_channels));
@@ -147,9 +142,9 @@ void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,
              const Stream& stream) {
   const std::int64_t in = w.shape()[3], out = w.shape()[0];
   const Tiles tiles(x.shape(), y.shape(), options.pad_before[0], options.pad_before[1]);
-  const Buffer filters = floats(kPlaces * in * out, stream);
+  const Temporary filters(DType::f32, {kPlaces, in, out}, stream);
   cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(), w = w.data<float>(),
-                       u = static_cast<float*>(filters.data())] {
+                       u = filters.data<float>()] {
     for_each_block(out, products.width, kPlaces * in * out, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t plane = (end - begin) * in;
       float* const rows = floats_of_thread(kPlaces * plane);
@@ -168,9 +163,9 @@ void backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Co
                    const Stream& stream) {
   const std::int64_t in = w.shape()[0], out = w.shape()[3];
   const Tiles tiles(dz.shape(), dx.shape(), 2 - options.pad_before[0], 2 - options.pad_before[1]);
-  const Buffer filters = floats(kPlaces * in * out, stream);
+  const Temporary filters(DType::f32, {kPlaces, in, out}, stream);
   cpu::submit(stream, [=, &transform = transforms(), width = tile_products().width, w = w.data<float>(),
-                       u = static_cast<float*>(filters.data())] {
+                       u = filters.data<float>()] {
     for_each_block(in, 8, kPlaces * in * out, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t o = begin; o < end; ++o) {  // taps in reverse order
         transform.filter(u + o * width, in * out, in * width, taps(w + (o * 9 + 8) * out, -out).data(), out);
@@ -186,9 +181,9 @@ void backward_weights(const Tensor& dw, const Tensor& dz, const Tensor& x, const
   const std::int64_t in = x.shape()[3], out = dz.shape()[3];
   const Tiles tiles(x.shape(), dz.shape(), options.pad_before[0], options.pad_before[1]);
   const std::int64_t most = std::min(kTiles, tiles.count());
-  const Buffer memory = floats(kPlaces * (most * (in + out) + in * out) + std::max(in, out), stream);
+  const Temporary memory(DType::f32, {kPlaces * (most * (in + out) + in * out) + std::max(in, out)}, stream);
   cpu::submit(stream, [=, &transform = transforms(), &products = tile_products(), dw = dw.data<float>(),
-                       dz = dz.data<float>(), x = x.data<float>(), v = static_cast<float*>(memory.data())] {
+                       dz = dz.data<float>(), x = x.data<float>(), v = memory.data<float>()] {
     const std::int64_t width = products.width;
     float *const m = v + kPlaces * most * in, *const du = m + kPlaces * most * out,
                  *const outside = du + kPlaces * in * out;

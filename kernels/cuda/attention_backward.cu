@@ -146,8 +146,8 @@ void run(const ops::AttentionBackward& op, const Stream& stream) {
     if (run_with_cudnn(op, AttentionGraph::Result::gradients, arrays, stream)) return;
   }
   const std::int64_t rows = op.logsumexp.count();
-  const Buffer delta = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));
-  const Backward backward(op, static_cast<float*>(delta.data()));
+  const Temporary delta(DType::f32, {rows}, stream);
+  const Backward backward(op, delta.data<float>());
   constexpr int kRowsOfBlock = 4;
   attention_delta_kernel<<<blocks_for(rows, kRowsOfBlock), 32 * kRowsOfBlock, 0, handle(stream)>>>(backward, rows);
   check_launch("attention_delta_kernel");

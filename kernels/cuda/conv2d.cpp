@@ -14,6 +14,7 @@
 #include "kernels/few_channels.h"
 #include "kernels/ops.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/temporary.h"
 #include "runtime/throw_error.h"
 
 namespace giro::cuda {
@@ -54,9 +55,8 @@ void backward_filter(const ops::Conv2dBackward& op, const Convolution& convoluti
   if (!op.dw) return;
   // For 16-bit images cuDNN computes 16-bit gradients.
   const bool rounds = op.dw.dtype() != op.x.dtype();
-  const Buffer memory =
-      rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
-  const Tensor rounded = rounds ? Tensor(memory.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
+  const Temporary memory = rounds ? Temporary(op.x.dtype(), op.dw.shape(), stream) : Temporary();
+  const Tensor& rounded = rounds ? memory : static_cast<const Tensor&>(op.dw);
   const bool by_cudnn =
       run_best(convolution, {{GraphArray::x, op.x.raw()}, {GraphArray::w, rounded.raw()}, {GraphArray::y, op.dz.raw()}},
                stream, [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });

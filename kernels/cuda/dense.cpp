@@ -4,6 +4,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/narrow_layers.h"
 #include "kernels/ops.h"
+#include "runtime/temporary.h"
 
 namespace giro::cuda {
 namespace {
@@ -11,11 +12,11 @@ namespace {
 void matmul(const Matmul& product, const Stream& stream) {
   if (try_matmul(product, stream)) return;
   if (!product.adds) return tiled_matmul(product, stream);
-  const Buffer memory = stream.allocate(product.d.bytes());
-  Matmul term = product;
-  term.d = Tensor(memory.data(), product.d.dtype(), product.d.shape(), product.d.device());
-  tiled_matmul(term, stream);
-  ops::add(product.d, product.d, term.d, stream);
+  const Temporary term(product.d.dtype(), product.d.shape(), stream);
+  Matmul product_alone = product;
+  product_alone.d = term;
+  tiled_matmul(product_alone, stream);
+  ops::add(product.d, product.d, term, stream);
 }
 
 // The product with an epilogue for `bias`. Returns false and queues nothing if cuBLASLt does not compute it.

@@ -234,10 +234,9 @@ const std::uint16_t* bits(const Tensor& tensor) { return static_cast<const std::
 DType dtype_of(const Tensor& tensor) { return tensor ? tensor.dtype() : DType::f32; }
 
 // The tensor itself or, since the kernels move quads, memory of its size if it is not aligned to them.
-Tensor aligned(const Tensor& tensor, Buffer& memory, const Stream& stream) {
+Tensor aligned(const Tensor& tensor, Temporary& memory, const Stream& stream) {
   if (reinterpret_cast<std::uintptr_t>(tensor.raw()) % sizeof(Quad) == 0) return tensor;
-  memory = stream.allocate(tensor.bytes());
-  return {memory.data(), tensor.dtype(), tensor.shape(), tensor.device()};
+  return memory = Temporary(tensor.dtype(), tensor.shape(), stream);
 }
 
 // Calls f with the type of the elements, and how many products hold a filter's elements and the bias.
@@ -258,7 +257,7 @@ void with_kind(DType dtype, int terms, F&& f) {
 void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream) {
   using namespace few_channels;
   const Launch launch(op, op.x.shape(), op.w.shape());
-  Buffer memory;
+  Temporary memory;
   const Tensor y = aligned(op.y, memory, stream);
   with_kind(y.dtype(), launch.geometry.terms,
             [&]<class T, int kSteps>(host_device::Type<T>, std::integral_constant<int, kSteps>) {
@@ -275,23 +274,22 @@ void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream) {
 void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const Stream& stream) {
   using namespace few_channels;
   const Launch launch(op, op.x.shape(), op.dw.shape());
-  Buffer memory;
+  Temporary memory;
   const Tensor dz = aligned(op.dz, memory, stream);
   if (memory) stream.copy(dz.raw(), op.dz.raw(), dz.bytes());
   const int terms = launch.geometry.terms, filters = launch.geometry.filters;
   const std::int64_t blocks = launch.blocks.x, count = std::int64_t{filters} * (terms + 1);
-  const Buffer parts = stream.allocate(static_cast<std::size_t>(blocks * count) * sizeof(float));
+  const Temporary parts(DType::f32, {blocks, count}, stream);
   with_kind(dz.dtype(), terms, [&]<class T, int kSteps>(host_device::Type<T>, std::integral_constant<int, kSteps>) {
     const auto kernel = op.has_pool ? few_channels_backward_filter_kernel<T, kSteps, true>
                                     : few_channels_backward_filter_kernel<T, kSteps, false>;
-    kernel<<<launch.blocks, kThreads, launch.shared, handle(stream)>>>(static_cast<float*>(parts.data()), bits(dz),
-                                                                       bits(op.x), bits(op.w), raw(op.b),
-                                                                       dtype_of(op.b), launch.geometry);
+    kernel<<<launch.blocks, kThreads, launch.shared, handle(stream)>>>(
+        parts.data<float>(), bits(dz), bits(op.x), bits(op.w), raw(op.b), dtype_of(op.b), launch.geometry);
   });
   check_launch("few_channels_backward_filter_kernel");
   few_channels_total_kernel<<<blocks_for(count, kTotals), kTotals * kAdders, 0, handle(stream)>>>(
       host_device::Output(op.dw), host_device::Output(const_cast<void*>(raw(op.db)), dtype_of(op.db)),
-      static_cast<const float*>(parts.data()), static_cast<int>(blocks), filters, terms);
+      parts.data<float>(), static_cast<int>(blocks), filters, terms);
   check_launch("few_channels_total_kernel");
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/temporary.h"
 
 namespace giro::cuda {
 

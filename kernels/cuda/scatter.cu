@@ -97,40 +97,35 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
   const std::int64_t size = op.sums.shape()[0], width = op.sums.count() / size;
   const auto tiles = [](std::int64_t rows) { return (rows + kTile - 1) / kTile; };
   std::int64_t count = op.indices.count();
-  const auto keys_for = [&](std::int64_t rows) {
-    return stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
-  };
   if (count == 0) return;
   const unsigned int columns = std::bit_ceil(static_cast<unsigned int>(std::min<std::int64_t>(width, kScatterThreads)));
   const dim3 threads(columns, kScatterThreads / columns);
   const unsigned int blocks_of_columns = blocks_for(width, columns);
-  Buffer keys = keys_for(count);
+  Temporary keys(DType::i64, {count}, stream);
   host_device::with_integer(op.indices.dtype(), [&]<class Index>(host_device::Type<Index>) {
     const std::int64_t* const order = op.order ? op.order.data<std::int64_t>() : nullptr;
-    for_each(stream, count,
-             FindKeys<Index>{static_cast<std::int64_t*>(keys.data()), {op.indices.data<Index>(), order, size}});
+    for_each(stream, count, FindKeys<Index>{keys.data<std::int64_t>(), {op.indices.data<Index>(), order, size}});
   });
   host_device::with_updates(op.updates.dtype(), [&]<class T>(host_device::Type<T>) {
     using Sum = host_device::SumOf<T>;
-    Buffer rows;  // of the passes after the first
+    Temporary rows;  // of the passes after the first
     const auto add = [&]<class Row>(const Row* from, const std::int64_t* order) {
       const std::int64_t next = tiles(count) > 1 ? 2 * tiles(count) : 0;
-      Buffer rest, keys_of_rest;
+      Temporary rest, keys_of_rest;
       if (next > 0) {
-        rest = stream.allocate(static_cast<std::size_t>(next * width) * sizeof(Sum));
-        keys_of_rest = keys_for(next);
+        rest = Temporary(op.sums.dtype(), {next, width}, stream);
+        keys_of_rest = Temporary(DType::i64, {next}, stream);
       }
       add_runs_kernel<Row, Sum>
           <<<blocks_for(tiles(count), threads.y) * blocks_of_columns, threads, 0, handle(stream)>>>(
-              {static_cast<Sum*>(op.sums.raw()), static_cast<Sum*>(rest.data()),
-               static_cast<std::int64_t*>(keys_of_rest.data()), from, static_cast<const std::int64_t*>(keys.data()),
-               order, count, width},
+              {static_cast<Sum*>(op.sums.raw()), static_cast<Sum*>(rest.raw()),
+               static_cast<std::int64_t*>(keys_of_rest.raw()), from, keys.data<std::int64_t>(), order, count, width},
               tiles(count), blocks_of_columns);
       check_launch("add_runs_kernel");
       rows = std::move(rest), keys = std::move(keys_of_rest), count = next;
     };
     add(op.updates.data<T>(), op.order ? op.order.data<std::int64_t>() : nullptr);
-    while (count > 0) add(static_cast<const Sum*>(rows.data()), nullptr);
+    while (count > 0) add(static_cast<const Sum*>(rows.raw()), nullptr);
   });
 }
 

@@ -223,11 +223,9 @@ namespace {
 // Computes each row's loss and whether it is correct, then the means.
 void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const Shape rows = op.labels.shape();
-  const auto bytes = static_cast<std::size_t>(rows.count()) * sizeof(float);
-  const Buffer memory = stream.allocate(bytes), memory_of_hits = op.accuracy ? stream.allocate(bytes) : Buffer();
-  const Tensor losses(memory.data(), DType::f32, rows, stream.device());
+  const Temporary losses(DType::f32, rows, stream);
   if (op.accuracy) {
-    const Tensor hits(memory_of_hits.data(), DType::f32, rows, stream.device());
+    const Temporary hits(DType::f32, rows, stream);
     cuda::run(ops::correct_rows(hits, op.logits, op.labels), stream);
     ops::mean(op.accuracy, hits, stream);
   }
@@ -250,12 +248,11 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
       check_launch("small_mean_cross_entropy_kernel");
       return;
     }
-    const Buffer losses = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));
-    const Buffer correct = stream.allocate(static_cast<std::size_t>(rows));
+    const Temporary losses(DType::f32, {rows}, stream), correct(DType::u8, {rows}, stream);
     mean_cross_entropy_kernel<<<blocks_for(rows, kMeanThreads / kWarp), kMeanThreads, 0, handle(stream)>>>(
-        op.loss.data<float>(), Output(op.dlogits), share, static_cast<float*>(losses.data()),
-        static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), op.logits.data<T>(),
-        op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor), host_device::Fault(op.fault));
+        op.loss.data<float>(), Output(op.dlogits), share, losses.data<float>(), correct.data<std::uint8_t>(),
+        cuda_stream(stream).arrivals(), op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
+        static_cast<float>(op.factor), host_device::Fault(op.fault));
     check_launch("mean_cross_entropy_kernel");
   });
 }

@@ -353,8 +353,7 @@ void tiled_product(const Product& p, const Rows& rows, const Columns& columns, c
   };
   if (splits == 1) return launch(Result(p, p.out, p.bias, p.relu));
   const std::int64_t count = p.slices * p.rows * p.columns;
-  const Buffer memory = stream.allocate(static_cast<std::size_t>(splits * count) * sizeof(float));
-  const Tensor sums(memory.data(), DType::f32, {splits, count}, p.out.device());
+  const Temporary sums(DType::f32, {splits, count}, stream);
   launch(Result(p, sums));
   cuda::run(ops::SumRows{p.out.reshape({count}), sums}, stream);
   add_bias(p.out, p.bias, stream, p.relu);

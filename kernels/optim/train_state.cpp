@@ -15,6 +15,7 @@
 #include "kernels/optim/update_plan.h"
 #include "runtime/call_site.h"
 #include "runtime/held_values.h"
+#include "runtime/temporary.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -64,8 +65,7 @@ std::function<void(const Collection&, const Stream&)> initial_values(const std::
         } else if (leaf.dtype() == DType::f32) {
           from_host(leaf, values, stream);
         } else {
-          const Buffer memory = stream.allocate(values.size() * sizeof(float));
-          const Tensor in_f32(memory.place(), DType::f32, leaf.shape(), stream.device());
+          const Temporary in_f32(DType::f32, leaf.shape(), stream);
           from_host(in_f32, values, stream);
           ops::cast(leaf, in_f32, stream);
         }

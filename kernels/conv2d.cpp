@@ -55,8 +55,8 @@ Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<s
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options) {
   check_options(options);
   if (x.rank() != 4 || w.rank() != 4 || x[3] != w[3] * options.groups || w[0] % options.groups != 0) {
-    throw_error(ErrorCode::shape_mismatch, "conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, {})",
-                to_string(x), to_string(w), channels_of(options.groups));
+    throw_shape("conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, {})", to_string(x), to_string(w),
+                channels_of(options.groups));
   }
   std::array<std::int64_t, 2> out{};
   for (std::size_t axis = 0; axis < 2; ++axis) {
@@ -64,8 +64,8 @@ Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options)
     const std::int64_t padded = x[i] + options.pad_before[axis] + options.pad_after[axis];
     const std::int64_t window = reach(w[i], options.dilation[axis]);
     if (w[i] < 1 || padded < window) {
-      throw_error(ErrorCode::shape_mismatch, "conv2d: a window of {} does not fit in {} padded rows or columns of x {}",
-                  window, padded, to_string(x));
+      throw_shape("conv2d: a window of {} does not fit in {} padded rows or columns of x {}", window, padded,
+                  to_string(x));
     }
     out[axis] = (padded - window) / options.stride[axis] + 1;
   }
@@ -76,8 +76,7 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
                              std::array<std::int64_t, 2> more) {
   check_options(options);
   if (dz.rank() != 4 || w.rank() != 4 || dz[3] != w[0] || w[0] % options.groups != 0) {
-    throw_error(ErrorCode::shape_mismatch,
-                "conv2d_transpose: dz is {}, w is {}; expected (N, OH, OW, O) and (O, KH, KW, {})", to_string(dz),
+    throw_shape("conv2d_transpose: dz is {}, w is {}; expected (N, OH, OW, O) and (O, KH, KW, {})", to_string(dz),
                 to_string(w), channels_of(options.groups));
   }
   std::array<std::int64_t, 2> size{};
@@ -90,8 +89,7 @@ Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOption
     const std::int64_t pads = options.pad_before[axis] + options.pad_after[axis];
     size[axis] = (dz[i] - 1) * options.stride[axis] + reach(w[i], options.dilation[axis]) - pads + more[axis];
     if (w[i] < 1 || dz[i] < 1 || size[axis] < 1) {
-      throw_error(ErrorCode::shape_mismatch,
-                  "conv2d_transpose: a window of {} with padding {} and {} leaves nothing of dz {}", w[i],
+      throw_shape("conv2d_transpose: a window of {} with padding {} and {} leaves nothing of dz {}", w[i],
                   options.pad_before[axis], options.pad_after[axis], to_string(dz));
     }
   }

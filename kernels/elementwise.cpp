@@ -74,8 +74,8 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
   if (mask) {
     const Shape &all = values.shape(), &first = mask.shape();
     if (first.rank() > all.rank() || !std::equal(first.begin(), first.end(), all.begin())) {
-      throw_error(ErrorCode::shape_mismatch, "moments: mask is {}, values is {}; expected the first axes of values",
-                  to_string(mask), to_string(values));
+      throw_shape("moments: mask is {}, values is {}; expected the first axes of values", to_string(mask),
+                  to_string(values));
     }
   }
   const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;

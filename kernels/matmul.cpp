@@ -34,8 +34,7 @@ Shape matmul_shape(const Shape& a, const Shape& b, const MatmulOptions& options)
     const auto text = [](const Shape& shape, bool transposed) {
       return to_string(shape) + (transposed && shape.rank() > 1 ? " transposed" : "");
     };
-    throw_error(ErrorCode::shape_mismatch, "matmul: a is {}, b is {}; {}", text(a, options.transpose_a),
-                text(b, options.transpose_b), what);
+    throw_shape("matmul: a is {}, b is {}; {}", text(a, options.transpose_a), text(b, options.transpose_b), what);
   };
   if (a.rank() == 0 || b.rank() == 0) fail("expected at least one axis each");
   const Shape left = as_matrices(a, true), right = as_matrices(b, false);

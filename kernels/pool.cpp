@@ -8,7 +8,7 @@
 namespace giro {
 
 Shape pool_shape(const Shape& x, const PoolOptions& options) {
-  if (x.rank() != 4) throw_error(ErrorCode::shape_mismatch, "pooling: x is {}, expected (N, H, W, C)", to_string(x));
+  if (x.rank() != 4) throw_shape("pooling: x is {}, expected (N, H, W, C)", to_string(x));
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   std::array<std::int64_t, 2> out{};
   for (std::size_t axis = 0; axis < 2; ++axis) {
@@ -23,8 +23,8 @@ Shape pool_shape(const Shape& x, const PoolOptions& options) {
                     window, window - 1);
     }
     if (size < 1 || window > size + before + after) {
-      throw_error(ErrorCode::shape_mismatch, "pooling: a window of {} does not fit in x {} with padding {} and {}",
-                  window, to_string(x), before, after);
+      throw_shape("pooling: a window of {} does not fit in x {} with padding {} and {}", window, to_string(x), before,
+                  after);
     }
     out[axis] = (size + before + after - window) / stride + 1;
   }

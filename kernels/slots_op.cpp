@@ -10,8 +10,8 @@ void check_ring(std::string_view op, const ByteRing& ring, const Stream& stream,
   if (!ring.slots.device().is_cpu()) detail::expect_on_device(op, ring.slots, stream.device());
   detail::expect_on_device(op, ring.call, stream.device());
   if (ring.count() < 1 || ring.bytes() % ByteRing::kAlignment != 0) {
-    throw_error(ErrorCode::shape_mismatch, "{}: slots is {}, expected one or more slots, each a multiple of {} bytes",
-                op, to_string(ring.slots), static_cast<int>(ByteRing::kAlignment));
+    throw_shape("{}: slots is {}, expected one or more slots, each a multiple of {} bytes", op, to_string(ring.slots),
+                static_cast<int>(ByteRing::kAlignment));
   }
   if (offset < 0 || offset % ByteRing::kAlignment != 0 || offset + bytes > ring.bytes()) {
     throw_invalid(

@@ -31,5 +31,10 @@ template <class... Args>
 [[noreturn]] void throw_invalid(ErrorFormat<std::type_identity_t<Args>...> format, Args&&... args) {
   throw_error(ErrorCode::invalid_argument, format, std::forward<Args>(args)...);
 }
+// The same with ErrorCode::shape_mismatch.
+template <class... Args>
+[[noreturn]] void throw_shape(ErrorFormat<std::type_identity_t<Args>...> format, Args&&... args) {
+  throw_error(ErrorCode::shape_mismatch, format, std::forward<Args>(args)...);
+}
 
 }  // namespace giro

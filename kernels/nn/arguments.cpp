@@ -52,7 +52,7 @@ void expect_scalar(const char* op, const char* what, const Operand& x) {
                 x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype()));
   }
   if (!x.is_number && x.var.shape().rank() != 0) {
-    throw_error(ErrorCode::shape_mismatch, "{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value()));
+    throw_shape("{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value()));
   }
 }
 
@@ -68,8 +68,7 @@ void expect_broadcasts(const char* op, const Shape& from, const Shape& to) {
     fits = from.begin()[i] == 1 || from.begin()[i] == to.begin()[to.rank() - from.rank() + i];
   }
   if (fits) return;
-  throw_error(ErrorCode::shape_mismatch, "{}: found {}, which does not broadcast to {}", op, to_string(from),
-              to_string(to));
+  throw_shape("{}: found {}, which does not broadcast to {}", op, to_string(from), to_string(to));
 }
 
 std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes) {

@@ -90,8 +90,7 @@ Var along_axis(const Var& x, std::size_t axis, const F& of_rows) {
 inline Var with_first_axes(const char* what, const Var& x, const Shape& shape) {
   const Shape& first = x.shape();
   if (first.rank() > shape.rank() || !std::equal(first.begin(), first.end(), shape.begin())) {
-    throw_error(ErrorCode::shape_mismatch, "{} is {}, values is {}; expected the first axes of values", what,
-                to_string(first), to_string(shape));
+    throw_shape("{} is {}, values is {}; expected the first axes of values", what, to_string(first), to_string(shape));
   }
   std::vector<std::int64_t> sizes(first.begin(), first.end());
   sizes.resize(shape.rank(), 1);

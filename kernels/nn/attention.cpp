@@ -26,8 +26,7 @@ constexpr std::int64_t kMaxWidth = 256;
 // q: (B, T, H, D), k: (B, S, K, D).
 void check(const Shape& q, const Shape& k, const AttentionOptions& options) {
   if (k[2] == 0 ? q[2] != 0 : q[2] % k[2] != 0) {
-    throw_error(ErrorCode::shape_mismatch,
-                "{}: query has {} heads, key has {}; expected query's to be a multiple of key's", kName, q[2], k[2]);
+    throw_shape("{}: query has {} heads, key has {}; expected query's to be a multiple of key's", kName, q[2], k[2]);
   }
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
   if (q[3] > kMaxWidth || std::max(q[1], k[1]) > kMax / 2 || std::max(q[2], k[2]) > kMax / 256 / kMaxWidth) {
@@ -128,8 +127,7 @@ Var dot_product_attention(const Var& qkv, std::int64_t heads, const AttentionOpt
   const Shape& all = qkv.shape();
   const std::int64_t keys = (all[2] - heads) / 2;
   if (heads < 1 || keys < 1 || heads + 2 * keys != all[2]) {
-    throw_error(ErrorCode::shape_mismatch, "{}: qkv is {}, expected (B, T, H + 2 K, D) with {} query heads", kName,
-                to_string(qkv.value()), heads);
+    throw_shape("{}: qkv is {}, expected (B, T, H + 2 K, D) with {} query heads", kName, to_string(qkv.value()), heads);
   }
   return attend({all[0], all[1], heads, all[3]}, {all[0], all[1], keys, all[3]}, qkv, Var(), Var(), options);
 }

@@ -55,8 +55,8 @@ void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs,
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (!inputs[i].requires_grad() || terms[i].is_empty()) continue;
     if (part ? lies_in(terms[i].shape(), *part, inputs[i].shape()) : terms[i].shape() == inputs[i].shape()) continue;
-    throw_error(ErrorCode::shape_mismatch, "a gradient returns {} for input {}, expected the shape of {}",
-                to_string(terms[i].value()), i, to_string(inputs[i].value()));
+    throw_shape("a gradient returns {} for input {}, expected the shape of {}", to_string(terms[i].value()), i,
+                to_string(inputs[i].value()));
   }
 }
 
@@ -148,9 +148,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
 namespace {
 
 void expect_loss(const Var& loss) {
-  if (loss.shape() != Shape{}) {
-    throw_error(ErrorCode::shape_mismatch, "the loss is {}, expected a scalar", to_string(loss.value()));
-  }
+  if (loss.shape() != Shape{}) throw_shape("the loss is {}, expected a scalar", to_string(loss.value()));
   if (loss.dtype() != DType::f32) {
     throw_error(ErrorCode::dtype_mismatch, "the loss is {}, expected f32", to_string(loss.value()));
   }

@@ -96,8 +96,7 @@ Shape common_shape(const char* op, const std::vector<Operand>& operands) {
         for (const Operand& each : operands) {
           if (!each.is_number) shapes += (shapes.empty() ? "" : " and ") + to_string(each.var.shape());
         }
-        throw_error(ErrorCode::shape_mismatch,
-                    "{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal sizes or 1",
+        throw_shape("{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal sizes or 1",
                     op, shapes, shape.rank() - i, size, own);
       }
       if (size == 1) size = own;

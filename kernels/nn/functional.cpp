@@ -162,7 +162,7 @@ Var activation(const Var& x, Activation f, Where where) {
 
 Var flatten(const Var& x, Where where) {
   const detail::CallSite site(where);
-  if (x.shape().rank() < 1) throw Error(ErrorCode::shape_mismatch, "flatten: x is a scalar, expected a batch axis");
+  if (x.shape().rank() < 1) throw_shape("flatten: x is a scalar, expected a batch axis");
   return x.reshape({x.shape()[0], x.shape().drop_front().count()});
 }
 
@@ -170,8 +170,7 @@ Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where wher
   const detail::CallSite site(where);
   const Var x = as_weights("dense", given, w);
   if (x.shape().rank() < 1 || w.shape().rank() != 2) {
-    throw_error(ErrorCode::shape_mismatch, "dense: x is {}, w is {}; expected (..., I) and (I, O)",
-                to_string(x.value()), to_string(w.value()));
+    throw_shape("dense: x is {}, w is {}; expected (..., I) and (I, O)", to_string(x.value()), to_string(w.value()));
   }
   const std::span leading(x.shape().begin(), x.shape().end() - 1);
   const Shape rows{Shape(leading).count(), x.shape()[-1]};
@@ -272,8 +271,7 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
   if (is_floating(labels.dtype())) return softmax_cross_entropy(logits, labels, CrossEntropyOptions{});
   const Shape &of_logits = logits.shape(), &of_labels = labels.shape();
   if (of_logits.rank() != of_labels.rank() + 1 || !std::equal(of_labels.begin(), of_labels.end(), of_logits.begin())) {
-    throw_error(ErrorCode::shape_mismatch,
-                "softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
+    throw_shape("softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
                 to_string(logits.value()), to_string(labels.value()));
   }
   const Stream& stream = (logits.has_stream() ? logits : labels).stream();

@@ -119,8 +119,7 @@ Var by_index(const char* op, const Var& y, const std::function<Term(Builder&, co
 // The first `kept` indices of each row.
 Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descending) {
   if (x.shape().begin()[axis] > std::numeric_limits<std::uint32_t>::max()) {
-    throw_error(ErrorCode::shape_mismatch, "argsort: x is {}, expected fewer than 2^32 elements along axis {}",
-                to_string(x.value()), axis);
+    throw_shape("argsort: x is {}, expected fewer than 2^32 elements along axis {}", to_string(x.value()), axis);
   }
   return along_axis(stop_gradient(x), axis, [&](const Var& rows) {
     Var order = Var::computed(DType::i64, {rows.shape()[0], kept}, {rows}, nullptr);
@@ -161,8 +160,7 @@ Var take_along_axis(const Operand& x, const Var& given, int axis) {
   expect_indices("take_along_axis", given);
   const Shape &from = x.var.shape(), &to = given.shape();
   if (to.rank() != from.rank() || with_size(to, along, from.begin()[along]) != from) {
-    throw_error(ErrorCode::shape_mismatch,
-                "take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}", to_string(to),
+    throw_shape("take_along_axis: indices is {}, x is {}; expected equal sizes except along axis {}", to_string(to),
                 to_string(from), along);
   }
   return take_along(x.var, on_stream_of(given, x.var), along, false);
@@ -180,8 +178,7 @@ Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
   const Shape& shape = x.var.shape();
   const Shape expected = joined(given.shape(), shape.drop_front());
   if (updates.shape() != expected) {
-    throw_error(ErrorCode::shape_mismatch, "scatter_add: updates is {}, expected {}", to_string(updates.shape()),
-                to_string(expected));
+    throw_shape("scatter_add: updates is {}, expected {}", to_string(updates.shape()), to_string(expected));
   }
   const std::int64_t size = shape[0], count = given.shape().count(), width = shape.drop_front().count();
   const Var indices = on_stream_of(given, x.var).reshape({count});

@@ -31,9 +31,7 @@ Layer function(const char* name, F f) {
 Layer elementwise(const char* name, Var (*f)(const Operand&)) { return function(name, f); }
 
 Var dense_with_params(const Scope& s, const Var& x, std::int64_t features, const DenseOptions& options) {
-  if (x.shape().rank() == 0) {
-    throw_error(ErrorCode::shape_mismatch, "dense({}): the input is a scalar, expected (..., I)", features);
-  }
+  if (x.shape().rank() == 0) throw_shape("dense({}): the input is a scalar, expected (..., I)", features);
   const std::int64_t inputs = x.shape()[-1];
   const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
   const Var bias = options.use_bias ? s.param("bias", {features}, options.bias_init, Fans{inputs, features}) : Var();
@@ -102,8 +100,8 @@ Layer residual(const Layer& layer) {
   return builtin("residual", [layer](Scope& s, const Var& x) {
     const Var y = layer(s, x);
     if (y.shape() != x.shape()) {
-      throw_error(ErrorCode::shape_mismatch, "residual: the input is {}, but the layer's output is {}",
-                  to_string(x.shape()), to_string(y.shape()));
+      throw_shape("residual: the input is {}, but the layer's output is {}", to_string(x.shape()),
+                  to_string(y.shape()));
     }
     return x + y;
   });

@@ -146,8 +146,7 @@ Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch
                     std::equal(part.begin() + 1, part.end(), whole.begin() + 1) && part.count() > 0 &&
                     whole.begin()[0] == parts * part.begin()[0];
   if (!fits) {
-    throw_error(
-        ErrorCode::shape_mismatch,
+    throw_shape(
         "weighted_mean: the weights are {}, those of the whole batch are {}; expected one of its {} equal parts",
         to_string(part), to_string(whole), parts);
   }

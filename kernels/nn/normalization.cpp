@@ -18,8 +18,8 @@ Var in_f32(const char* layer, const Var& x, std::size_t min_rank) {
                 to_string(x.value()));
   }
   if (x.shape().rank() < min_rank) {
-    throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected at least {} ax{}", layer,
-                to_string(x.shape()), min_rank, min_rank == 1 ? "is" : "es");
+    throw_shape("{}: the input is {}, expected at least {} ax{}", layer, to_string(x.shape()), min_rank,
+                min_rank == 1 ? "is" : "es");
   }
   return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
 }

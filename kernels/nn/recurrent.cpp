@@ -59,8 +59,8 @@ Var recurrent_kernel(const Scope& s, const Cell& cell) {
 template <class Cell>
 Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
   if (x.shape().rank() != 2 || carry.size() != Cell::kCarried) {
-    throw_error(ErrorCode::shape_mismatch, "{}: the input is {} with {} carried values, expected (B, I) with {}",
-                Cell::kName, to_string(x.shape()), carry.size(), Cell::kCarried);
+    throw_shape("{}: the input is {} with {} carried values, expected (B, I) with {}", Cell::kName,
+                to_string(x.shape()), carry.size(), Cell::kCarried);
   }
   const Scope part = s.same();
   return cell(part, carry, product_with_inputs(part, cell, x), dense(carry[0], recurrent_kernel(part, cell), Var()));
@@ -77,8 +77,7 @@ Layer unrolled(const Cell& cell) {
   checked_features(Cell::kName, cell.features);
   return builtin(Cell::kName, [cell](Scope& s, const Var& x) {
     if (x.shape().rank() != 3 || x.shape()[1] == 0) {
-      throw_error(ErrorCode::shape_mismatch, "{}: the input is {}, expected (B, T, I) with at least one step",
-                  Cell::kName, to_string(x.shape()));
+      throw_shape("{}: the input is {}, expected (B, T, I) with at least one step", Cell::kName, to_string(x.shape()));
     }
     const std::int64_t rows = x.shape()[0], steps = x.shape()[1], width = Cell::kGates * cell.features;
     // Step after step, so that what a step reads and writes is contiguous.

@@ -214,8 +214,7 @@ std::vector<Var> split(const Operand& x, int parts, int axis) {
   const ValueCall call("split", x);
   const std::int64_t size = x.var.shape().begin()[checked_axis("split", x, axis)];
   if (parts < 1 || size % parts != 0) {
-    throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into {} parts, expected equal parts", axis,
-                to_string(x.var.shape()), parts);
+    throw_shape("split: axis {} of {} into {} parts, expected equal parts", axis, to_string(x.var.shape()), parts);
   }
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);
 }
@@ -227,8 +226,8 @@ std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes,
   bool fits = true;
   for (const std::int64_t each : sizes) fits = fits && each >= 0 && each <= size - sum, sum += fits ? each : 0;
   if (!fits || sum != size) {
-    throw_error(ErrorCode::shape_mismatch, "split: axis {} of {} into parts of {}, expected sizes that add up to {}",
-                axis, to_string(x.var.shape()), fmt::join(sizes, ", "), size);
+    throw_shape("split: axis {} of {} into parts of {}, expected sizes that add up to {}", axis,
+                to_string(x.var.shape()), fmt::join(sizes, ", "), size);
   }
   std::vector<Var> parts;
   std::int64_t begin = 0;
@@ -249,8 +248,8 @@ Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
   for (const Var& part : parts) {
     const Shape& shape = part.shape();
     if (shape.rank() != first.rank() || with_size(shape, along, first.begin()[along]) != first) {
-      throw_error(ErrorCode::shape_mismatch, "concatenate: {} and {}, expected equal sizes except along axis {}",
-                  to_string(shape), to_string(first), along);
+      throw_shape("concatenate: {} and {}, expected equal sizes except along axis {}", to_string(shape),
+                  to_string(first), along);
     }
     dtype = promoted(dtype, part.dtype());
     size += shape.begin()[along];
@@ -276,8 +275,7 @@ Var stack(const std::vector<Var>& parts, int axis, Where where) {
   std::vector<Var> flat;
   for (const Var& part : parts) {
     if (part.shape() != first) {
-      throw_error(ErrorCode::shape_mismatch, "stack: {} and {}, expected equal shapes", to_string(part.shape()),
-                  to_string(first));
+      throw_shape("stack: {} and {}, expected equal shapes", to_string(part.shape()), to_string(first));
     }
     flat.push_back(part.reshape(Shape(sizes)));
   }

@@ -109,8 +109,7 @@ Layer position_embedding(std::int64_t length, const PositionOptions& options) {
 Var rotary_embedding(const Var& x, const Var& positions, double base, Where where) {
   const detail::CallSite site(where);
   if (x.shape().rank() != 4 || x.shape()[3] % 2 != 0 || positions.shape() != Shape{x.shape()[1]}) {
-    throw_error(ErrorCode::shape_mismatch,
-                "rotary_embedding: x is {}, positions is {}; expected (B, T, H, D) with an even D, and (T)",
+    throw_shape("rotary_embedding: x is {}, positions is {}; expected (B, T, H, D) with an even D, and (T)",
                 to_string(x.value()), to_string(positions.value()));
   }
   const std::int64_t pairs = x.shape()[3] / 2;

@@ -324,12 +324,10 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   }
   constexpr std::int64_t kGranule = UpdateTensors::kGranule;
   if (t.params.count() % kGranule != 0) {
-    throw_error(ErrorCode::shape_mismatch, "update: params is {}, expected a multiple of {} elements",
-                to_string(t.params), kGranule);
+    throw_shape("update: params is {}, expected a multiple of {} elements", to_string(t.params), kGranule);
   }
   if (t.decays && t.decays.count() != t.params.count() / kGranule) {
-    throw_error(ErrorCode::shape_mismatch, "update: decays is {}, expected shape ({},)", to_string(t.decays),
-                t.params.count() / kGranule);
+    throw_shape("update: decays is {}, expected shape ({},)", to_string(t.decays), t.params.count() / kGranule);
   }
   if (!optimizer.update) return;
   UpdateFrame frame(optimizer, t, stream);

@@ -16,7 +16,7 @@ template <class F>
 void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& stream, const F& f) {
   const Shape space{x.count()};
   Builder code(space, 1);
-  f(Term(code, code.read(x, expr::broadcast_layout(space, space)))).write(out, {});
+  f(code.read(x, expr::broadcast_layout(space, space))).write(out, {});
   queue(op, std::move(code).take(), stream);
 }
 
@@ -36,7 +36,7 @@ void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
 void fill(const Tensor& out, double value, const Stream& stream) {
   const Shape space{out.count()};
   Builder code(space);
-  code.write(code.constant(out.dtype(), value), out, expr::broadcast_layout(space, space));
+  code.constant(out.dtype(), value).write(out, expr::broadcast_layout(space, space));
   queue("fill", std::move(code).take(), stream);
 }
 
@@ -60,8 +60,8 @@ void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
 expr::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels) {
   const Shape& space = logits.shape();
   Builder code(space, 1);
-  const Term logit = Term(code, code.read(logits, expr::broadcast_layout(space, space))).cast(DType::f32);
-  const Term label(code, code.read(labels, Layout{.strides = {1}}));
+  const Term logit = code.read(logits, expr::broadcast_layout(space, space)).cast(DType::f32);
+  const Term label = code.read(labels, Layout{.strides = {1}});
   const Term best = logit.reduce(expr::Combiner::argmax, DType::i64);
   const Term is_correct = (best == label.cast(DType::i64)).cast(DType::f32);
   const Term largest = logit.reduce(expr::Combiner::max, DType::f32);
@@ -81,11 +81,11 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
   const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;
   const Shape space{outer, inner};
   Builder code(space, 2);
-  const Term x = Term(code, code.read(values, expr::broadcast_layout(space, space))).cast(DType::f64);
-  Term n = x.constant(DType::f64, static_cast<double>(values.count()));
+  const Term x = code.read(values, expr::broadcast_layout(space, space)).cast(DType::f64);
+  Term n = code.constant(DType::f64, static_cast<double>(values.count()));
   std::optional<Term> counts;
   if (mask) {
-    counts = Term(code, code.read(mask, Layout{.strides = {1}}));
+    counts = code.read(mask, Layout{.strides = {1}});
     n = counts->cast(DType::f64).sum();
   }
   const auto mean_of = [&](const Term& each) { return (counts ? where(*counts, each, 0) : each).sum() / n; };
@@ -99,9 +99,9 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
 void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                  const Stream& stream) {
   Builder code({});
-  const Term n(code, code.read(count, {})), m(code, code.read(mean, {}));
+  const Term n = code.read(count, {}), m = code.read(mean, {});
   Term squared = square(m);
-  if (deviation) squared = squared + square(Term(code, code.read(deviation, {})));
+  if (deviation) squared = squared + square(code.read(deviation, {}));
   where(0 < n, n * m, 0).write(sums, {});
   where(0 < n, n * squared, 0).write(sums, Layout{.offset = 1});
   n.write(sums, Layout{.offset = 2});
@@ -111,7 +111,7 @@ void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation
 void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
                      double factor, const Stream& stream) {
   Builder code({});
-  const auto sum = [&](std::int64_t i) { return factor * Term(code, code.read(sums, Layout{.offset = i})); };
+  const auto sum = [&](std::int64_t i) { return factor * code.read(sums, Layout{.offset = i}); };
   const Term n = sum(2), of_mean = sum(0) / n;
   of_mean.write(mean, {});
   if (deviation) sqrt(maximum(sum(1) / n - square(of_mean), 0)).write(deviation, {});

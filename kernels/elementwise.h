@@ -19,7 +19,7 @@ template <class Value>
 void write_each(const char* op, const Tensor& out, const Shape& space, const Stream& stream, const Value& value) {
   expr::Builder code(space);
   const auto read = [&](const Tensor& array, std::optional<Shape> shape = {}) {
-    return expr::Term(code, code.read(array, expr::broadcast_layout(shape.value_or(space), space)));
+    return code.read(array, expr::broadcast_layout(shape.value_or(space), space));
   };
   value(read).cast(out.dtype()).write(out, expr::broadcast_layout(space, space));
   queue(op, std::move(code).take(), stream);

@@ -29,7 +29,7 @@ expr::Expression as_expression(const ops::Dense& op) {
   const std::int64_t inputs = op.w.shape()[0], outputs = op.w.shape()[1];
   expr::Builder code(op.x.shape(), 1);
   const auto read = [&](const Tensor& tensor, const Layout& layout) {
-    return Term(code, code.read(tensor, layout)).cast(DType::f32);
+    return code.read(tensor, layout).cast(DType::f32);
   };
   const Term x = read(op.x, {.strides = {inputs, 1}});
   for (std::int64_t c = 0; c < outputs; ++c) {
@@ -44,8 +44,8 @@ expr::Expression as_expression(const ops::DenseBackward& op) {
   const std::int64_t inputs = op.w.shape()[0], outputs = op.w.shape()[1];
   expr::Builder code(op.dx.shape(), 0);
   const auto product = [&](std::int64_t c) {
-    return Term(code, code.read(op.dz, {.offset = c, .strides = {outputs, 0}})).cast(DType::f32) *
-           Term(code, code.read(op.w, {.offset = c, .strides = {0, outputs}})).cast(DType::f32);
+    return code.read(op.dz, {.offset = c, .strides = {outputs, 0}}).cast(DType::f32) *
+           code.read(op.w, {.offset = c, .strides = {0, outputs}}).cast(DType::f32);
   };
   Term dx = product(0);
   for (std::int64_t c = 1; c < outputs; ++c) dx = dx + product(c);

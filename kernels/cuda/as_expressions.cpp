@@ -63,7 +63,7 @@ bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op
 expr::Expression as_expression(const ops::AvgPool& op) {
   const Windows windows(op.x.shape(), op.options);
   expr::Builder code(windows.space, 2);
-  Term value(code, code.read(op.x, windows.of_images));
+  Term value = code.read(op.x, windows.of_images);
   if (op.has_relu) value = relu(value);
   const Term mean = value.cast(DType::f32).sum() / windows.area;
   mean.cast(op.y.dtype()).write(op.y, windows.of_windows);
@@ -73,7 +73,7 @@ expr::Expression as_expression(const ops::AvgPool& op) {
 expr::Expression as_expression(const ops::MaxPool& op) {
   const Windows windows(op.x.shape(), op.options);
   expr::Builder code(windows.space, 2);
-  const Term x(code, code.read(op.x, windows.of_images));
+  const Term x = code.read(op.x, windows.of_images);
   x.reduce(Combiner::max, op.y.dtype()).write(op.y, windows.of_windows);
   return std::move(code).take();
 }
@@ -81,9 +81,9 @@ expr::Expression as_expression(const ops::MaxPool& op) {
 expr::Expression as_expression(const ops::MaxPoolBackward& op) {
   const Windows windows(op.x.shape(), op.options);
   expr::Builder code(windows.space, 2);
-  const Term x(code, code.read(op.x, windows.of_images));
-  const Term dy(code, code.read(op.dy, windows.of_windows));
-  const Term place(code, code.place(windows.of_window));
+  const Term x = code.read(op.x, windows.of_images);
+  const Term dy = code.read(op.dy, windows.of_windows);
+  const Term place = code.place(windows.of_window);
   const Term first = x.reduce(Combiner::argmax, DType::i64);
   where(place == first, dy, 0).write(op.dx, windows.of_images);
   return std::move(code).take();
@@ -94,11 +94,11 @@ expr::Expression as_expression(const ops::AvgPoolBackward& op) {
   const Windows windows(op.dx.shape(), op.options,
                         sums ? Windows::Order{5, 0, 1, 2, 3, 4} : Windows::Order{0, 1, 2, 3, 4, 5});
   expr::Builder code(windows.space, sums ? 5 : 0);
-  const Term dy(code, code.read(op.dy, windows.of_windows));
+  const Term dy = code.read(op.dy, windows.of_windows);
   const float factor = 1.0f / static_cast<float>(windows.area);
   const Term share = dy.cast(DType::f32) * static_cast<double>(factor);
   Term dx = share.cast(op.dx.dtype());
-  if (op.has_relu) dx = where(0 < Term(code, code.read(op.x, windows.of_images)), dx, 0);
+  if (op.has_relu) dx = where(0 < code.read(op.x, windows.of_images), dx, 0);
   dx.write(op.dx, windows.of_images);
   if (sums) dx.cast(DType::f32).sum().cast(op.db.dtype()).write(op.db, windows.of_channels);
   return std::move(code).take();
@@ -107,7 +107,7 @@ expr::Expression as_expression(const ops::AvgPoolBackward& op) {
 expr::Expression as_expression(const ops::SumRows& op) {
   const std::int64_t rows = op.x.shape()[0], columns = op.x.shape()[1];
   expr::Builder code({columns, rows}, 1);
-  const Term x(code, code.read(op.x, Layout{.strides = {1, columns}}));
+  const Term x = code.read(op.x, Layout{.strides = {1, columns}});
   x.cast(DType::f32).sum().cast(op.out.dtype()).write(op.out, Layout{.strides = {1}});
   return std::move(code).take();
 }
@@ -117,10 +117,10 @@ expr::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits,
   const Shape& space = logits.shape();
   const Layout whole = expr::broadcast_layout(space, space), of_rows{.strides = {1}};
   expr::Builder code(space, 1);
-  const Term logit = Term(code, code.read(logits, whole)).cast(DType::f32);
-  const Term label = Term(code, code.read(labels, of_rows)).cast(DType::i64);
-  const Term is_label = Term(code, code.place(Layout{.strides = {0, 1}})) == label;
-  const Term nan = logit.constant(DType::f32, std::numeric_limits<double>::quiet_NaN());
+  const Term logit = code.read(logits, whole).cast(DType::f32);
+  const Term label = code.read(labels, of_rows).cast(DType::i64);
+  const Term is_label = code.place(Layout{.strides = {0, 1}}) == label;
+  const Term nan = code.constant(DType::f32, std::numeric_limits<double>::quiet_NaN());
   const auto if_known = [&](const Term& value) { return where(label < 0, nan, where(label < space[1], value, nan)); };
 
   const Term largest = logit.reduce(Combiner::max, DType::f32);

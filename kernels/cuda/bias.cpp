@@ -12,9 +12,9 @@ void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu)
   const std::int64_t columns = y.shape()[-1];
   Builder code({y.count() / columns, columns});
   const Layout whole{.strides = {columns, 1}};
-  Term value(code, code.read(y, whole));
+  Term value = code.read(y, whole);
   if (b) {
-    const Term bias(code, code.read(b, Layout{.strides = {0, 1}}));
+    const Term bias = code.read(b, Layout{.strides = {0, 1}});
     value = (value.cast(DType::f32) + bias.cast(DType::f32)).cast(y.dtype());
   }
   if (relu) value = expr::relu(value);

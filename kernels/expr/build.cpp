@@ -1,7 +1,6 @@
 #include "kernels/expr/build.h"
 
-#include <algorithm>
-
+#include "kernels/expr/term.h"
 #include "runtime/throw_error.h"
 
 namespace giro::expr {
@@ -31,12 +30,12 @@ Builder::Builder(const Shape& space, std::size_t reduced) {
   expression_.reduced = reduced;
 }
 
-std::uint16_t Builder::push(Instruction instruction) {
+Term Builder::push(const Instruction& instruction) {
   expression_.code.push_back(instruction);
-  return static_cast<std::uint16_t>(expression_.code.size() - 1);
+  return {*this, static_cast<std::uint16_t>(expression_.code.size() - 1)};
 }
 
-std::uint16_t Builder::read(const Tensor& memory, const Layout& layout) {
+Term Builder::read(const Tensor& memory, const Layout& layout) {
   expect_memory(memory);
   expression_.reads.push_back({memory, layout});
   return push({.kind = Instruction::Kind::read,
@@ -44,38 +43,55 @@ std::uint16_t Builder::read(const Tensor& memory, const Layout& layout) {
                .index = static_cast<std::uint16_t>(expression_.reads.size() - 1)});
 }
 
-std::uint16_t Builder::place(const Layout& layout) {
+Term Builder::place(const Layout& layout) {
   expression_.places.push_back(layout);
   return push({.kind = Instruction::Kind::place,
                .dtype = DType::i64,
                .index = static_cast<std::uint16_t>(expression_.places.size() - 1)});
 }
 
-std::uint16_t Builder::constant(DType dtype, double number, std::int64_t integer) {
+Term Builder::constant(DType dtype, double number, std::int64_t integer) {
   return push({.kind = Instruction::Kind::constant,
                .dtype = dtype,
                .number = number,
                .integer = dtype == DType::boolean ? number != 0 : integer});
 }
 
-std::uint16_t Builder::cast(std::uint16_t value, DType dtype) {
-  if (this->dtype(value) == dtype) return value;
-  return push({.kind = Instruction::Kind::cast, .dtype = dtype, .operands = {value}});
+Term Builder::constant(DType dtype, double number) {
+  return constant(dtype, number, is_floating(dtype) ? 0 : static_cast<std::int64_t>(number));
 }
 
-std::uint16_t Builder::apply(const ScalarFunction& function, DType result, std::span<const std::uint16_t> operands) {
-  Instruction instruction{.kind = Instruction::Kind::apply, .dtype = result, .function = &function};
-  std::copy(operands.begin(), operands.end(), instruction.operands.begin());
-  return push(instruction);
+Term Term::apply(const ScalarFunction& function, std::span<const Term> operands) {
+  auto typed = operands.begin();
+  if (function.rules.takes == Takes::select) ++typed;
+  while (typed + 1 != operands.end() && typed->builder_ == nullptr) ++typed;
+  Builder& builder = *typed->builder_;
+  const DType dtype = builder.dtype(typed->value_);
+  Instruction instruction{
+      .kind = Instruction::Kind::apply, .dtype = function.rules.result(dtype), .function = &function};
+  std::size_t count = 0;
+  for (const Term& operand : operands) instruction.operands[count++] = operand.in(builder, dtype);
+  return builder.push(instruction);
 }
 
-std::uint16_t Builder::reduce(Combiner combiner, DType result, std::uint16_t value) {
-  return push({.kind = Instruction::Kind::reduce, .dtype = result, .combiner = combiner, .operands = {value}});
+Term Term::reduce(Combiner combiner, DType dtype) const {
+  return builder_->push(
+      {.kind = Instruction::Kind::reduce, .dtype = dtype, .combiner = combiner, .operands = {value_}});
 }
 
-void Builder::write(std::uint16_t value, const Tensor& memory, const Layout& layout) {
+Term Term::cast(DType dtype) const {
+  if (builder_->dtype(value_) == dtype) return *this;
+  return builder_->push({.kind = Instruction::Kind::cast, .dtype = dtype, .operands = {value_}});
+}
+
+void Term::write(const Tensor& memory, const Layout& layout) const {
   expect_memory(memory);
-  expression_.writes.push_back({{memory, layout}, value});
+  builder_->expression_.writes.push_back({{memory, layout}, value_});
+}
+
+std::uint16_t Term::in(Builder& builder, DType dtype) const {
+  if (builder_ != nullptr) return value_;
+  return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_).value_;
 }
 
 }  // namespace giro::expr

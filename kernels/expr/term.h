@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 #include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
@@ -23,30 +23,24 @@ class Term {
   Term(T number) : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
   Term(Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
 
+  // Of a value, not a number: what builds it, and its number there.
+  Builder& builder() const { return *builder_; }
+  std::uint16_t value() const { return value_; }
+
+  static Term apply(const ScalarFunction& function, std::span<const Term> operands);
   static Term apply(const ScalarFunction& function, std::initializer_list<Term> operands) {
-    const Term* typed = operands.begin();
-    if (function.rules.takes == Takes::select) ++typed;
-    while (typed + 1 != operands.end() && typed->builder_ == nullptr) ++typed;
-    Builder& builder = *typed->builder_;
-    const DType dtype = builder.dtype(typed->value_);
-    std::array<std::uint16_t, 3> values{};
-    std::size_t count = 0;
-    for (const Term& operand : operands) values[count++] = operand.in(builder, dtype);
-    return {builder, builder.apply(function, function.rules.result(dtype), std::span(values).first(count))};
+    return apply(function, std::span(operands));
   }
 
-  // A number in the same expression.
-  Term constant(DType dtype, double number) const { return {*builder_, Term(number).in(*builder_, dtype)}; }
-  Term reduce(Combiner combiner, DType dtype) const { return {*builder_, builder_->reduce(combiner, dtype, value_)}; }
+  Term reduce(Combiner combiner, DType dtype) const;
   Term sum() const { return reduce(Combiner::sum, builder_->dtype(value_)); }
-  Term cast(DType dtype) const { return {*builder_, builder_->cast(value_, dtype)}; }
-  void write(const Tensor& memory, const Layout& layout) const { builder_->write(value_, memory, layout); }
+  // The value itself if it already has that dtype.
+  Term cast(DType dtype) const;
+  void write(const Tensor& memory, const Layout& layout) const;
 
  private:
-  std::uint16_t in(Builder& builder, DType dtype) const {
-    if (builder_ != nullptr) return value_;
-    return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
-  }
+  // Its number in the builder's expression, where a number becomes a constant.
+  std::uint16_t in(Builder& builder, DType dtype) const;
 
   Builder* builder_ = nullptr;
   std::uint16_t value_ = 0;

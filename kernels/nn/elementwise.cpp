@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -159,7 +158,7 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
 Var view(const char* name, const Var& x, const Shape& shape, const Layout& layout, Gradient gradient) {
   Var y = Var::computed(x.dtype(), shape, {x}, std::move(gradient));
   Builder builder(shape);
-  return write(name, Term(builder, builder.read(x.value(), layout)), builder, y);
+  return write(name, builder.read(x.value(), layout), builder, y);
 }
 
 Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) {
@@ -177,18 +176,16 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
   const Shape shape = common_shape(function.name, operands);
   Var y = Var::computed(result, shape, values_of(operands), gradient_of(function, operands));
   Builder builder(shape);
-  std::array<std::uint16_t, 3> values{};
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Operand& operand = operands[i];
+  std::vector<Term> terms;
+  for (const Operand& operand : operands) {
     if (operand.is_number) {
-      values[i] = builder.constant(dtype, operand.number, operand.integer);
+      terms.push_back(builder.constant(dtype, operand.number, operand.integer));
     } else {
-      values[i] = builder.read(operand.var.value(), expr::broadcast_layout(operand.var.shape(), shape));
-      if (!selects || i > 0) values[i] = builder.cast(values[i], dtype);
+      const Term read = builder.read(operand.var.value(), expr::broadcast_layout(operand.var.shape(), shape));
+      terms.push_back(selects && terms.empty() ? read : read.cast(dtype));
     }
   }
-  const std::uint16_t computed = builder.apply(function, result, std::span(values).first(operands.size()));
-  write(function.name, Term(builder, computed), builder, y);
+  write(function.name, Term::apply(function, terms), builder, y);
   if (adds_or_scales(function, operands)) PartCalls::note_sum_of_inputs(y);
   return y;
 }

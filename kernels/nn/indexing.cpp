@@ -83,8 +83,8 @@ Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
   Var numbers = Var::computed(DType::i64, {shape.count()}, {indices, stop_gradient(x)}, nullptr);
   Builder builder(shape);
   const Layout whole = broadcast_layout(shape, shape);
-  const Term index = Term(builder, builder.read(indices.value(), whole)).cast(DType::i64);
-  const Term first(builder, builder.place({.strides = {size * inner, 0, 1}}));
+  const Term index = builder.read(indices.value(), whole).cast(DType::i64);
+  const Term first = builder.place({.strides = {size * inner, 0, 1}});
   where(index < 0, -1, where(index < size, index * inner + first, -1)).write(numbers.value(), whole);
   queue("take_along_axis", std::move(builder).take(), numbers.stream());
 
@@ -113,7 +113,7 @@ Var by_index(const char* op, const Var& y, const std::function<Term(Builder&, co
   Builder builder(y.shape());
   Layout along;
   along.strides[y.shape().rank() - 1] = 1;
-  return write(op, value(builder, Term(builder, builder.place(along))).cast(y.dtype()), builder, y);
+  return write(op, value(builder, builder.place(along)).cast(y.dtype()), builder, y);
 }
 
 // The first `kept` indices of each row.
@@ -197,7 +197,7 @@ Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
   const Var y = Var::computed(dtype, joined(indices.shape(), {depth}), {indices}, nullptr);
   return by_index("one_hot", y, [&](Builder& builder, const Term& place) {
     Layout layout = broadcast_layout(indices.shape(), indices.shape());
-    return Term(builder, builder.read(indices.value(), layout)).cast(DType::i64) == place;
+    return builder.read(indices.value(), layout).cast(DType::i64) == place;
   });
 }
 

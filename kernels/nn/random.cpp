@@ -22,9 +22,7 @@ using expr::Term;
 
 // The same scalar for each element.
 Term scalar(Builder& builder, const Operand& x) {
-  const std::uint16_t value = x.is_number ? builder.constant(DType::i64, 0, x.integer)
-                                          : builder.cast(builder.read(x.var.value(), {}), DType::i64);
-  return {builder, value};
+  return x.is_number ? builder.constant(DType::i64, 0, x.integer) : builder.read(x.var.value(), {}).cast(DType::i64);
 }
 
 Term scalar(Builder& builder, const Key& key) {
@@ -37,7 +35,7 @@ Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key,
   expr::Layout layout = broadcast_layout(shape, shape);
   const std::int64_t rows = key.rows > 0 ? key.rows : shape.rank() > 0 ? shape[0] : 0;
   if (rows > 0 && shape.count() % rows == 0) layout.offset = key.first_row * (shape.count() / rows);
-  const Term place(builder, builder.place(layout));
+  const Term place = builder.place(layout);
   return Term::apply(distribution, {scalar(builder, key), place});
 }
 
@@ -103,10 +101,8 @@ Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   const Var y = Var::computed(DType::boolean, shape, from, nullptr);
   Builder builder(shape);
   const Term u = drawn(builder, expr::functions::uniform_by_key, key, shape);
-  const Term limit =
-      p.is_number ? Term(p.number)
-                  : Term(builder,
-                         builder.cast(builder.read(p.var.value(), broadcast_layout(p.var.shape(), shape)), DType::f32));
+  const Term limit = p.is_number ? Term(p.number)
+                                 : builder.read(p.var.value(), broadcast_layout(p.var.shape(), shape)).cast(DType::f32);
   return write("random_bernoulli", u < limit, builder, y);
 }
 
@@ -133,7 +129,7 @@ Var dropout(const Operand& x, double rate, const Key& key) {
   const Var y = Var::computed(dtype, shape, values_of({x, key.base}), gradient);
   Builder builder(shape);
   const DType computed = expr::computed_in(dtype);
-  const Term in(builder, builder.cast(builder.read(x.var.value(), broadcast_layout(shape, shape)), computed));
+  const Term in = builder.read(x.var.value(), broadcast_layout(shape, shape)).cast(computed);
   const Term is_kept = drawn(builder, expr::functions::uniform_by_key, key, shape) < 1 - rate;
   return write("dropout", where(is_kept, in * (1 / (1 - rate)), 0).cast(dtype), builder, y);
 }

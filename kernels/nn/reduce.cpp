@@ -71,7 +71,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   if (!is_floating(x.var.dtype())) gradient = nullptr;
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
   Builder builder(reduction.space, reduction.reduced);
-  const Term element = Term(builder, builder.read(x.var.value(), reduction.read)).cast(computed);
+  const Term element = builder.read(x.var.value(), reduction.read).cast(computed);
   Term result = element.reduce(combiner, dtype);
   if (divisor) result = result / *divisor;
   result.write(y.value(), reduction.write);

@@ -31,7 +31,7 @@ constexpr std::size_t kMaxFused = 16;  // parts per kernel
 Term place_along(Builder& builder, std::size_t axis) {
   Layout layout;
   layout.strides[axis] = 1;
-  return {builder, builder.place(layout)};
+  return builder.place(layout);
 }
 
 // A read of x, placed at index `begin` along an axis of a larger space. The other axes are x's.
@@ -39,7 +39,7 @@ Term read_from(Builder& builder, const Var& x, std::size_t axis, std::int64_t be
   Layout layout = broadcast_layout(x.shape(), x.shape());
   layout.offset = -begin * layout.strides[axis];
   layout.bounds[axis] = {std::max<std::int64_t>(begin, 0), std::min(begin + x.shape().begin()[axis], size)};
-  return {builder, builder.read(x.value(), layout)};
+  return builder.read(x.value(), layout);
 }
 
 // Negative padding cuts elements off.
@@ -51,7 +51,7 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
   });
   Builder builder(shape);
   const bool is_zero = value == 0 && !std::signbit(value), is_left = before + own > 0 && before < size && own > 0;
-  const auto filling = [&] { return Term(builder, builder.constant(x.dtype(), value)); };
+  const auto filling = [&] { return builder.constant(x.dtype(), value); };
   Term result = is_left ? read_from(builder, x, axis, before, size) : filling();
   if (is_left && !is_zero) {
     const Term outside = filling(), place = place_along(builder, axis);
@@ -105,7 +105,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis) {
       Builder builder(first);
       Layout to = whole;
       for (std::size_t i = begin; i < end; ++i) {
-        builder.write(builder.read(parts[i].value(), broadcast_layout(first, first)), memory, to);
+        builder.read(parts[i].value(), broadcast_layout(first, first)).write(memory, to);
         to.offset += first.begin()[axis] * whole.strides[axis];
       }
       queue("concatenate", std::move(builder).take(), y.stream());

@@ -13,7 +13,7 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
                      {&scale.scale, &scale.good_steps, &scale.skipped, &squared_norm});
   for (const Tensor& leaf : {scale.scale, scale.good_steps, scale.skipped}) detail::before_write(leaf, stream);
   expr::Builder code({});
-  const auto read = [&](const Tensor& leaf) { return expr::Term(code, code.read(leaf, {})); };
+  const auto read = [&](const Tensor& leaf) { return code.read(leaf, {}); };
   const auto before = read(scale.scale), good_steps = read(scale.good_steps), skipped = read(scale.skipped);
   const auto is_good = is_finite(read(squared_norm));
   const auto is_early = good_steps + 1 < LossScale::kGrowthInterval;

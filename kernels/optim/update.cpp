@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -11,9 +10,8 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/expr/build.h"
 #include "kernels/expr/fusion.h"
-#include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/store.h"
 #include "kernels/optim/update_plan.h"
 #include "runtime/held_values.h"
@@ -47,15 +45,15 @@ struct UpdateFrame {
     for (const auto& [memory, value] : scalars) {
       if (memory == leaf.place()) return value;
     }
-    const Value value = code ? Value(*code, code->read(leaf, Layout())) : Value(nn::Var(leaf, stream));
+    const Value value = code ? Value(code->read(leaf, Layout())) : Value(nn::Var(leaf, stream));
     scalars.emplace_back(leaf.place(), value);
     return value;
   }
 
   Value elements(const Tensor& buffer) {
     if (!code) return Value(nn::Var(buffer, stream));
-    if (t.params.count() == 0) return {*code, code->constant(DType::f32, 0)};
-    return {*code, code->read(buffer, expr::broadcast_layout(space, space))};
+    if (t.params.count() == 0) return Value(code->constant(DType::f32, 0));
+    return Value(code->read(buffer, expr::broadcast_layout(space, space)));
   }
 
   UpdatedValue& kept(const Moment& moment) {
@@ -116,7 +114,7 @@ struct UpdateFrame {
       if (t.params.count() == 0) return;
       for (const UpdatedValue& each : changed) {
         const Value after = condition ? where(*condition, each.now, each.before) : each.now;
-        code->write(after.in(*code), each.memory, expr::broadcast_layout(space, space));
+        after.in(*code).write(each.memory, expr::broadcast_layout(space, space));
         detail::before_write(each.memory, stream);
       }
       return;
@@ -197,7 +195,7 @@ Value Update::rate(const LearningRate& rate) const {
     frame.has_rate = true;
     detail::before_write(frame.t.learning_rate, frame.stream);
     if (frame.code) {
-      frame.code->write(value.in(*frame.code), frame.t.learning_rate, Layout());
+      value.in(*frame.code).write(frame.t.learning_rate, Layout());
     } else {
       ops::cast(frame.t.learning_rate, value.var().value(), frame.stream);
     }
@@ -222,9 +220,8 @@ Value Update::decays() const {
   UpdateFrame& frame = *frame_;
   if (!frame.code) return frame.leaf_decays;
   if (!frame.t.decays || frame.t.params.count() == 0) return true;
-  expr::Builder& code = *frame.code;
-  const std::array operands{code.read(frame.t.decays, Layout{.strides = {1}}), code.constant(DType::u8, 0)};
-  return {code, code.apply(expr::functions::not_equal, DType::boolean, operands)};
+  const expr::Term decays = frame.code->read(frame.t.decays, Layout{.strides = {1}});
+  return Value(expr::Term::apply(expr::functions::not_equal, {decays, 0}));
 }
 
 nn::Var LeafUpdate::step() const { return nn::cast(update_.step().var(), DType::f32); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,9 +11,8 @@
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/stream.h>
 
-#include "kernels/expr/build.h"
 #include "kernels/expr/expression_op.h"
-#include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "runtime/throw_error.h"
 
@@ -24,6 +22,8 @@ using expr::Builder;
 using expr::ScalarFunction;
 using expr::Takes;
 
+Value::Value(const expr::Term& term) : builder_(&term.builder()), value_(term.value()) {}
+
 const nn::Var& Value::var() const {
   if (var_) return *var_;
   throw_invalid("optimizer: found a number or a flat value, expected the value of a single leaf");
@@ -31,12 +31,10 @@ const nn::Var& Value::var() const {
 
 DType Value::dtype() const { return var_ ? var_->dtype() : builder_->dtype(value_); }
 
-Value Value::cast(DType dtype) const {
-  return var_ ? Value(nn::cast(*var_, dtype)) : Value(*builder_, builder_->cast(value_, dtype));
-}
+Value Value::cast(DType dtype) const { return var_ ? Value(nn::cast(*var_, dtype)) : Value(in(*builder_).cast(dtype)); }
 
-std::uint16_t Value::in(Builder& builder, DType dtype) const {
-  if (builder_ == &builder) return value_;
+expr::Term Value::in(Builder& builder, DType dtype) const {
+  if (builder_ == &builder) return {builder, value_};
   if (!is_number()) {
     throw_invalid("optimizer: found a value from another update, expected one from this update");
   }
@@ -95,15 +93,12 @@ Value Value::apply(const ScalarFunction& function, std::initializer_list<Value> 
     }
     return Value(nn::apply(function, values));
   }
-  Builder& builder = *typed->builder_;
-  std::array<std::uint16_t, 3> values{};
-  std::size_t count = 0;
+  std::vector<expr::Term> terms;
   for (const Value& each : operands) {
-    const bool is_condition = selects && count == 0;
-    const std::uint16_t value = each.in(builder, dtype);
-    values[count++] = is_condition ? value : builder.cast(value, dtype);
+    const expr::Term term = each.in(*typed->builder_, dtype);
+    terms.push_back(selects && terms.empty() ? term : term.cast(dtype));
   }
-  return {builder, builder.apply(function, function.rules.result(dtype), std::span(values).first(count))};
+  return Value(expr::Term::apply(function, terms));
 }
 
 #define GIRO_VALUE_OF_1(name, function) \
@@ -151,11 +146,11 @@ Value clamp(const Value& a, const Value& lowest, const Value& highest) { return 
 
 float evaluate(const std::function<Value(const Value&)>& f, std::int64_t step) {
   Builder builder({});
-  const Value argument(builder, builder.read(Tensor(&step, DType::i64, {}, Device::cpu()), {}));
+  const Value argument(builder.read(Tensor(&step, DType::i64, {}, Device::cpu()), {}));
   const Value result = f(argument);
   if (result.is_number()) return static_cast<float>(result.number());
   float number = 0;
-  builder.write(builder.cast(result.in(builder), DType::f32), Tensor(&number, DType::f32, {}, Device::cpu()), {});
+  result.in(builder).cast(DType::f32).write(Tensor(&number, DType::f32, {}, Device::cpu()), {});
   const OutsideRecording outside;
   cpu::run(std::move(builder).take(), Stream(Device::cpu()));  // done when it returns
   return number;

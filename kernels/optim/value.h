@@ -10,6 +10,7 @@
 
 namespace giro::expr {
 class Builder;
+class Term;
 struct ScalarFunction;
 }  // namespace giro::expr
 
@@ -27,14 +28,14 @@ class Value {
   Value(T number)
       : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)), is_whole_(true) {}
   explicit Value(nn::Var var) : var_(std::move(var)) {}
-  Value(expr::Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
+  explicit Value(const expr::Term& term);
 
   bool is_number() const noexcept { return builder_ == nullptr && !var_; }
   double number() const noexcept { return number_; }
   // The Var, in a per-leaf update. Error(invalid_argument) for any other value.
   const nn::Var& var() const;
-  // Its number in the builder's expression, in which a number becomes a constant.
-  std::uint16_t in(expr::Builder& builder, DType dtype = DType::f32) const;
+  // The same in the builder's expression, in which a number becomes a constant.
+  expr::Term in(expr::Builder& builder, DType dtype = DType::f32) const;
 
   static Value apply(const expr::ScalarFunction& function, std::initializer_list<Value> operands);
 

@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,8 +16,8 @@
 #include <set>
 
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/rules/rules.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
@@ -751,9 +750,9 @@ TEST_P(RewriteTest, ValueIsNotWrittenOverWhatTheOpThatCopiesItReads) {
     scale(value, from, 2, stream());
     const expr::Layout layout = expr::broadcast_layout(value.shape(), value.shape());
     expr::Builder builder(value.shape());
-    const std::array terms{builder.read(value, layout), builder.read(to, layout)};
-    builder.write(terms[0], to, layout);
-    builder.write(builder.apply(expr::functions::add, DType::f32, terms), sum, layout);
+    const expr::Term scaled = builder.read(value, layout), before = builder.read(to, layout);
+    scaled.write(to, layout);
+    (scaled + before).write(sum, layout);
     queue("add", std::move(builder).take(), stream());
   });
   graph.replay(stream());
@@ -790,12 +789,9 @@ TEST_P(RewriteTest, ValueIsComputedInTheLeafThatItIsAddedTo) {
       expr::Layout layout = expr::broadcast_layout(space, space);
       if (which == is_a_column) layout.strides[0] = 8;
       expr::Builder builder(space);
-      const auto add = [&](std::uint16_t to, std::uint16_t term) {
-        return builder.apply(expr::functions::add, DType::f32, std::array{to, term});
-      };
-      std::uint16_t result = add(builder.read(a, layout), builder.read(b, layout));
-      if (which == leaf_is_added) result = add(builder.read(sum, layout), result);
-      builder.write(result, sum, layout);
+      expr::Term result = builder.read(a, layout) + builder.read(b, layout);
+      if (which == leaf_is_added) result = builder.read(sum, layout) + result;
+      result.write(sum, layout);
       queue("add", std::move(builder).take(), stream());
       if (which == is_read_after) copy(other, a, stream());
       if (which == is_held) held = std::move(of_a);

@@ -42,7 +42,7 @@ inline void broadcast(const Tensor& out, const Tensor& scalar, double factor, co
 }
 inline void sum(const Tensor& out, const Tensor& x, const Stream& stream) {
   expr::Builder code({x.count()}, 1);
-  expr::Term(code, code.read(x, expr::broadcast_layout({x.count()}, {x.count()}))).sum().write(out, {});
+  code.read(x, expr::broadcast_layout({x.count()}, {x.count()})).sum().write(out, {});
   queue("sum", std::move(code).take(), stream);
 }
 inline void sum_rows(const Tensor& out, const Tensor& x, const Stream& s) { queue(ops::SumRows{out, x}, s); }

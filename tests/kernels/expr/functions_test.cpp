@@ -11,8 +11,8 @@
 
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "tests/kernels/nn/gradient_test.h"
 
@@ -122,9 +122,9 @@ TEST_P(FunctionsTest, EachIsRightInEveryDtype) {
       if (!takes(*f, dtype)) continue;
       const DType result = f->rules.result(dtype);
       cases.push_back({f, inputs(*f, dtype), allocate(result, shape)});
-      std::vector<std::uint16_t> operands;
+      std::vector<expr::Term> operands;
       for (const Array& array : cases.back().in) operands.push_back(builder->read(upload(array), layout));
-      builder->write(builder->apply(*f, result, operands), cases.back().out, layout);
+      expr::Term::apply(*f, operands).write(cases.back().out, layout);
       if (cases.size() % kTogether != 0) continue;
       queue("functions", std::move(*builder).take(), stream());
       builder.emplace(shape);

@@ -152,7 +152,6 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
 #define GIRO_ARITHMETIC __device__ inline
 )cuda"
 #include "kernels/expr/arithmetic_code.h"
-#undef GIRO_DEVICE_CODE
          R"cuda(
 __device__ inline f32 abs(f32 a) { return ::fabsf(a); }
 __device__ inline f64 abs(f64 a) { return ::fabs(a); }
@@ -160,8 +159,7 @@ template <class T> __device__ inline bool is_nan(T x) { return x != x; }
 template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
 
-// As runtime/rng.h and kernels/expr/random_by_key.h have it. Elements that share a block lie in one pack: it is computed
-// once for them.
+// As runtime/rng.h has it. Elements that share a block lie in one pack: it is computed once for them.
 struct PhiloxBlock { u32 word[4]; };
 __device__ inline PhiloxBlock philox(u64 key, u64 low, u64 high) {
   u32 k0 = u32(key), k1 = u32(key >> 32);
@@ -175,20 +173,10 @@ __device__ inline PhiloxBlock philox(u64 key, u64 low, u64 high) {
   }
   return c;
 }
-struct TwoWords { u32 first, second; };
-template <int kPurpose> __device__ inline TwoWords two_words(i64 key, i64 i) {
-  const PhiloxBlock block = philox(u64(key), u64(i) / 2, u64(kPurpose) << 56);
-  return {i & 1 ? block.word[2] : block.word[0], i & 1 ? block.word[3] : block.word[1]};
-}
-__device__ inline i64 key_by_key(i64 key, i64 i) {
-  const TwoWords words = two_words<3>(key, i);
-  return i64(u64(words.second) << 32 | words.first);
-}
-__device__ inline f32 uniform_by_key(i64 key, i64 i) {
-  const PhiloxBlock block = philox(u64(key), u64(i) / 4, u64(2) << 56);
-  const u32 first = i & 1 ? block.word[1] : block.word[0], second = i & 1 ? block.word[3] : block.word[2];
-  return f32((i & 2 ? second : first) >> 8) * 0x1p-24f;
-}
+)cuda"
+#include "kernels/expr/random_by_key_code.h"
+#undef GIRO_DEVICE_CODE
+         R"cuda(
 __device__ inline f32 normal_by_key(i64 key, i64 i) {
   const TwoWords words = two_words<2>(key, i);
   const f32 uniform = (f32(words.first >> 1) + 0.5f) * 0x1p-31f;

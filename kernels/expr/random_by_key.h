@@ -4,37 +4,18 @@
 
 #include <giro/runtime/rng.h>
 
+#include "kernels/expr/arithmetic.h"
 #include "kernels/expr/math.h"
 
 // Random numbers as functions of a key and an index (runtime/rng.h). For GPUs see kernels/cuda/expression_prelude.cpp.
 namespace giro::expr::math {
 
-struct TwoWords {
-  std::uint32_t first, second;
-};
-// Pair i of a stream.
-template <RngPurpose kPurpose>
-GIRO_LOOP_INLINE TwoWords two_words(std::int64_t key, std::int64_t i) {
-  const auto index = static_cast<std::uint64_t>(i);
-  const PhiloxBlock block = Rng{static_cast<std::uint64_t>(key), kPurpose}.block(index / 2);
-  const bool is_odd = index % 2 != 0;
-  return {is_odd ? block.word[2] : block.word[0], is_odd ? block.word[3] : block.word[1]};
-}
-
-GIRO_LOOP_INLINE std::int64_t key_by_key(std::int64_t key, std::int64_t i) {
-  const TwoWords words = two_words<RngPurpose::key>(key, i);
-  return static_cast<std::int64_t>(std::uint64_t{words.second} << 32 | words.first);
-}
-
-// Rng::uniform without an array index that depends on data.
-GIRO_LOOP_INLINE float uniform_by_key(std::int64_t key, std::int64_t i) {
-  const auto index = static_cast<std::uint64_t>(i);
-  const PhiloxBlock block = Rng{static_cast<std::uint64_t>(key), RngPurpose::draw}.block(index / 4);
-  const bool is_odd = index % 2 != 0;
-  const std::uint32_t first = is_odd ? block.word[1] : block.word[0], second = is_odd ? block.word[3] : block.word[2];
-  const std::uint32_t word = index % 4 >= 2 ? second : first;
-  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
-}
+static_assert(static_cast<int>(RngPurpose::draw) == 2 && static_cast<int>(RngPurpose::key) == 3);
+#define GIRO_ARITHMETIC GIRO_LOOP_INLINE
+#define GIRO_DEVICE_CODE(...) __VA_ARGS__
+#include "kernels/expr/random_by_key_code.h"
+#undef GIRO_DEVICE_CODE
+#undef GIRO_ARITHMETIC
 
 // uniform_by_key for arrays. Four consecutive numbers come from one Philox block, which is computed only once if the
 // indices count up under one key, as for a tensor's elements.
@@ -85,7 +66,7 @@ struct UniformLoop {
 // Box and Muller (1958). The first word, as a number in (0, 1], determines the radius: it is the probability of a
 // radius at least as large. The second is the angle; its quarter turns and its remainder are both exact.
 GIRO_LOOP_INLINE float normal_by_key(std::int64_t key, std::int64_t i) {
-  const TwoWords words = two_words<RngPurpose::draw>(key, i);
+  const TwoWords words = two_words<2>(key, i);
   const float uniform = (static_cast<float>(static_cast<std::int32_t>(words.first >> 1)) + 0.5f) * 0x1p-31f;
   const std::uint32_t quarters = (words.second + 0x20000000u) >> 30;
   const double rest = static_cast<double>(static_cast<std::int32_t>(words.second - (quarters << 30)));

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <giro/callbacks/metric_writer.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro {
 
@@ -13,12 +14,10 @@ class Worker;
 // A MetricWriter with calls that return at once: a separate thread passes them to another writer, in order. It waits
 // only while 1,024 calls are queued. An error in a queued call is thrown once, by the next call, which then writes
 // nothing. flush and close wait until everything is written, and so does the destructor.
-class AsyncWriter final : public MetricWriter {
+class AsyncWriter final : public MetricWriter, detail::NotCopied {
  public:
   // Nothing else may use `writer` while this lives.
   explicit AsyncWriter(std::shared_ptr<MetricWriter> writer);
-  AsyncWriter(const AsyncWriter&) = delete;
-  AsyncWriter& operator=(const AsyncWriter&) = delete;
 
   void write(const MetricRecord& record) override;
   void flush() override;

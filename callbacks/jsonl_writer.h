@@ -5,6 +5,7 @@
 
 #include <giro/callbacks/metric_logger.h>
 #include <giro/callbacks/metric_writer.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro {
 
@@ -13,12 +14,10 @@ namespace giro {
 // and likewise "texts", "hparams" (without a step), "images", each {"dtype":"u8","shape":[28,28,1]}, and "histograms",
 // each {"edges":[...],"counts":[...]}. Numbers are written as by jsonl_logger, which writes the logs of a loop. With
 // LoggerOptions::append existing lines stay. The file is locked until the writer is closed.
-class JsonlWriter final : public MetricWriter {
+class JsonlWriter final : public MetricWriter, detail::NotCopied {
  public:
   // Errors: invalid_argument (no name, a negative flush_interval, a file that another writer has locked), io.
   explicit JsonlWriter(const std::string& path, const LoggerOptions& options = {});
-  JsonlWriter(const JsonlWriter&) = delete;
-  JsonlWriter& operator=(const JsonlWriter&) = delete;
 
   void write(const MetricRecord& record) override;
   void flush() override;

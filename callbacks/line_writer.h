@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <giro/callbacks/metric_logger.h>
+#include <giro/runtime/not_copied.h>
 
 #include "callbacks/run_writer.h"
 
@@ -17,11 +18,8 @@ namespace giro::detail {
 
 // Writes records to a file, a line each, in the format of a derived class. Lines are buffered, and written when there
 // are many or some time has passed. Only the holder of a claim writes to it.
-class LineWriter : public RunWriter {
+class LineWriter : public RunWriter, NotCopied {
  public:
-  LineWriter(const LineWriter&) = delete;
-  LineWriter& operator=(const LineWriter&) = delete;
-
   // Creates the directory and locks the file against other writers in this process and others. When the claim ends, the
   // buffered lines are written and the file is closed. Removes the leftovers of processes that died while replacing the
   // file. Error(invalid_argument) if another writer has the lock.

@@ -35,7 +35,7 @@ constexpr std::size_t kUnknownColumns = 80;  // of a terminal of unknown width
 
 // While it lives, this thread reads characters as UTF-8, whatever the program's locale. On a system without such a
 // locale each byte beyond ASCII becomes a space.
-class Utf8Scope {
+class Utf8Scope : NotCopied {
  public:
   Utf8Scope() {
     static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
@@ -44,8 +44,6 @@ class Utf8Scope {
   ~Utf8Scope() {
     if (before_ != nullptr) ::uselocale(before_);
   }
-  Utf8Scope(const Utf8Scope&) = delete;
-  Utf8Scope& operator=(const Utf8Scope&) = delete;
 
  private:
   locale_t before_ = nullptr;
@@ -83,7 +81,7 @@ LineOfText line_of(std::string_view text, std::size_t columns = std::string_view
 
 // Shared by the progress bars: when to draw, which logs to show, and the output: one line redrawn in place on a
 // terminal, whole lines elsewhere.
-class Progress {
+class Progress : NotCopied {
  public:
   struct Options {
     Period total = {};    // no field set: unknown
@@ -127,8 +125,6 @@ class Progress {
   // `heading` is a line above the bar, or empty.
   Progress(Options options, std::string heading, Format format);
   ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   void update(const Elapsed& elapsed, const Logs& logs);
   // Draws the last line of a loop that ended before its total, at `elapsed` if that is known. The next update begins

@@ -13,6 +13,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/handle.h>
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/stream.h>
 
 namespace giro {
@@ -67,12 +68,10 @@ class ReportProgress {
   detail::Handle<Memory> memory_;
 };
 
-class ReportProgress::Timed {
+class ReportProgress::Timed : detail::NotCopied {
  public:
   // Ignores errors of the device; the next call that waits for it throws them.
   ~Timed();
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
 
  private:
   friend class ReportProgress;

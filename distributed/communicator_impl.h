@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <giro/distributed/communicator.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro::detail {
 
@@ -30,12 +31,10 @@ struct Collective {
 };
 
 // The implementation of a Communicator.
-class CommunicatorImpl {
+class CommunicatorImpl : NotCopied {
  public:
   CommunicatorImpl(int rank, int size, Device device) : rank(rank), size(size), device(device) {}
   virtual ~CommunicatorImpl() = default;
-  CommunicatorImpl(const CommunicatorImpl&) = delete;
-  CommunicatorImpl& operator=(const CommunicatorImpl&) = delete;
 
   virtual void run(const Collective& call, const Stream& stream) = 0;
   virtual std::shared_ptr<CommunicatorImpl> split(int color, int key) = 0;

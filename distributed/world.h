@@ -4,6 +4,7 @@
 
 #include <giro/distributed/communicator.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro {
 
@@ -18,7 +19,7 @@ struct WorldOptions {
 // GPU, or this process alone. One per program; it must outlive all communication. Under mpirun, when a rank ends
 // without ~World, the others are killed within about a second. Other launchers do so only for nonzero exit codes;
 // otherwise the other ranks fail at the timeout.
-class World {
+class World : detail::NotCopied {
  public:
   // Called by all ranks; blocks. Uses MPI only if mpirun or a similar launcher started the program. If the program has
   // called MPI_Init itself, World uses that MPI and leaves MPI_Finalize to the program. Without MPI, NCCL connects the
@@ -32,8 +33,6 @@ class World {
   // Then MPI is not finalized, and mpirun ends the other ranks when this process ends. Other launchers act on the
   // program's exit code.
   ~World();
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
 
   int rank() const noexcept;
   int size() const noexcept;

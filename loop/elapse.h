@@ -15,6 +15,7 @@
 #include <giro/loop/loop_state.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro {
 
@@ -35,7 +36,7 @@ struct ElapseOptions {
 // `stop` is reached, and takes no batch from the dataset that it does not yield. Single pass; the dataset must outlive
 // it.
 template <std::ranges::input_range R>
-class Elapse : detail::StateAccess {
+class Elapse : detail::StateAccess, detail::NotCopied {
   using Cursor = detail::RangeCursor<R, std::ranges::range_value_t<R>>;
 
  public:
@@ -53,8 +54,6 @@ class Elapse : detail::StateAccess {
                                         .arbiter = std::move(options.arbiter)},
                                        {}, dataset_, *this, loop_)),
         loop_(engine_->results.elapsed, engine_->results.history, engine_->results.metadata, engine_.get()) {}
-  Elapse(const Elapse&) = delete;
-  Elapse& operator=(const Elapse&) = delete;
 
   class Iterator {
    public:

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include <giro/runtime/not_copied.h>
+
 namespace giro::detail {
 
 // The engine acts on these signals: RunEngine::check_signals (loop/run/run_engine.cpp).
@@ -15,12 +17,10 @@ namespace giro::detail {
 // enabled leaves the signals to the program, and so do all scopes within it in the same thread: the outermost loop
 // decides. With `saves`, SIGUSR1 asks to save and continue; otherwise it belongs to the program. Loops within a saving
 // scope in the same thread ignore signals, so that the save covers a whole step.
-class InterruptScope {
+class InterruptScope : NotCopied {
  public:
   explicit InterruptScope(bool enabled, bool saves = false);
   ~InterruptScope();
-  InterruptScope(const InterruptScope&) = delete;
-  InterruptScope& operator=(const InterruptScope&) = delete;
 
  private:
   bool enabled_;

@@ -57,7 +57,7 @@ EngineOptions engine_options(LoopOptions<S, B>&& options) {
 // the earlier batches one by one. If begin() is not at batch 0, first_batch() must return its number. A member
 // persist(Archive&) saves, or checks, what identifies the dataset.
 template <class S, std::ranges::input_range R>
-class Run : detail::StateAccess {
+class Run : detail::StateAccess, detail::NotCopied {
  public:
   using B = std::ranges::range_value_t<R>;
 
@@ -67,8 +67,6 @@ class Run : detail::StateAccess {
         engine_(detail::Engine::create(detail::engine_options(std::move(options)), {tasks.begin(), tasks.end()},
                                        dataset_, *this, loop_)),
         loop_(state_, results().elapsed, results().history, results().metadata, engine_.get()) {}
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
 
   // Runs until `until` is reached or the run ends; `until` counts like LoopOptions::stop. Every device step has then
   // run, and all logs are in the history. Errors: LoopError as in loop, which ends the run; Error(invalid_argument) if

@@ -28,8 +28,6 @@ class Buffer {
 
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
 
   // Errors: those of detail::address_of.

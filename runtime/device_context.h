@@ -2,6 +2,7 @@
 
 #include <giro/runtime/device.h>
 #include <giro/runtime/handle.h>
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/stream.h>
 
 namespace giro {
@@ -41,12 +42,10 @@ namespace detail {
 
 // While an instance lives, the thread that made it uses the context. May be nested. Error(invalid_argument) if another
 // thread uses it.
-class ContextUse {
+class ContextUse : NotCopied {
  public:
   explicit ContextUse(const DeviceContext& context);
   ~ContextUse();
-  ContextUse(const ContextUse&) = delete;
-  ContextUse& operator=(const ContextUse&) = delete;
 
  private:
   const DeviceContext context_;

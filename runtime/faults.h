@@ -10,6 +10,7 @@
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -27,13 +28,11 @@ struct Fault {
 namespace detail {
 
 // While an instance lives, work that this thread queues on the stream belongs to a call of a step.
-class StepScope {
+class StepScope : NotCopied {
  public:
   StepScope(const std::string& name, const Tensor& call, const Stream& stream) noexcept
       : name(name), call(call), stream(stream), outer_(std::exchange(current_, this)) {}
   ~StepScope() { current_ = outer_; }
-  StepScope(const StepScope&) = delete;
-  StepScope& operator=(const StepScope&) = delete;
 
   // Null outside of steps on that stream.
   static const StepScope* current(const Stream& stream) noexcept {

@@ -14,12 +14,10 @@ namespace giro::detail {
 // With GIRO_BLOCKING=1 in the environment a step runs op by op, and the host waits after each. An error of the device
 // is then reported by the op that caused it, not by a later one. While an instance lives, the ops that this thread
 // queues outside of recordings wait.
-class OpByOp {
+class OpByOp : NotCopied {
  public:
   OpByOp() noexcept : outer_(is_on_) { is_on_ = true; }
   ~OpByOp() { is_on_ = outer_; }
-  OpByOp(const OpByOp&) = delete;
-  OpByOp& operator=(const OpByOp&) = delete;
 
   // Whether the environment requests it now.
   static bool is_wanted();

@@ -9,12 +9,10 @@ namespace giro::detail {
 // While an instance lives, a backend's op is running: it may take the addresses of values that a recording has not
 // computed yet (Tensor::data), for kernels that run at the replay. Traces show the op, and what it queues, under its
 // name.
-class OpScope {
+class OpScope : NotCopied {
  public:
   explicit OpScope(const char* name) : outer_(std::exchange(name_, name)), span_("op", name) {}
   ~OpScope() { name_ = outer_; }
-  OpScope(const OpScope&) = delete;
-  OpScope& operator=(const OpScope&) = delete;
 
   // In the calling thread.
   static bool is_open() noexcept { return name_ != nullptr; }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include <giro/runtime/not_copied.h>
+
 namespace giro {
 
 namespace detail {
@@ -32,7 +34,7 @@ inline bool is_watched() noexcept { return span_sink.load(std::memory_order_rela
 // under `key`, a string literal.
 //
 //   const giro::Span span("my program", "augment", "step", elapsed.steps);
-class Span {
+class Span : detail::NotCopied {
  public:
   Span(const char* category, const char* name, const char* key = nullptr, std::int64_t value = 0)
       : sink_(detail::span_sink.load(std::memory_order_acquire)) {
@@ -50,8 +52,6 @@ class Span {
     if (sink_ != nullptr) [[unlikely]]
       sink_->end(begun_, key_, value_);
   }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
 
  private:
   void begin(const char* category, const char* name, const char* key, std::int64_t value) {

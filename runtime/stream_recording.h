@@ -18,11 +18,8 @@ namespace giro::detail {
 // The recording in progress on this thread, as streams and states see it (program/recording.h has the rest). Meanwhile,
 // work that the thread queues on a stream outside of the recording would not be recorded, and would run at another
 // time: that is an error.
-class StreamRecording {
+class StreamRecording : NotCopied {
  public:
-  StreamRecording(const StreamRecording&) = delete;
-  StreamRecording& operator=(const StreamRecording&) = delete;
-
   // The recording of the calling thread, or null.
   static StreamRecording* current() noexcept { return current_; }
   static std::uint64_t current_id() noexcept { return current_ != nullptr ? current_->id : 0; }

@@ -20,13 +20,11 @@ void run_due(const std::vector<Action>& actions, std::int64_t count, TrainState&
 // stops at the end of each chunk and continues in the next, unless the state has moved to another device. If the
 // program adds its own tasks, which begin and end with each chunk, or several ranks must agree at its end, each chunk
 // is a separate run.
-class Loop::Chunks {
+class Loop::Chunks : detail::NotCopied {
  public:
   // The loop and the batches must outlive it.
   Chunks(Loop& loop, TrainState state, DatasetIterator& batches)
       : loop_(loop), batches_(batches), state_(std::move(state)) {}
-  Chunks(const Chunks&) = delete;
-  Chunks& operator=(const Chunks&) = delete;
 
   // Runs the begin actions and `num_steps` steps, or as many as there are batches left, and adds the statistics.
   // Advances the batches. Errors: LoopError, after which there is no state; those of actions.

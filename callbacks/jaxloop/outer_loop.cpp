@@ -46,14 +46,12 @@ void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments)
 }  // namespace
 
 // Lets the actions of the loops save what all of them remember, while it exists.
-class OuterLoop::MemoryScope {
+class OuterLoop::MemoryScope : detail::NotCopied {
  public:
   using Memory = std::function<void(Archive&, bool stops)>;
 
   MemoryScope(const OuterLoopOptions& options, const Memory& memory) : options_(options) { set(memory); }
   ~MemoryScope() { set({}); }
-  MemoryScope(const MemoryScope&) = delete;
-  MemoryScope& operator=(const MemoryScope&) = delete;
 
  private:
   void set(const Memory& memory) {

@@ -42,12 +42,10 @@ struct StepOptions {
 // `run` is recorded as by giro::jit, and its logs are the outputs of the step. It must leave the state as it is unless
 // train() is true. `begin` and `end`, if a class overrides them, run on the host in each step, and the device waits for
 // them; to prepare batches use Dataset::map instead.
-class Step {
+class Step : detail::NotCopied {
  public:
   Step(nn::Layer model, StepOptions options);
   virtual ~Step() = default;
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
 
   virtual Logs run(TrainState& state, const Batch& batch) = 0;
   virtual Batch begin(TrainState& state, const Batch& batch);

@@ -69,12 +69,10 @@ std::vector<int> group_of(const Communicator& host, int color, int key) {
 
 // While this exists, NCCL derives the same unique id from this address in every process, and the communicator's rank 0
 // listens there. Meanwhile nothing else may initialize a communicator, and no other thread may change the environment.
-class NcclCommId {
+class NcclCommId : detail::NotCopied {
  public:
   explicit NcclCommId(const std::string& address) { setenv("NCCL_COMM_ID", address.c_str(), 1); }
   ~NcclCommId() { unsetenv("NCCL_COMM_ID"); }
-  NcclCommId(const NcclCommId&) = delete;
-  NcclCommId& operator=(const NcclCommId&) = delete;
 };
 
 std::string waited(const std::string& what, std::chrono::duration<double> seconds) {

@@ -3,17 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <giro/runtime/not_copied.h>
+
 #include "kernels/cpu/expression_plan.h"
 
 namespace giro::cpu {
 
 // One thread's work on a plan, in its own plan.memory bytes.
-class Worker {
+class Worker : detail::NotCopied {
  public:
   // A worker with a `leader` uses its values of rows, and runs parts of its rows.
   Worker(const Plan& plan, std::byte* memory, const Worker* leader = nullptr);
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
   ~Worker() {
     if (plan_.streams) end_of_streams();
   }

@@ -2,13 +2,15 @@
 
 #include <signal.h>
 
+#include <giro/runtime/not_copied.h>
+
 namespace giro::cpu {
 
 // During its lifetime, this thread takes no signal: one waits, or another thread takes it. For code that keeps another
 // address than the stack's in the stack pointer, as oneDNN's products of f32 do: the kernel would write a handler's
 // frame there, over whatever the heap holds. Only what the code itself raises, such as a fault, is still taken. One
 // made with false does nothing; the others take half a microsecond.
-class HoldSignals {
+class HoldSignals : detail::NotCopied {
  public:
   explicit HoldSignals(bool holds = true) : holds_(holds) {
     if (!holds_) return;
@@ -23,8 +25,6 @@ class HoldSignals {
   ~HoldSignals() {
     if (holds_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  HoldSignals(const HoldSignals&) = delete;
-  HoldSignals& operator=(const HoldSignals&) = delete;
 
  private:
   const bool holds_;

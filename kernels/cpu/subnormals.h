@@ -4,6 +4,8 @@
 #include <immintrin.h>
 #endif
 
+#include <giro/runtime/not_copied.h>
+
 namespace giro::cpu {
 
 // During its lifetime, this thread's arithmetic flushes subnormal results to zero. Processors take a hundred times as
@@ -11,10 +13,8 @@ namespace giro::cpu {
 // are still read as they are: whether instructions such as a maximum would read them as zero depends on how the
 // compiler implements a selection, and fused and unfused ops must agree bit for bit. One made with false keeps
 // subnormal results during the lifetime of another.
-class FlushSubnormals {
+class FlushSubnormals : detail::NotCopied {
  public:
-  FlushSubnormals(const FlushSubnormals&) = delete;
-  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
 #if defined(__x86_64__)
   static constexpr bool kFlushes = true;
   explicit FlushSubnormals(bool flushes = true) : before_(_mm_getcsr()) {

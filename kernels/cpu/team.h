@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <giro/runtime/not_copied.h>
+
 namespace giro::cpu {
 
 // How many of OpenMP's threads should idle, so that no working thread shares a CPU with another busy process: such a
@@ -32,12 +34,10 @@ class ContentionMonitor {
 int team_threads();
 
 // During its lifetime, parallel work that this thread starts has `threads` threads.
-class ThreadLimit {
+class ThreadLimit : detail::NotCopied {
  public:
   explicit ThreadLimit(int threads);
   ~ThreadLimit();
-  ThreadLimit(const ThreadLimit&) = delete;
-  ThreadLimit& operator=(const ThreadLimit&) = delete;
 
  private:
   int before_;

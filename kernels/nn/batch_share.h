@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include <giro/runtime/not_copied.h>
+
 namespace giro {
 
 class Partitioner;
@@ -11,7 +13,7 @@ class Partitioner;
 // A call of a step on this rank's part of a batch: its weight relative to an even part, its first row in the whole
 // batch, its rows, and the partitioner of the ranks, or null. Applies to what this thread queues while this object
 // exists.
-class BatchShare {
+class BatchShare : detail::NotCopied {
  public:
   BatchShare(double weight, std::int64_t first_row, std::int64_t rows,
              std::shared_ptr<const Partitioner> ranks = nullptr) noexcept
@@ -25,8 +27,6 @@ class BatchShare {
     if (is_within_step_) outer_.draws = current_.draws;
     current_ = std::move(outer_);
   }
-  BatchShare(const BatchShare&) = delete;
-  BatchShare& operator=(const BatchShare&) = delete;
 
   static double weight() noexcept { return current_.weight; }
   static std::int64_t first_row() noexcept { return current_.first_row; }

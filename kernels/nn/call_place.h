@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <giro/runtime/handle.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro::nn {
 
@@ -15,12 +16,10 @@ struct CallGroup;  // private
 // Where a call stands in the program's text. As an argument it lives as long as the full expression of the call, whose
 // parts C++ may evaluate in any order: calls whose places live at the same time get their numbers by their places, not
 // by the order of their evaluation.
-class CallPlace {
+class CallPlace : detail::NotCopied {
  public:
   CallPlace(const std::source_location& where) : where_(where) {}  // NOLINT: a place is given by its location
   ~CallPlace();
-  CallPlace(const CallPlace&) = delete;
-  CallPlace& operator=(const CallPlace&) = delete;
 
   const std::source_location& where() const noexcept { return where_; }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
+#include <giro/runtime/not_copied.h>
 
 #include "runtime/throw_error.h"
 
@@ -12,12 +13,10 @@ namespace giro::detail {
 
 // Whether results that this thread computes from Vars can be differentiated. They can, unless a GradientMode turns that
 // off, as during a backward pass.
-class GradientMode {
+class GradientMode : NotCopied {
  public:
   explicit GradientMode(bool on) noexcept : outer_(std::exchange(on_, on)) {}
   ~GradientMode() { on_ = outer_; }
-  GradientMode(const GradientMode&) = delete;
-  GradientMode& operator=(const GradientMode&) = delete;
 
   static bool is_on() noexcept { return on_; }
 

@@ -4,17 +4,16 @@
 #include <span>
 
 #include <giro/kernels/nn/var.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro::nn {
 
 // The calls of a function for one part of a batch after the other, on this thread (TrainState::value_and_grad). What a
 // call computes from the parameters stands for its part alone. This notices where it is taken for the whole batch.
-class PartCalls {
+class PartCalls : detail::NotCopied {
  public:
   explicit PartCalls(int parts);
   ~PartCalls();  // The calls are over.
-  PartCalls(const PartCalls&) = delete;
-  PartCalls& operator=(const PartCalls&) = delete;
 
   // The next call begins.
   void next();

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include <giro/runtime/not_copied.h>
+
 #include "runtime/throw_error.h"
 
 namespace giro {
@@ -19,7 +21,7 @@ bool LogSchema::Key::has_path(std::string_view path) const noexcept {
 // A sequence of names; each schema that holds the branch uses a prefix of it. Schemas that continue differently after a
 // prefix get their own branch, which begins with a copy of the prefix. The parent branch keeps track of it, so equal
 // sequences of names are always on the same branch. A branch lives as long as a schema or a child branch holds it.
-class LogSchema::Branch {
+class LogSchema::Branch : detail::NotCopied {
  public:
   using Name = std::pair<std::string_view, std::string_view>;
 
@@ -39,8 +41,6 @@ class LogSchema::Branch {
     // Another branch may have taken this place.
     if (known != parent_->later_.end() && known->second.expired()) parent_->later_.erase(known);
   }
-  Branch(const Branch&) = delete;
-  Branch& operator=(const Branch&) = delete;
 
   std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
   struct Entry {

@@ -12,11 +12,12 @@
 #include <giro/loop/time/deadline.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/loop/time/schedule.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro::detail {
 
 // The tasks of a run. Finds those that are due, and evaluates a schedule only when its result may have changed.
-class Agenda {
+class Agenda : NotCopied {
  public:
   using Traits = ScheduleNode::Traits;
   struct Task : AnyTask {
@@ -32,8 +33,6 @@ class Agenda {
   // `ranks`: those that run the same tasks; null if this process works alone.
   explicit Agenda(std::vector<AnyTask> tasks, const Partitioner* ranks = nullptr)
       : tasks_(std::make_move_iterator(tasks.begin()), std::make_move_iterator(tasks.end())), ranks_(ranks) {}
-  Agenda(const Agenda&) = delete;
-  Agenda& operator=(const Agenda&) = delete;
 
   std::vector<Task>& tasks() noexcept { return tasks_; }
   const std::vector<Task>& tasks() const noexcept { return tasks_; }

@@ -10,18 +10,17 @@
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/arbiter.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro::detail {
 
 // Makes the decisions of a run together with the other ranks that work on its state, so that all ranks stop, save and
 // read the clock in the same step. Signals are exchanged only about every 50 ms, because the hosts of all ranks wait
 // for each other to do so.
-class GroupArbiter final : public Arbiter {
+class GroupArbiter final : public Arbiter, NotCopied {
  public:
   explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
   ~GroupArbiter() override;
-  GroupArbiter(const GroupArbiter&) = delete;
-  GroupArbiter& operator=(const GroupArbiter&) = delete;
 
   // Sets a function that launches the steps the host has held back. It is called before the ranks wait for each other.
   // The number of held-back steps depends on each rank's pace, and a rank that waits here must not keep the others

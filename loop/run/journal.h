@@ -26,13 +26,11 @@ struct Current {
 // Passes the logs of a run from its steps to the history. A step's logs are the logs of its host callbacks and the rows
 // that its device steps will write. When all have arrived, they are committed and shown to the step's observers, in
 // step order. Makes no allocation per step once the number of steps in flight has reached its maximum.
-class Journal {
+class Journal : NotCopied {
  public:
   // All must outlive it. It keeps `running` up to date while it commits and shows logs.
   Journal(History& history, Outputs& outputs, Current& running);
   ~Journal();
-  Journal(const Journal&) = delete;
-  Journal& operator=(const Journal&) = delete;
 
   // Add the next row of a ring to the current step's logs, or an observer to the current step.
   void add(const std::shared_ptr<LogRing>& ring) {

@@ -94,12 +94,10 @@ class RunEngine final : public Engine, StepSink {
 
  private:
   // A call of the program's. Error(invalid_argument) if a callback of the run makes it.
-  class Call {
+  class Call : NotCopied {
    public:
     Call(RunEngine& run, const char* name);
     ~Call() { run_.is_called_ = false; }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
 
    private:
     RunEngine& run_;

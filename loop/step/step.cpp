@@ -58,7 +58,7 @@ struct StepEngine::Recordings {
 
 // Locks the recordings. A step that called itself, directly or through another, would wait here for ever, so that is an
 // Error(invalid_argument).
-class StepEngine::Lock {
+class StepEngine::Lock : NotCopied {
  public:
   explicit Lock(Recordings& recordings) : recordings_(recordings) {
     const std::thread::id here = std::this_thread::get_id();
@@ -69,8 +69,6 @@ class StepEngine::Lock {
     recordings.locked_by.store(here, std::memory_order_relaxed);
   }
   ~Lock() { unlock(); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
 
   void unlock() noexcept {
     if (!lock_) return;

@@ -15,6 +15,7 @@
 #include <giro/loop/step/signature.h>
 #include <giro/loop/step/step_recording.h>
 #include <giro/runtime/handle.h>
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -26,15 +27,13 @@ namespace detail {
 
 // The recordings of one step, for all the states it is called with. May be used by several threads, each with its own
 // state.
-class StepEngine {
+class StepEngine : NotCopied {
  public:
   // How many recordings are kept; a new one replaces the least recently used.
   static constexpr std::size_t kMaxRecordings = 32;
 
   // `where`: the line of the user's program that made the step; it names the step.
   StepEngine(StepRecording::Mode mode, std::source_location where);
-  StepEngine(const StepEngine&) = delete;
-  StepEngine& operator=(const StepEngine&) = delete;
 
   // The recording for a call; made if there is none. `latest` is the one that the caller used last, or null.
   std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body,

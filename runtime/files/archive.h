@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -143,12 +144,10 @@ class Archive {
 
  private:
   // Leaves the entered name, also on an error.
-  class Level {
+  class Level : detail::NotCopied {
    public:
     explicit Level(Archive& archive) : archive_(archive) {}
     ~Level() { archive_.leave(); }
-    Level(const Level&) = delete;
-    Level& operator=(const Level&) = delete;
 
    private:
     Archive& archive_;

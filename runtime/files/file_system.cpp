@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/not_copied.h>
 
 #include "runtime/files/file_operations.h"
 #include "runtime/throw_error.h"
@@ -30,7 +31,7 @@ namespace {
 
 // A file descriptor with its path for messages. Opens a regular file or, with O_DIRECTORY, a directory. Anything else
 // is an error, and is not waited for: opening a pipe would wait for its other end, and reading one might never end.
-class File {
+class File : detail::NotCopied {
  public:
   File(const std::string& path, int flags, const char* what) : path_(path) {
     do {
@@ -44,8 +45,6 @@ class File {
     throw_error(ErrorCode::io, "cannot {} '{}': it is {}not a regular file", what, path,
                 S_ISDIR(status.st_mode) ? "a directory, " : "");
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
   ~File() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }

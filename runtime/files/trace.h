@@ -6,6 +6,7 @@
 #include <string>
 
 #include <giro/runtime/files/file_system.h>
+#include <giro/runtime/not_copied.h>
 
 namespace giro {
 
@@ -20,14 +21,12 @@ struct TraceRecord;
 //   giro::Trace trace;
 //   train();
 //   trace.write("trace.json");
-class Trace {
+class Trace : detail::NotCopied {
  public:
   // Starts a trace that takes at most about `max_bytes` of memory: later spans are counted and dropped.
   // Error(invalid_argument) if one is running in this process.
   explicit Trace(std::size_t max_bytes = std::size_t{64} << 20);
   ~Trace();
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
 
   // Ends the trace; waits for the launches seen so far. Errors: device.
   void stop();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 
@@ -92,12 +93,10 @@ class Graph {
 
 // While an instance lives, the recording of this thread is suspended: work that the thread queues runs at once, on
 // streams outside the recording, and is not replayed. For preparing what a recording needs.
-class OutsideRecording {
+class OutsideRecording : detail::NotCopied {
  public:
   OutsideRecording() noexcept;
   ~OutsideRecording();
-  OutsideRecording(const OutsideRecording&) = delete;
-  OutsideRecording& operator=(const OutsideRecording&) = delete;
 
  private:
   detail::StreamRecording* set_aside_;

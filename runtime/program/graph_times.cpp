@@ -22,12 +22,10 @@ constexpr int kRunsOfGraph = 24;
 
 // While an instance lives, recordings take their workspaces from a separate arena, so that the temporaries of the timed
 // graph stay as they are.
-class OwnArena {
+class OwnArena : detail::NotCopied {
  public:
   explicit OwnArena(detail::StreamImpl& stream) : stream_(stream), set_aside_(std::exchange(stream.recordings, {})) {}
   ~OwnArena() { stream_.recordings = std::move(set_aside_); }
-  OwnArena(const OwnArena&) = delete;
-  OwnArena& operator=(const OwnArena&) = delete;
 
  private:
   detail::StreamImpl& stream_;

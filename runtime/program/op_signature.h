@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <giro/runtime/not_copied.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro::detail {
@@ -29,12 +30,10 @@ namespace giro::detail {
 //   [n]      must be whole to compute any of the result
 //   (gc)     one axis made of several dimensions, the first one slowest
 //   ...      any number of axes, which broadcast
-class OpSignature {
+class OpSignature : NotCopied {
  public:
   // Error(invalid_argument) for a line that is not as above.
   explicit OpSignature(std::string_view line);
-  OpSignature(const OpSignature&) = delete;
-  OpSignature& operator=(const OpSignature&) = delete;
 
   // Throws what does not fit: Error(shape_mismatch or dtype_mismatch), naming the op, the argument and what is
   // expected. Error(invalid_argument) for another number of arguments.

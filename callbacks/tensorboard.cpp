@@ -133,15 +133,12 @@ struct SummaryWriter::Impl {
         buckets(options.histogram_buckets),
         file(std::in_place, dir, options.files, options.flush_interval) {}
 
-  [[noreturn]] void fail(ErrorCode code, const std::string& what) const { throw_error(code, "{}: {}", name, what); }
   detail::EventFile& open_file() {
     detail::expect_open(name, file.has_value());
     return *file;
   }
   const std::string& checked(const Tag& tag) const {
-    if (!is_utf8(tag.path())) {
-      fail(ErrorCode::invalid_argument, fmt::format("the tag {} is not UTF-8", printable(tag.path())));
-    }
+    if (!is_utf8(tag.path())) throw_invalid("{}: the tag {} is not UTF-8", name, printable(tag.path()));
     return tag.path();
   }
 
@@ -176,7 +173,7 @@ struct SummaryWriter::Impl {
   void add(const MetricRecord::Texts& texts) {
     for (const auto& [tag, text] : texts) {
       const std::string& path = checked(tag);
-      if (!is_utf8(text)) fail(ErrorCode::invalid_argument, fmt::format("the text '{}' is not UTF-8", path));
+      if (!is_utf8(text)) throw_invalid("{}: the text '{}' is not UTF-8", name, path);
       add_tensor(summary, path, "text", {}, DataClass::tensor,
                  tensor_of(TensorType::string, {}).add_bytes(kStringVal, text));
     }
@@ -193,12 +190,11 @@ struct SummaryWriter::Impl {
       const std::string& path = checked(tag);
       const double* number = std::get_if<double>(&hparam.value);
       if (number != nullptr && !std::isfinite(*number)) {  // TensorBoard's hyperparameter page would fail
-        fail(ErrorCode::invalid_argument,
-             fmt::format("the hyperparameter '{}' is {}, expected a finite number", path, *number));
+        throw_invalid("{}: the hyperparameter '{}' is {}, expected a finite number", name, path, *number);
       }
       const std::string* text = std::get_if<std::string>(&hparam.value);
       if (text != nullptr && !is_utf8(*text)) {
-        fail(ErrorCode::invalid_argument, fmt::format("the hyperparameter '{}' is not UTF-8", path));
+        throw_invalid("{}: the hyperparameter '{}' is not UTF-8", name, path);
       }
       info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, path).add_message(kMapValue, json_value(hparam)));
     }
@@ -212,17 +208,18 @@ struct SummaryWriter::Impl {
   ImageSizes image_sizes(const std::string& tag, const HostArray& array) const {
     const DType dtype = array.dtype();
     if (dtype != DType::u8 && !is_floating(dtype)) {
-      fail(ErrorCode::dtype_mismatch,
-           fmt::format("image '{}' is {}, expected u8 or a floating-point type", tag, name_of(dtype)));
+      throw_error(ErrorCode::dtype_mismatch, "{}: image '{}' is {}, expected u8 or a floating-point type", name, tag,
+                  name_of(dtype));
     }
     const Shape& shape = array.shape();
     const std::size_t rank = shape.rank();
     const bool has_channels = rank > 0 && (shape[-1] == 1 || shape[-1] == 3 || shape[-1] == 4);
     const bool has_pixels = std::all_of(shape.begin() + (rank == 4 ? 1 : 0), shape.end(), [](auto n) { return n > 0; });
     if ((rank != 3 && rank != 4) || !has_channels || !has_pixels) {
-      fail(ErrorCode::shape_mismatch, fmt::format("image '{}' has the shape {}, expected (height, width, channels) or "
-                                                  "(n, height, width, channels) with 1, 3 or 4 channels",
-                                                  tag, to_string(shape)));
+      throw_error(ErrorCode::shape_mismatch,
+                  "{}: image '{}' has the shape {}, expected (height, width, channels) or (n, height, width, channels) "
+                  "with 1, 3 or 4 channels",
+                  name, tag, to_string(shape));
     }
     return {rank == 4 ? shape[0] : 1, shape[-3], shape[-2], shape[-1]};
   }

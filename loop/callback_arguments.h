@@ -51,8 +51,7 @@ decltype(auto) loop_argument(LoopState<S, B>& loop) {
     return static_cast<const T&>(loop.batch());
   } else {
     static_assert(std::is_void_v<Arg>,
-                  "giro: a callback can take only State&, const Batch&, const Elapsed&, const Logs& and "
-                  "LoopState&");
+                  "giro: a callback can take only State&, const Batch&, const Elapsed&, const Logs& and LoopState&");
   }
 }
 

@@ -155,8 +155,7 @@ StopReason RunEngine::advance_to(const Period& until) {
       if (first_batch_ == dataset_.first_batch() &&
           (options_.stop.steps || options_.stop.samples || options_.stop.tokens)) {
         dataset_.activity = Cursor::Activity::dataset;
-        throw Error(ErrorCode::invalid_argument,
-                    "the dataset is empty, expected batches until " + to_string(options_.stop));
+        throw_invalid("the dataset is empty, expected batches until {}", to_string(options_.stop));
       }
       return StopReason::dataset_ended;
     }

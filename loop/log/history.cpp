@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <span>
 #include <utility>
 
 #include "loop/log/history_records.h"
+#include "loop/log/record_text.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -49,9 +48,8 @@ void History::Records::commit(const Elapsed& elapsed, const Logs& numbers) {
   const Logged& known = logged_as(numbers.schema());
   for (std::size_t i = 0; i < values.size(); ++i) {
     Column& column = columns[known.columns[i]];
-    const double value = *values[i].number();
     // A restored NaN has lost its sign and payload, so they are dropped here too.
-    column.values.push_back(std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
+    column.values.push_back(detail::without_nan_sign(*values[i].number()));
     column.last_record = record;
   }
   if (runs.empty() || runs.back().layout != known.layout) runs.push_back({record, known.layout});

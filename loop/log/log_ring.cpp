@@ -44,14 +44,8 @@ const HostArray& LogRow::array(std::size_t array) const {
 
 void LogRow::read() const {
   if (!ring_) return;
-  if (!ready()) {
-    ring_->stream_.synchronize();
-    if (!ready()) {
-      throw_error(ErrorCode::device, "row {} of the log ring was never written: {} rows were", number_,
-                  ring_->published());
-    }
-  }
-  detail::Faults::expect_none_seen(ring_->stream_, ring_->call_, number_);
+  if (!ready()) ring_->stream_.synchronize();
+  ring_->expect_written(number_);
   std::uint64_t* const slot = ring_->ring_.slot(number_);
   for (std::int64_t i = 0; i < ring_->ring_.columns; ++i) values_.push_back(ScalarRing::value(slot, i));
   for (const LogRing::Array& array : ring_->arrays_) arrays_.push_back(ring_->copy_of(array, number_));
@@ -151,8 +145,15 @@ bool LogRing::read_kept() {
   return row != nullptr;
 }
 
+void LogRing::expect_written(std::int64_t row) const {
+  if (!ready(row)) {
+    throw_error(ErrorCode::device, "row {} of a step's logs was never written: {} rows were", row, published());
+  }
+  detail::Faults::expect_none_seen(stream_, call_, row);
+}
+
 void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
-  detail::Faults::expect_none_seen(stream_, call_, number);
+  expect_written(number);
   if (!is_own) logs = constants_;
   std::uint64_t* const slot = ring_.slot(number);
   for (std::size_t i = 0; i < scalars_.size(); ++i) {

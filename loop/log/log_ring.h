@@ -76,8 +76,8 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   Logs expect_logs(const Logs& logs);
 
   bool ready(std::int64_t row) const noexcept { return ring_.has(row); }
-  // Reads a row that is ready into `logs`, as host numbers and arrays, reusing its memory. `is_own`: an earlier read of
-  // this ring filled `logs`.
+  // Reads a row into `logs`, as host numbers and arrays, reusing its memory. `is_own`: an earlier read of this ring
+  // filled `logs`. Error(device) if it is not ready.
   void read(std::int64_t row, Logs& logs, bool is_own = false) const;
   const LogSchema& schema() const noexcept { return constants_.schema(); }
   // Whether any entry is an output.
@@ -99,6 +99,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
 
   LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first);
   bool read_kept();
+  void expect_written(std::int64_t row) const;
   HostArray copy_of(const Array& array, std::int64_t row) const;
 
   Stream stream_;

@@ -25,7 +25,7 @@ void append_json(std::string& text, double number);
 inline constexpr std::string_view kJsonlBegin = R"({"elapsed":{"steps":)";
 void append_json(std::string& text, const Elapsed& elapsed);
 
-// A NaN with a sign would be printed as "-nan".
+// With the same NaN for all: one with a sign would be printed as "-nan".
 double without_nan_sign(double number);
 
 }  // namespace giro::detail

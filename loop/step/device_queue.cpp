@@ -31,11 +31,11 @@ void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
   steps_since_mark_ += steps;
   if (steps_since_mark_ < size_) return;
   steps_since_mark_ = 0;
-  if (older_pending_) wait();
-  std::swap(older_event_, newer_event_);
-  older_pending_ = std::exchange(newer_pending_, true);
-  if (!newer_event_) newer_event_.emplace(stream);
-  newer_event_->record(stream);
+  if (older_.is_pending) wait();
+  std::swap(older_, newer_);
+  newer_.is_pending = true;
+  if (!newer_.event) newer_.event.emplace(stream);
+  newer_.event->record(stream);
 
   const std::int64_t now = nanoseconds();
   const std::int64_t took = now - std::exchange(marked_, now);
@@ -45,12 +45,9 @@ void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
 }
 
 bool LaunchPacer::wait() {
-  if (std::exchange(older_pending_, false)) {
-    older_event_->synchronize();
-    return true;
-  }
-  if (std::exchange(newer_pending_, false)) {
-    newer_event_->synchronize();
+  for (Mark* mark : {&older_, &newer_}) {
+    if (!std::exchange(mark->is_pending, false)) continue;
+    mark->event->synchronize();
     return true;
   }
   return false;

@@ -24,12 +24,17 @@ class LaunchPacer {
   bool wait();
 
  private:
+  // The end of a launch.
+  struct Mark {
+    std::optional<Event> event;
+    bool is_pending = false;
+  };
+
   bool fixed_;
   std::int64_t size_;
   std::int64_t steps_since_mark_ = 0;
   std::int64_t marked_;  // nanoseconds of a steady clock
-  std::optional<Event> newer_event_, older_event_;
-  bool newer_pending_ = false, older_pending_ = false;
+  Mark newer_, older_;
 };
 
 }  // namespace giro::detail

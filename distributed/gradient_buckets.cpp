@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/backend.h"
+
 namespace giro::detail {
 
 GradientBuckets::GradientBuckets(Communicator ranks, const Collection& grads, DeviceContext context,
@@ -30,18 +32,12 @@ void GradientBuckets::finish() {
     if (leaf == Progress::computing) leaf = Progress::ready;
   }
   send();
-  const Stream& sending = context_.communication_stream();
-  if (sending == context_.stream()) return;
-  events_.emplace_back(sending).record(sending);
-  context_.stream().wait(events_.back());
+  wait_for_work(context_.stream(), context_.communication_stream());
 }
 
 void GradientBuckets::send() {
   const Stream& sending = context_.communication_stream();
-  if (sending != context_.stream()) {
-    events_.emplace_back(context_.stream()).record(context_.stream());
-    sending.wait(events_.back());
-  }
+  wait_for_work(sending, context_.stream());
   for (std::size_t i = 0; i < leaves_.size();) {
     const std::size_t first = i;
     while (i < leaves_.size() && leaves_[i] == Progress::ready) leaves_[i++] = Progress::sent;

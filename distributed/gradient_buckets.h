@@ -32,7 +32,6 @@ class GradientBuckets final : public GradientReduction {
   std::vector<std::int64_t> begins_;  // of each leaf, in elements of the flat buffer; then the buffer's end
   std::vector<Progress> leaves_;
   std::int64_t ready_bytes_ = 0;
-  std::vector<Event> events_;
 };
 
 }  // namespace giro::detail

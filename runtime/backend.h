@@ -112,6 +112,9 @@ class StreamImpl {
   std::vector<std::weak_ptr<const CallProgress>> progress_;
 };
 
+// Later work on `stream` waits for the work queued on `other` so far, unless they are the same.
+void wait_for_work(const Stream& stream, const Stream& other);
+
 // Call while an Error(device) is caught: rethrows it with the programs in progress on the stream, and how to find the
 // op.
 [[noreturn]] void rethrow_with_progress(const StreamImpl& stream);

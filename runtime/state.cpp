@@ -10,6 +10,7 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/backend.h"
 #include "runtime/collection.h"
 #include "runtime/held_values.h"
 #include "runtime/stream_recording.h"
@@ -352,22 +353,13 @@ void State::assign(const State& other) {
     throw_error(ErrorCode::device_mismatch, "assign: the other state is on {}, this one on {}",
                 to_string(other.device()), to_string(device()));
   }
-  const bool apart = other.stream() != stream();
-  if (apart) {
-    Event written(other.stream());
-    written.record(other.stream());
-    stream().wait(written);
-  }
+  detail::wait_for_work(stream(), other.stream());
   for (std::size_t i = 0; i < to.size(); ++i) {
     const Tensor target = to[i]->bytes();
     detail::before_write(target, stream());
     stream().copy(target.raw(), from[i]->bytes().raw(), target.bytes());
   }
-  if (apart) {
-    Event read(stream());
-    read.record(stream());
-    other.stream().wait(read);
-  }
+  detail::wait_for_work(other.stream(), stream());
 }
 
 }  // namespace giro

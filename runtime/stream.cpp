@@ -113,6 +113,13 @@ void Event::record(const Stream& stream) {
   marked.stream = std::shared_ptr<detail::StreamImpl>(stream.impl_);
 }
 
+void detail::wait_for_work(const Stream& stream, const Stream& other) {
+  if (stream == other) return;
+  Event queued(other);
+  queued.record(other);
+  stream.wait(queued);
+}
+
 namespace {
 void expect_outside(const detail::EventImpl& event, const char* call) {
   if (event.recorded_in == 0) return;

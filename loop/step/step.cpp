@@ -28,6 +28,21 @@ struct StepEngine::Recordings {
     std::uint64_t last;
   };
 
+  // As of a mutex. A step that called itself, directly or through another, would wait here for ever, so that is an
+  // Error(invalid_argument).
+  void lock() {
+    const std::thread::id here = std::this_thread::get_id();
+    if (locked_by.load(std::memory_order_relaxed) == here) {
+      throw_invalid("{} calls itself, expected a step that does not", name_of_step(where));
+    }
+    mutex.lock();
+    locked_by.store(here, std::memory_order_relaxed);
+  }
+  void unlock() noexcept {
+    locked_by.store({}, std::memory_order_relaxed);
+    mutex.unlock();
+  }
+
   std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body) {
     ++uses;
     for (Used& one : used) {
@@ -56,31 +71,6 @@ struct StepEngine::Recordings {
   std::uint64_t uses = 0;
 };
 
-// Locks the recordings. A step that called itself, directly or through another, would wait here for ever, so that is an
-// Error(invalid_argument).
-class StepEngine::Lock : NotCopied {
- public:
-  explicit Lock(Recordings& recordings) : recordings_(recordings) {
-    const std::thread::id here = std::this_thread::get_id();
-    if (recordings.locked_by.load(std::memory_order_relaxed) == here) {
-      throw_invalid("{} calls itself, expected a step that does not", name_of_step(recordings.where));
-    }
-    lock_ = std::unique_lock(recordings.mutex);
-    recordings.locked_by.store(here, std::memory_order_relaxed);
-  }
-  ~Lock() { unlock(); }
-
-  void unlock() noexcept {
-    if (!lock_) return;
-    recordings_.locked_by.store({}, std::memory_order_relaxed);
-    lock_.unlock();
-  }
-
- private:
-  Recordings& recordings_;
-  std::unique_lock<std::mutex> lock_;
-};
-
 StepEngine::StepEngine(StepRecording::Mode mode, std::source_location where)
     : recordings_(new Recordings{.mode = mode, .where = where}) {}
 
@@ -88,13 +78,13 @@ std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const Step
                                                 std::shared_ptr<StepRecording> latest) {
   if (latest && latest->matches(call)) return latest;
   const ContextUse use(call.state.context());
-  const Lock lock(*recordings_);
+  const std::lock_guard lock(*recordings_);
   return recordings_->find(call, body);
 }
 
 Logs StepEngine::call(const StepCall& call, const StepBody& body) {
   const ContextUse use(call.state.context());
-  Lock lock(*recordings_);
+  std::unique_lock lock(*recordings_);
   const std::shared_ptr<StepRecording> recording = recordings_->find(call, body);
   // An eager step keeps the lock: it calls the user's function each time, which need not be thread-safe.
   if (!recording->is_eager()) lock.unlock();
@@ -108,7 +98,7 @@ Logs StepEngine::call(const StepCall& call, const StepBody& body) {
 }
 
 std::size_t StepEngine::num_recordings() const {
-  const Lock lock(*recordings_);
+  const std::lock_guard lock(*recordings_);
   return recordings_->mode == StepRecording::Mode::recorded ? recordings_->used.size() : 0;
 }
 

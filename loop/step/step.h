@@ -44,7 +44,6 @@ class StepEngine : NotCopied {
 
  private:
   struct Recordings;
-  class Lock;
   std::shared_ptr<Recordings> recordings_;
 };
 

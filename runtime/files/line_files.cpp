@@ -3,44 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include <giro/runtime/error.h>
 
+#include "runtime/checksum.h"
 #include "runtime/files/file_operations.h"
 #include "runtime/files/store_names.h"
 #include "runtime/throw_error.h"
 
 namespace giro::detail {
-namespace {
-
-// The minimum size of a part. In a long file a part has at least 1 / kPartsOfFile of the bytes, so that a manifest
-// lists a few hundred parts.
-constexpr std::uint64_t kLinePartBytes = 1024, kPartsOfFile = 64;
-
-}  // namespace
-
-void LineFiles::File::add(std::string_view text) {
-  checksum.add(text.data(), text.size());
-  while (!text.empty()) {
-    const std::uint64_t full = std::max(kLinePartBytes, bytes / kPartsOfFile);
-    const std::uint64_t missing = full - std::min(full, part_bytes);
-    const std::size_t end = missing < text.size() ? text.find('\n', missing) : text.npos;
-    const std::string_view taken = text.substr(0, end == text.npos ? end : end + 1);
-    part.add(taken.data(), taken.size());
-    part_bytes += taken.size();
-    bytes += taken.size();
-    text.remove_prefix(taken.size());
-    if (part_bytes < full) continue;
-    parts.push_back({std::exchange(part_bytes, 0), part.digits()});
-    part = Checksum();
-  }
-}
-
-std::vector<Manifest::Part> LineFiles::File::all_parts() const {
-  std::vector<Manifest::Part> all = parts;
-  if (part_bytes > 0) all.push_back({part_bytes, part.digits()});
-  return all;
-}
 
 std::map<std::string, std::size_t> LineFiles::kept() const {
   std::map<std::string, std::size_t> kept;
@@ -88,16 +60,17 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
     if (is_new || !lines.text.empty()) {
       const std::string name = path_of(dir_, file.name);
       const std::uint64_t bytes = files_.status(name).bytes;
-      if (bytes != file.bytes) {
+      if (bytes != file.written.bytes()) {
         throw_error(ErrorCode::io,
                     "'{}' has {} bytes, expected the {} that were written; something else has changed it", name, bytes,
-                    file.bytes);
+                    file.written.bytes());
       }
       write_durably(*files_.append(name), lines.text);
-      file.add(lines.text);
+      file.written.add(lines.text);
       file.lines = lines.count;
     }
-    appended.push_back({path, file.name, file.lines, file.bytes, file.checksum.digits(), file.all_parts()});
+    const PartChecksums& written = file.written;
+    appended.push_back({path, file.name, file.lines, written.bytes(), written.digits(), written.parts()});
   }
   if (has_new) files_.sync_directory(dir_);
   return appended;
@@ -115,12 +88,10 @@ Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manif
   expect(status.kind == FileSystem::Kind::file, "it is not a file");
   expect(status.bytes >= lines.bytes, fmt::format("it has {} bytes, expected at least {}", status.bytes, lines.bytes));
   const FileBytes file = read_bytes(files, path, lines.bytes);
-  Checksum checksum;
-  checksum.add(file.data.get(), file.size);
-  expect(
-      file.size == lines.bytes && checksum.digits() == lines.xxh3,
-      fmt::format("the checksum of its first {} bytes is {}, expected {}", file.size, checksum.digits(), lines.xxh3));
   Archive::Lines read{0, lines.lines, std::string(file.data.get(), file.size)};
+  const std::string digits = digits_of({read.text});
+  expect(file.size == lines.bytes && digits == lines.xxh3,
+         fmt::format("the checksum of its first {} bytes is {}, expected {}", file.size, digits, lines.xxh3));
   const auto count = static_cast<std::uint64_t>(std::count(read.text.begin(), read.text.end(), '\n'));
   expect(count == lines.lines && (read.text.empty() || read.text.back() == '\n'),
          fmt::format("its first {} bytes have {} lines, expected {}", file.size, count, lines.lines));
@@ -141,9 +112,8 @@ Archive::Lines read_good_lines(FileSystem& files, const std::string& dir, const 
   std::uint64_t at = 0;
   for (const Manifest::Part& part : lines.parts) {
     if (part.bytes > file.size - at) break;
-    Checksum checksum;
-    checksum.add(file.data.get() + at, part.bytes);
-    if (checksum.digits() == part.xxh3) read.text.append(file.data.get() + at, part.bytes);
+    const std::string_view text(file.data.get() + at, part.bytes);
+    if (digits_of({text}) == part.xxh3) read.text += text;
     at += part.bytes;
   }
   return read;

@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/file_system.h>
 
-#include "runtime/checksum.h"
 #include "runtime/files/manifest.h"
 
 namespace giro::detail {
@@ -36,14 +34,8 @@ class LineFiles {
  private:
   struct File {
     std::string name;
-    std::uint64_t lines = 0, bytes = 0;
-    Checksum checksum = {};
-    std::vector<Manifest::Part> parts = {};  // full ones
-    std::uint64_t part_bytes = 0;            // of the unfinished part
-    Checksum part = {};
-
-    void add(std::string_view text);
-    std::vector<Manifest::Part> all_parts() const;
+    std::uint64_t lines = 0;
+    PartChecksums written{1024, 64, /*of_lines=*/true};
   };
   File& file_for(const std::string& path, const Archive::Lines& lines);
 

@@ -6,9 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
+#include <utility>
 
-#include "runtime/checksum.h"
 #include "runtime/files/file_operations.h"
 #include "runtime/files/shard_files.h"
 #include "runtime/files/store_names.h"
@@ -29,11 +28,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kDigits = 16;
 
-std::string checksum_part(std::string_view rest) {
-  Checksum checksum;
-  checksum.add(rest.data(), rest.size());
-  return fmt::format("{{\"checksum\": \"{}\",", checksum.digits());
-}
+std::string checksum_part(std::string_view rest) { return fmt::format("{{\"checksum\": \"{}\",", digits_of({rest})); }
 
 [[noreturn]] void reject(const std::string& path, const std::string& what) {
   throw_error(ErrorCode::corrupt_data, "manifest '{}': {}", path, what);
@@ -104,6 +99,28 @@ void check_record(const CheckpointRecord& record, ErrorCode code, const std::str
   check("previous_samples", record.previous_samples);
   check("time", record.time);
   check("previous_time", record.previous_time);
+}
+
+void PartChecksums::add(std::string_view bytes) {
+  all_.add(bytes.data(), bytes.size());
+  while (!bytes.empty()) {
+    const std::uint64_t full = std::max(least_, bytes_ / parts_of_file_);
+    std::size_t taken = std::min<std::uint64_t>(full - part_bytes_, bytes.size());
+    if (of_lines_ && taken < bytes.size()) taken = std::min(bytes.find('\n', taken), bytes.size() - 1) + 1;
+    part_.add(bytes.data(), taken);
+    part_bytes_ += taken;
+    bytes_ += taken;
+    bytes.remove_prefix(taken);
+    if (part_bytes_ < full) continue;
+    parts_.push_back({std::exchange(part_bytes_, 0), part_.digits()});
+    part_ = Checksum();
+  }
+}
+
+std::vector<Manifest::Part> PartChecksums::parts() const {
+  std::vector<Manifest::Part> all = parts_;
+  if (part_bytes_ > 0) all.push_back({part_bytes_, part_.digits()});
+  return all;
 }
 
 std::string with_checksum(const std::string& rest) { return checksum_part(rest) + rest; }

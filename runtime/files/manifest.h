@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/checkpoint_store.h>
 #include <giro/runtime/files/file_system.h>
+
+#include "runtime/checksum.h"
 
 namespace giro::detail {
 
@@ -65,6 +68,30 @@ struct Manifest {
     record.persist(archive);
     archive("files", files)("lines", lines);
   }
+};
+
+// The size and the checksums of a file that is being written: of all its bytes, and of parts that a reader can verify
+// alone.
+class PartChecksums {
+ public:
+  // A part has at least `least` bytes, and at least 1 / `parts_of_file` of the bytes before it, so that a manifest
+  // lists a few hundred parts. With `of_lines` each ends with a line.
+  PartChecksums(std::uint64_t least, std::uint64_t parts_of_file, bool of_lines = false)
+      : least_(least), parts_of_file_(parts_of_file), of_lines_(of_lines) {}
+
+  void add(std::string_view bytes);
+
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  std::string digits() const { return all_.digits(); }
+  // Cover all bytes.
+  std::vector<Manifest::Part> parts() const;
+
+ private:
+  std::uint64_t least_, parts_of_file_;
+  bool of_lines_;
+  std::uint64_t bytes_ = 0, part_bytes_ = 0;  // the latter of the unfinished part
+  Checksum all_, part_;
+  std::vector<Manifest::Part> parts_;  // the finished ones
 };
 
 // Error(invalid_argument) if it would be longer than kMaxBytes.

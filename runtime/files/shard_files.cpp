@@ -9,7 +9,6 @@
 #include <giro/runtime/files/archive.h>
 #include <giro/runtime/files/safetensors.h>
 
-#include "runtime/checksum.h"
 #include "runtime/files/store_names.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
@@ -55,16 +54,13 @@ Shape shape_of(const StoredPiece& piece, const std::string& path) {
 }
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // bytes; stays in a core's cache between checksum and write
-constexpr std::uint64_t kPartBytes = std::uint64_t{1} << 20;
 
-// Writes to another writer, in large pieces, and computes the size and the checksums, of the whole file and of parts
-// that a reader can verify alone.
+// Writes to another writer, in large pieces, and computes the size and the checksums.
 class ChecksumWriter final : public FileSystem::Writer {
  public:
-  // A part has at least 1 MiB, and at least 1 / `parts_of_file` of the bytes before it, so that a manifest lists a few
-  // hundred of them.
+  // A part has at least 1 MiB.
   ChecksumWriter(std::unique_ptr<FileSystem::Writer> writer, std::uint64_t parts_of_file)
-      : writer_(std::move(writer)), parts_of_file_(std::max<std::uint64_t>(parts_of_file, 1)) {}
+      : writer_(std::move(writer)), written_(std::uint64_t{1} << 20, std::max<std::uint64_t>(parts_of_file, 1)) {}
 
   void write(const void* data, std::size_t bytes) override {
     if (small_.size() + bytes < kPiece) {
@@ -87,14 +83,11 @@ class ChecksumWriter final : public FileSystem::Writer {
     writer_->close();
   }
 
-  std::uint64_t bytes() const noexcept { return bytes_; }
-  std::string digits() const { return checksum_.digits(); }
-  // The parts, which cover all bytes; empty if there is only one.
-  std::vector<Manifest::Part> parts() const {
-    std::vector<Manifest::Part> all = parts_;
-    if (part_bytes_ > 0) all.push_back({part_bytes_, part_.digits()});
-    if (all.size() == 1) all.clear();
-    return all;
+  // What was written under this name. No parts if there is only one.
+  Manifest::File file(std::string name) const {
+    Manifest::File file{std::move(name), written_.bytes(), written_.digits(), written_.parts()};
+    if (file.parts.size() == 1) file.parts.clear();
+    return file;
   }
 
  private:
@@ -105,27 +98,12 @@ class ChecksumWriter final : public FileSystem::Writer {
   }
   void pass_on(const char* data, std::size_t bytes) {
     writer_->write(data, bytes);
-    checksum_.add(data, bytes);
-    while (bytes > 0) {
-      const std::uint64_t full = std::max(kPartBytes, bytes_ / parts_of_file_);
-      const std::size_t taken = std::min(bytes, static_cast<std::size_t>(full - part_bytes_));
-      part_.add(data, taken);
-      part_bytes_ += taken;
-      bytes_ += taken;
-      data += taken;
-      bytes -= taken;
-      if (part_bytes_ < full) continue;
-      parts_.push_back({std::exchange(part_bytes_, 0), part_.digits()});
-      part_ = Checksum();
-    }
+    written_.add({data, bytes});
   }
 
   std::unique_ptr<FileSystem::Writer> writer_;
-  std::uint64_t parts_of_file_;
   std::string small_;  // small writes not passed on yet
-  Checksum checksum_, part_;
-  std::vector<Manifest::Part> parts_;  // the complete ones
-  std::uint64_t bytes_ = 0, part_bytes_ = 0;
+  PartChecksums written_;
 };
 
 }  // namespace
@@ -161,7 +139,7 @@ std::vector<Manifest::File> write_leaves(FileSystem& files, const std::string& u
     write_safetensors(writer, chosen, shard ? piece_metadata(chosen) : std::map<std::string, std::string>());
     writer.sync();
     writer.close();
-    written.push_back({name, writer.bytes(), writer.digits(), writer.parts()});
+    written.push_back(writer.file(name));
   }
   return written;
 }

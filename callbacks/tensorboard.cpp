@@ -193,9 +193,7 @@ struct SummaryWriter::Impl {
         throw_invalid("{}: the hyperparameter '{}' is {}, expected a finite number", name, path, *number);
       }
       const std::string* text = std::get_if<std::string>(&hparam.value);
-      if (text != nullptr && !is_utf8(*text)) {
-        throw_invalid("{}: the hyperparameter '{}' is not UTF-8", name, path);
-      }
+      if (text != nullptr && !is_utf8(*text)) throw_invalid("{}: the hyperparameter '{}' is not UTF-8", name, path);
       info.add_message(kHparams, ProtoMessage().add_bytes(kMapKey, path).add_message(kMapValue, json_value(hparam)));
     }
     info.add_double(kStartTime, date);

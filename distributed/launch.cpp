@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <link.h>
 
 #include <cstdint>
@@ -114,12 +115,8 @@ std::string build_id_of(const char* notes, std::size_t bytes) {
     if (all > bytes) break;
     const std::string_view name(notes + sizeof note, note.n_namesz);
     if (note.n_type == NT_GNU_BUILD_ID && name == std::string_view("GNU", 4)) {
-      std::string id = "build ";
-      const char* const description = notes + sizeof note + padded(note.n_namesz);
-      for (std::size_t i = 0; i < note.n_descsz; ++i) {
-        id += fmt::format("{:02x}", static_cast<unsigned char>(description[i]));
-      }
-      return id;
+      const auto* const id = reinterpret_cast<const unsigned char*>(notes + sizeof note + padded(note.n_namesz));
+      return fmt::format("build {:02x}", fmt::join(id, id + note.n_descsz, ""));
     }
     notes += all;
     bytes -= all;

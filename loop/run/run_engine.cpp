@@ -4,7 +4,6 @@
 
 #include <map>
 
-#include <giro/runtime/error.h>
 #include <giro/runtime/files/archive.h>
 
 #include "runtime/throw_error.h"
@@ -16,9 +15,7 @@ namespace {
 // differs from the value in the steps so far, which would change their token count.
 void set_tokens_per_sample(Elapsed& elapsed, std::int64_t given) {
   if (given == 0) return;
-  if (given < 0) {
-    throw_invalid("LoopOptions::tokens_per_sample is {}, expected at least 0", given);
-  }
+  if (given < 0) throw_invalid("LoopOptions::tokens_per_sample is {}, expected at least 0", given);
   if (elapsed.steps > 0 && elapsed.tokens_per_sample > 0 && elapsed.tokens_per_sample != given) {
     throw_invalid("LoopOptions::tokens_per_sample is {}, expected {}, as in the {} previous steps", given,
                   elapsed.tokens_per_sample, elapsed.steps);

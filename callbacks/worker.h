@@ -23,8 +23,8 @@ class Worker {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return jobs_.size() < kCapacity; });
     rethrow(lock);
-    jobs_.push_back(std::move(job));
     if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    jobs_.push_back(std::move(job));
     lock.unlock();
     changed_.notify_all();
   }

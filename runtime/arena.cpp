@@ -31,7 +31,11 @@ std::size_t chunk_size(Arena::Kind kind, std::size_t needed) {
 // The names of all traces (detail::is_name), which take them by the range.
 struct Names {
   std::mutex mutex;
-  std::map<const char*, Arena*> ranges{};
+  struct Range {
+    const char* end;
+    Arena* trace;
+  };
+  std::map<const char*, Range> ranges{};  // by where they begin
   std::uintptr_t next = std::uintptr_t{1} << 62;
 };
 Names& names() {
@@ -44,14 +48,17 @@ Names& names() {
 void* detail::address_of(const void* name) {
   const std::lock_guard lock(names().mutex);
   const auto after = names().ranges.upper_bound(static_cast<const char*>(name));
-  Arena* const trace = after != names().ranges.begin() ? std::prev(after)->second : nullptr;
-  const Arena::Named* const block = trace != nullptr ? trace->block_named(name) : nullptr;
-  if (block == nullptr || (block->free && block->memory == nullptr)) {
-    throw_invalid(
-        "a value of a recording has no memory any more, which was released with the last nn::Var that held it; "
-        "expected a Var that is kept until the recording ends");
+  if (after == names().ranges.begin() || name >= std::prev(after)->second.end) {
+    throw_invalid("the address of a value is asked for whose recording, and its graph, are gone");
   }
-  return trace->settle(name);
+  Arena& trace = *std::prev(after)->second.trace;
+  const Arena::Named* const block = trace.block_named(name);
+  if (block == nullptr || (block->memory == nullptr && block->free)) {
+    throw_invalid(
+        "the address of a value of a recording is asked for that has no memory: it was released with the last nn::Var "
+        "or buffer that held it; expected one that is kept until the recording ends");
+  }
+  return trace.settle(name);
 }
 
 bool Arena::is_off() {
@@ -70,9 +77,9 @@ std::size_t Arena::block_size(std::size_t bytes) {
 Arena::Arena(Device device, Kind kind) : device_(device), kind_(kind), shares_(!is_off()) {}
 
 Arena::~Arena() {
-  if (named_.empty()) return;
+  if (next_name_ == nullptr) return;
   const std::lock_guard lock(names().mutex);
-  std::erase_if(names().ranges, [this](const auto& range) { return range.second == this; });
+  std::erase_if(names().ranges, [this](const auto& range) { return range.second.trace == this; });
 }
 
 Buffer Arena::lend(char* data, std::size_t bytes) {
@@ -114,15 +121,18 @@ char* Arena::add_chunk(std::size_t bytes) {
 Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
   if (size > unused_names_) {
-    constexpr std::size_t kLeast = std::size_t{1} << 32;
+    constexpr std::size_t kLeast = std::size_t{1} << 32, kMost = std::size_t{1} << 56;
+    const std::size_t range = std::max(size, kLeast);
     const std::lock_guard lock(names().mutex);
-    if (size > (std::uintptr_t{1} << 63) - names().next - kLeast) {
-      throw_error(ErrorCode::out_of_memory, "a recording has a temporary of {} bytes, more than there are names",
-                  bytes);
+    if (size > kMost || range > (std::uintptr_t{1} << 63) - names().next) {
+      throw_error(ErrorCode::out_of_memory, "a recording has a temporary of {} bytes, expected at most {}", bytes,
+                  std::min(kMost, static_cast<std::size_t>((std::uintptr_t{1} << 63) - names().next)));
     }
-    unused_names_ = std::max(size, kLeast);
-    next_name_ = reinterpret_cast<char*>(std::exchange(names().next, names().next + unused_names_));
-    names().ranges.emplace(next_name_, this);
+    char* const first = reinterpret_cast<char*>(names().next);
+    names().ranges.emplace(first, Names::Range{first + range, this});
+    names().next += range;
+    next_name_ = first;
+    unused_names_ = range;
   }
   named_.push_back({next_name_, bytes});
   next_name_ += size;
@@ -160,8 +170,9 @@ void Arena::settle(Named& block) {
   }
   const std::size_t size = block_size(block.bytes);
   if (unused_bytes_ < size) {
-    unused_bytes_ = chunk_size(kind_, size);
-    unused_ = add_chunk(unused_bytes_);
+    const std::size_t chunk = chunk_size(kind_, size);
+    unused_ = add_chunk(chunk);
+    unused_bytes_ = chunk;
   }
   block.memory = unused_;
   unused_ += size;

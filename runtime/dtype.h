@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 #include <type_traits>
 
@@ -16,6 +17,8 @@ namespace detail {
 // In the order of DType.
 inline constexpr std::size_t kDTypeSizes[] = {4, 2, 2, 8, 4, 8, 1, 1};
 inline constexpr std::string_view kDTypeNames[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
+constexpr auto kDTypeCount = static_cast<std::size_t>(DType::boolean) + 1;
+static_assert(std::size(kDTypeSizes) == kDTypeCount && std::size(kDTypeNames) == kDTypeCount);
 }  // namespace detail
 
 constexpr std::size_t size_of(DType dtype) { return detail::kDTypeSizes[static_cast<std::size_t>(dtype)]; }

@@ -31,8 +31,8 @@ class Stream {
   void fill(void* dst, unsigned char value, std::size_t bytes) const;
 
   // A temporary for work on this stream; contents undefined. It may be dropped as soon as the work that uses it is
-  // queued. In a recording its memory belongs to the graph: its address is valid for work queued while it is held, and
-  // after the recording if it is held until then.
+  // queued. In a recording it has no memory until the work is planned, unless it is asked for its address
+  // (Buffer::data): then its memory stays as long as the graph, as does that of one still held at the end.
   Buffer allocate(std::size_t bytes) const;
 
   // Work queued afterwards starts after the event.

@@ -37,7 +37,7 @@ class StreamRecording : NotCopied {
   virtual void hold_fill(const Tensor& to, unsigned char value, const Stream& stream) = 0;
   // Holds an operation on an event in order with the ops.
   virtual void hold_event(const char* name, const Stream& stream, std::function<void(const Stream&)> f) = 0;
-  // A temporary with its own address, or an op's workspace. Error(unsupported) on a stream that has no temporaries.
+  // A temporary with a name of its own, or an op's workspace. Error(unsupported) on a stream that has no temporaries.
   virtual Buffer allocate(StreamImpl& stream, std::size_t bytes) = 0;
   // Keeps memory that the work uses, unless it is one of the recording's temporaries.
   virtual void keep(const std::shared_ptr<const void>& memory, const void* address) = 0;

@@ -13,6 +13,12 @@ namespace giro {
 class Temporary : public Tensor {
  public:
   Temporary() = default;  // empty
+  Temporary(Temporary&& other) noexcept { *this = std::move(other); }
+  Temporary& operator=(Temporary&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    Tensor::operator=(std::exchange(static_cast<Tensor&>(other), Tensor()));
+    return *this;
+  }
   Temporary(DType dtype, const Shape& shape, const Stream& stream)
       : Temporary(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)), dtype, shape) {}
 

@@ -45,6 +45,13 @@ class Tensor {
     return static_cast<T*>(raw());
   }
 
+  // The same view at its address, as raw().
+  Tensor settled() const {
+    Tensor result = *this;
+    result.data_ = raw();
+    return result;
+  }
+
   const Shape& shape() const noexcept { return shape_; }
   DType dtype() const noexcept { return dtype_; }
   Device device() const noexcept { return device_; }

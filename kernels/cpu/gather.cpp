@@ -77,12 +77,13 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
         const auto width = static_cast<std::size_t>(array.out.shape().drop_front().count());
         const std::size_t out_bytes = width * size_of(array.out.dtype()),
                           src_bytes = width * size_of(array.src.dtype());
+        const auto* const src_rows = static_cast<const std::uint8_t*>(array.src.raw());
+        auto* const out_rows = static_cast<char*>(array.out.raw());
         const auto row_at = [&](std::int64_t r) {
-          return static_cast<const std::uint8_t*>(array.src.raw()) +
-                 static_cast<std::size_t>(index[std::min(r, end - 1) - begin]) * src_bytes;
+          return src_rows + static_cast<std::size_t>(index[std::min(r, end - 1) - begin]) * src_bytes;
         };
         for (std::int64_t r = begin; r < end; ++r) {
-          auto* const out = static_cast<char*>(array.out.raw()) + static_cast<std::size_t>(r) * out_bytes;
+          auto* const out = out_rows + static_cast<std::size_t>(r) * out_bytes;
           if (out_bytes == src_bytes) {
             std::memcpy(out, row_at(r), src_bytes);
           } else {

@@ -52,8 +52,12 @@ void run(const ops::Dense& op, const Stream& stream) {
   if (is_expression(op)) return cuda::run(as_expression(op), stream);
   const Matmul product = row_major(op.y, op.x, false, op.w, false, op.math);
   if (product.k > 0 && op.b && try_with_bias(product, CUBLASLT_EPILOGUE_BIAS, op.b, stream)) return;
-  product.k > 0 ? matmul(product, stream) : fill_zero(op.y, stream);
-  add_bias(op.y, op.b, stream);
+  if (product.k > 0) {
+    matmul(product, stream);
+  } else {
+    fill_zero(op.y, stream);
+  }
+  if (op.b) add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::DenseBackward& op, const Stream& stream) {

@@ -64,6 +64,9 @@ Analysis::Analysis(const Expression& expression)
       row_axes(expression.space.rank() - expression.reduced) {
   find_needed();
   find_levels();
+  reads.reserve(expression.reads.size());
+  places.reserve(expression.places.size());
+  writes.reserve(expression.writes.size());
   for (const Access& read : expression.reads) reads.push_back(array_of(read, expression.space));
   for (const Layout& place : expression.places) places.push_back(array_of(place, expression.space));
   for (const Expression::Write& write : expression.writes) writes.push_back(array_of(write.to, expression.space));

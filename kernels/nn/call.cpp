@@ -54,12 +54,15 @@ struct UserCall {
 };
 
 void run(const UserCall& op, const Stream& stream) {
-  std::vector<Tensor> in(op.in.begin(), op.in.end());
+  // A replay would have to look their addresses up.
+  const Tensor out = op.out.settled();
+  std::vector<Tensor> in;
+  for (const In& each : op.in) in.push_back(each.settled());
   if (stream.device().is_cuda()) {
-    op.cuda(op.out, in, cuda_stream(stream));
+    op.cuda(out, in, cuda_stream(stream));
     cuda::check_queued(quoted(op.name), stream);
   } else {
-    submit(stream, [out = Tensor(op.out), in = std::move(in), cpu = op.cpu] { cpu(out, in); });
+    submit(stream, [out, in = std::move(in), cpu = op.cpu] { cpu(out, in); });
   }
 }
 

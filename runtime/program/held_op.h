@@ -18,8 +18,6 @@ struct HeldOp;
 // An op held by a program: what it will queue, with its own copy of the arguments.
 class OpCall {
  public:
-  // `type` is the address of what there is one of for each type of op.
-  explicit OpCall(const void* type) : type(type) {}
   virtual ~OpCall() = default;
   // Calls f for each tensor among the arguments, and keeps what f makes of it.
   virtual void for_each(FunctionRef<void(Tensor&, Use)> f) = 0;
@@ -32,8 +30,6 @@ class OpCall {
   virtual bool is_sequence() const = 0;
   // Whether `write` may share the memory of `read`, if nothing else uses the value of `read` any more.
   virtual bool can_write_over(const Tensor& write, const Tensor& read) const = 0;
-
-  const void* const type;
 };
 
 struct HeldOp {

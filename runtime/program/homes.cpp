@@ -12,7 +12,7 @@ constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
-// How the ops use an array that the trace gave memory of its own.
+// How the ops use an array that the trace named.
 struct Homes::Array {
   std::size_t first = kNone, last = 0;           // ops
   std::size_t bytes = 0;                         // that any op touches, counted from the beginning

@@ -8,7 +8,7 @@
 
 namespace giro::detail {
 
-// The memory of a program's values. One that is needed after the program lies where the trace put it, and so does a
+// The memory of a program's values. One that is needed after the program has an address already, and so does a
 // temporary that is still held; all other temporaries have blocks. Values of one array share a block, and so do a
 // result and what it is written over.
 class Homes {
@@ -34,7 +34,7 @@ class Homes {
   void plan_blocks(const std::vector<HeldOp>& ops, const std::vector<Array>& arrays);
 
   const Values* values_;
-  std::vector<Home> homes_;  // by value; no block: where the trace put it
+  std::vector<Home> homes_;  // by value; no block: it has an address
 };
 
 }  // namespace giro::detail

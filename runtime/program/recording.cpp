@@ -207,7 +207,7 @@ std::shared_ptr<StreamImpl> Recording::open_side_stream(const std::vector<HeldOp
 }
 
 // Other streams may run late, so the memory they read or write is not shared.
-void Recording::pin_memory_of_other_streams(const std::vector<HeldOp>& ops) {
+void Recording::settle_memory_of_other_streams(const std::vector<HeldOp>& ops) {
   for (const HeldOp& op : ops) {
     if (&op.stream.impl() == &stream) continue;
     op.call->for_each([&](Tensor& tensor, Use) { trace->settle(tensor.place()); });
@@ -222,7 +222,7 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
   try {
     if (verifies_programs()) verify(ops, values, "the trace");
     if (rewrite_.rewrite != nullptr) rewrite_.rewrite(ops, values);
-    if (!trace->shares()) values.settle(*trace);
+    if (!trace->shares()) values.settle(ops, *trace);
     Homes homes(ops, values, *trace, has_branches());
     branches.resize(ops.size());
     side_stream = open_side_stream(ops, values, homes, branches);
@@ -244,7 +244,7 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
 }
 
 void Recording::queue(std::vector<HeldOp>& ops) {
-  pin_memory_of_other_streams(ops);
+  settle_memory_of_other_streams(ops);
   std::vector<Branch> branches;
   std::shared_ptr<StreamImpl> side_stream;
   const Buffer memory = lay_out(ops, branches, side_stream);

@@ -36,8 +36,8 @@ struct Recording final : StreamRecording {
 
   void hold(HeldOp op);
   const std::vector<HeldOp>& held() const noexcept { return held_; }
-  // Queues what is held. Temporaries still in use keep their addresses. After an error every call throws it again,
-  // because ops have been lost.
+  // Queues what is held. Temporaries still in use get addresses, which they keep. After an error every call throws it
+  // again, because ops have been lost.
   void flush();
   // Stops holding work back: the stream's handle was given out, and work may be queued that giro does not see.
   void share();
@@ -53,7 +53,7 @@ struct Recording final : StreamRecording {
   // Memory of its temporaries and of workspaces, by the stream that the work is queued on; each arena is shared with
   // other recordings of that stream.
   std::vector<std::pair<StreamImpl*, std::shared_ptr<Arena>>> arenas;
-  std::shared_ptr<Arena> trace;                   // where temporaries lie during tracing
+  std::shared_ptr<Arena> trace;                   // names its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // other memory that the graph needs
   PeerList peers;                                 // that its work waits for
   Program program;                                // its ops queued so far
@@ -65,7 +65,7 @@ struct Recording final : StreamRecording {
  private:
   friend class GraphRecorder;
   void queue(std::vector<HeldOp>& ops);
-  void pin_memory_of_other_streams(const std::vector<HeldOp>& ops);
+  void settle_memory_of_other_streams(const std::vector<HeldOp>& ops);
   bool has_branches() const;
   std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, const Values& values, Homes& homes,
                                                std::vector<Branch>& branches);
@@ -83,8 +83,9 @@ class GraphRecorder {
   // Like Graph::record, with rules.
   static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
                       const Rewrite& rewrite);
-  // Runs `body` as if it were recorded, and drops what it queues: shapes and dtypes are checked, but values have no
-  // memory, and nothing is prepared for the device. Errors: those of `body`, and of Graph::record.
+  // Runs `body` as if it were recorded, and drops what it queues: shapes and dtypes are checked, but nothing is
+  // prepared for the device, and values have no memory unless `body` asks for their addresses. Errors: those of `body`,
+  // and of Graph::record.
   static void dry_run(const Stream& stream, const std::function<void()>& body);
 };
 
@@ -92,6 +93,9 @@ class GraphRecorder {
 inline void record_opaque_op(std::string op, std::vector<Tensor> writes = {}, std::vector<Tensor> reads = {}) {
   if (!Recording::holds()) return;
   Recording::current()->flush();
+  for (auto* const tensors : {&writes, &reads}) {
+    for (Tensor& tensor : *tensors) tensor = tensor.settled();
+  }
   Program::Node node(std::move(op), std::move(writes), std::move(reads));
   node.is_op = false;
   Recording::current()->program.add(std::move(node));

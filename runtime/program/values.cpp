@@ -11,9 +11,9 @@
 namespace giro::detail {
 namespace {
 
-// A name is no address: those of programs have no highest bit.
+// What names a value is no address, and no name of a trace (place.h), which do not have the highest bit.
 constexpr int kOffsetBits = 40, kIdBits = 23;
-constexpr std::uint64_t kName = std::uint64_t{1} << 63;
+constexpr std::uint64_t kIsValue = std::uint64_t{1} << 63;
 
 std::uint64_t bits_of(const Tensor& tensor) { return std::bit_cast<std::uint64_t>(tensor.place()); }
 
@@ -140,13 +140,13 @@ Tensor named(Id id, std::size_t offset, const Tensor& like) {
     throw_error(ErrorCode::unsupported, "a program has value {} with an offset of {} bytes, expected up to {} and {}",
                 id, offset, (std::uint64_t{1} << kIdBits) - 1, (std::uint64_t{1} << kOffsetBits) - 1);
   }
-  const std::uint64_t name = kName | std::uint64_t{id} << kOffsetBits | offset;
+  const std::uint64_t name = kIsValue | std::uint64_t{id} << kOffsetBits | offset;
   return {std::bit_cast<void*>(name), like.dtype(), like.shape(), like.device()};
 }
 
 Id id_of(const Tensor& tensor) {
   const std::uint64_t bits = bits_of(tensor);
-  return (bits & kName) != 0 ? static_cast<Id>((bits & ~kName) >> kOffsetBits) : 0;
+  return (bits & kIsValue) != 0 ? static_cast<Id>((bits & ~kIsValue) >> kOffsetBits) : 0;
 }
 
 std::size_t offset_of(const Tensor& tensor) { return bits_of(tensor) & ((std::uint64_t{1} << kOffsetBits) - 1); }
@@ -171,8 +171,10 @@ void Values::for_each_use(const HeldOp& op, FunctionRef<void(const Tensor&, bool
   });
 }
 
-void Values::settle(Arena& trace) {
-  for (Value& value : all_) value.place = trace.settle(value.place);
+void Values::settle(const std::vector<HeldOp>& ops, Arena& trace) {
+  for (const HeldOp& op : ops) {
+    for_each_use(op, [&](const Tensor& tensor, bool) { of(tensor).place = trace.settle(of(tensor).place); });
+  }
 }
 
 void Values::note_over(Id later, Id earlier) {

@@ -34,7 +34,7 @@ struct Value {
     bool operator==(const Part&) const = default;
   };
 
-  char* place;        // the memory that the trace gave it, or its name
+  char* place;        // its address, or the name that the trace gave it
   std::size_t bytes;  // from there
   bool is_input = false;
   bool is_temporary = false;  // an op writes it, and nothing but ops of this program reads it
@@ -74,8 +74,8 @@ class Values {
   }
   // Calls f(tensor, whether it is read) for each argument of an op, in both ways for an InOut.
   void for_each_use(const HeldOp& op, FunctionRef<void(const Tensor&, bool)> f) const;
-  // Gives each temporary memory of its own.
-  void settle(Arena& trace);
+  // Gives each temporary that the ops use memory of its own.
+  void settle(const std::vector<HeldOp>& ops, Arena& trace);
   // Notes that a value is written to memory in which another is.
   void note_over(Id later, Id earlier);
 

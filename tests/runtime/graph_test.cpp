@@ -16,6 +16,7 @@
 #include "runtime/program/recording.h"
 #include "tests/support/environment_setting.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/sanitized.h"
 
 namespace giro {
 namespace {
@@ -221,6 +222,22 @@ TEST_F(GraphTest, TemporariesTakeNoMemoryWhileTheyAreRecorded) {
   graph.replay(stream_);
   EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
   EXPECT_LE(graph.arena_bytes(), 1u << 18);
+}
+
+// More than any machine can address.
+TEST_F(GraphTest, TemporaryWithoutMemoryLeavesTheOthers) {
+  if (test::kSanitized) GTEST_SKIP() << "AddressSanitizer ends a process that asks for so much";
+  const test::ArenaSetting on("1");
+  const Graph graph = Graph::record(stream_, [&] {
+    const Buffer large = stream_.allocate(std::size_t{1} << 55), small = stream_.allocate(a_.bytes());
+    expect_error(ErrorCode::out_of_memory, {"36028797018963968"}, [&] { (void)large.data(); });
+    stream_.copy(small.data(), a_.raw(), a_.bytes());
+    stream_.copy(b_.raw(), small.data(), a_.bytes());
+    expect_error(ErrorCode::out_of_memory, {"72057594037927937", "at most"},
+                 [&] { (void)stream_.allocate((std::size_t{1} << 56) + 1); });
+  });
+  graph.replay(stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
 }
 
 // An address stays true: for what is recorded with it later, under the name too, and after the buffer is gone.

@@ -1,10 +1,15 @@
 #include <giro/kernels/nn/elementwise.h>
 
+#include "kernels/expr/build.h"
+#include "kernels/expr/table.h"
 #include "kernels/nn/apply.h"
 
 namespace giro::nn {
 
-// Only for gradients.
+// Only for gradients and for kernels/nn/random.cpp.
+Var key_by_key(const Operand& key, const Operand& i);
+Var uniform_by_key(const Operand& key, const Operand& i);
+Var normal_by_key(const Operand& key, const Operand& i);
 Var tanh_slope(const Operand& y);
 Var sigmoid_slope(const Operand& y);
 Var silu_slope(const Operand& a);

@@ -65,6 +65,9 @@ std::string describe_device(int index);
 // out_of_memory, device.
 class GraphPlan {
  public:
+  GraphPlan(GraphPlan&&) noexcept = default;
+  GraphPlan& operator=(GraphPlan&&) noexcept = default;
+
   // The plan that an earlier run stored, or the first that can be built. Empty if cuDNN supports no such graph.
   static GraphPlan find(const GraphSpec& spec, const std::string& device, const DiskCache& cache);
 

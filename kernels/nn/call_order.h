@@ -1,16 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <memory>
 #include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <giro/kernels/nn/scope.h>
-#include <giro/runtime/state.h>
 
 namespace giro::nn {
 
@@ -45,11 +41,5 @@ struct CallGroup {
   std::vector<Call> calls;
   int open = 0;  // calls whose places live
 };
-
-// The leaves that a model requests when it is called with inputs of these dtypes and shapes. Nothing is computed. Takes
-// the stream, mode and dtype of parameters from `values`, and finds its order if one is given.
-std::vector<DeclaredLeaf> declared_leaves(
-    const std::function<void(const Params&, const std::vector<std::pair<std::string, Tensor>>&)>& model,
-    const std::vector<LeafSpec>& inputs, ScopeValues values);
 
 }  // namespace giro::nn

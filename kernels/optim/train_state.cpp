@@ -11,6 +11,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/nn/call_order.h"
+#include "kernels/nn/declared_leaves.h"
 #include "kernels/nn/store.h"
 #include "kernels/optim/update_plan.h"
 #include "runtime/call_site.h"

@@ -6,6 +6,7 @@
 #include <giro/kernels/nn/layer.h>
 
 #include "kernels/nn/call_order.h"
+#include "kernels/nn/declared_leaves.h"
 
 namespace giro::test {
 

@@ -12,6 +12,7 @@
 #include <giro/runtime/program/graph.h>
 
 #include "kernels/nn/call_order.h"
+#include "kernels/nn/declared_leaves.h"
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/jax/cases.h"
 #include "tests/kernels/precisions.h"

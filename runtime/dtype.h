@@ -21,7 +21,11 @@ constexpr auto kDTypeCount = static_cast<std::size_t>(DType::boolean) + 1;
 static_assert(std::size(kDTypeSizes) == kDTypeCount && std::size(kDTypeNames) == kDTypeCount);
 }  // namespace detail
 
-constexpr std::size_t size_of(DType dtype) { return detail::kDTypeSizes[static_cast<std::size_t>(dtype)]; }
+// 0 for no DType.
+constexpr std::size_t size_of(DType dtype) {
+  const auto i = static_cast<std::size_t>(dtype);
+  return i < detail::kDTypeCount ? detail::kDTypeSizes[i] : 0;
+}
 
 constexpr bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
@@ -29,7 +33,11 @@ constexpr bool is_floating(DType dtype) {
 
 constexpr bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-constexpr std::string_view name_of(DType dtype) { return detail::kDTypeNames[static_cast<std::size_t>(dtype)]; }
+// "?" for no DType.
+constexpr std::string_view name_of(DType dtype) {
+  const auto i = static_cast<std::size_t>(dtype);
+  return i < detail::kDTypeCount ? detail::kDTypeNames[i] : "?";
+}
 
 // The DType that stores a C++ type.
 template <class T>

@@ -56,7 +56,7 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   }
   const Shape row = shape_.drop_front();
   Tensor result = *this;
-  if (begin < end) {  // no rows may lie behind the memory
+  if (begin < shape_[0]) {  // no rows stay within the memory
     result.data_ = static_cast<char*>(data_) + static_cast<std::size_t>(begin * row.count()) * size_of(dtype_);
   }
   result.shape_ = row.with_front(end - begin);

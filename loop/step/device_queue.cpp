@@ -32,8 +32,8 @@ void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
   if (steps_since_mark_ < size_) return;
   steps_since_mark_ = 0;
   if (older_.is_pending) wait();
-  std::swap(older_, newer_);
-  newer_.is_pending = true;
+  std::swap(older_.event, newer_.event);
+  older_.is_pending = std::exchange(newer_.is_pending, true);
   if (!newer_.event) newer_.event.emplace(stream);
   newer_.event->record(stream);
 

@@ -29,7 +29,7 @@ std::size_t chunk_size(Arena::Kind kind, std::size_t needed) {
 }
 
 // The names of all traces (detail::is_name), which take them by the range.
-struct Names {
+struct TraceNames {
   std::mutex mutex;
   struct Range {
     const char* end;
@@ -38,17 +38,17 @@ struct Names {
   std::map<const char*, Range> ranges{};  // by where they begin
   std::uintptr_t next = std::uintptr_t{1} << 62;
 };
-Names& names() {
-  static auto* const all = new Names;  // values may outlive what is destroyed at exit
+TraceNames& trace_names() {
+  static auto* const all = new TraceNames;  // values may outlive what is destroyed at exit
   return *all;
 }
 
 }  // namespace
 
 void* detail::address_of(const void* name) {
-  const std::lock_guard lock(names().mutex);
-  const auto after = names().ranges.upper_bound(static_cast<const char*>(name));
-  if (after == names().ranges.begin() || name >= std::prev(after)->second.end) {
+  const std::lock_guard lock(trace_names().mutex);
+  const auto after = trace_names().ranges.upper_bound(static_cast<const char*>(name));
+  if (after == trace_names().ranges.begin() || name >= std::prev(after)->second.end) {
     throw_invalid("the address of a value is asked for whose recording, and its graph, are gone");
   }
   Arena& trace = *std::prev(after)->second.trace;
@@ -78,8 +78,8 @@ Arena::Arena(Device device, Kind kind) : device_(device), kind_(kind), shares_(!
 
 Arena::~Arena() {
   if (next_name_ == nullptr) return;
-  const std::lock_guard lock(names().mutex);
-  std::erase_if(names().ranges, [this](const auto& range) { return range.second.trace == this; });
+  const std::lock_guard lock(trace_names().mutex);
+  std::erase_if(trace_names().ranges, [this](const auto& range) { return range.second.trace == this; });
 }
 
 Buffer Arena::lend(char* data, std::size_t bytes) {
@@ -123,14 +123,14 @@ Buffer Arena::allocate_traced(std::size_t bytes) {
   if (size > unused_names_) {
     constexpr std::size_t kLeast = std::size_t{1} << 32, kMost = std::size_t{1} << 56;
     const std::size_t range = std::max(size, kLeast);
-    const std::lock_guard lock(names().mutex);
-    if (size > kMost || range > (std::uintptr_t{1} << 63) - names().next) {
+    const std::lock_guard lock(trace_names().mutex);
+    if (size > kMost || range > (std::uintptr_t{1} << 63) - trace_names().next) {
       throw_error(ErrorCode::out_of_memory, "a recording has a temporary of {} bytes, expected at most {}", bytes,
-                  std::min(kMost, static_cast<std::size_t>((std::uintptr_t{1} << 63) - names().next)));
+                  std::min(kMost, static_cast<std::size_t>((std::uintptr_t{1} << 63) - trace_names().next)));
     }
-    char* const first = reinterpret_cast<char*>(names().next);
-    names().ranges.emplace(first, Names::Range{first + range, this});
-    names().next += range;
+    char* const first = reinterpret_cast<char*>(trace_names().next);
+    trace_names().ranges.emplace(first, TraceNames::Range{first + range, this});
+    trace_names().next += range;
     next_name_ = first;
     unused_names_ = range;
   }

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string_view>
 #include <type_traits>
 
@@ -15,10 +14,10 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean };
 
 namespace detail {
 // In the order of DType.
-inline constexpr std::size_t kDTypeSizes[] = {4, 2, 2, 8, 4, 8, 1, 1};
-inline constexpr std::string_view kDTypeNames[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
 constexpr auto kDTypeCount = static_cast<std::size_t>(DType::boolean) + 1;
-static_assert(std::size(kDTypeSizes) == kDTypeCount && std::size(kDTypeNames) == kDTypeCount);
+inline constexpr std::size_t kDTypeSizes[kDTypeCount] = {4, 2, 2, 8, 4, 8, 1, 1};
+inline constexpr std::string_view kDTypeNames[kDTypeCount] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
+static_assert(kDTypeSizes[kDTypeCount - 1] != 0 && !kDTypeNames[kDTypeCount - 1].empty());
 }  // namespace detail
 
 // 0 for no DType.

@@ -311,7 +311,8 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   for (const Tensor* const each : all) detail::expect_on_device("update", *each, stream.device());
   const auto check_aligned = [&](std::string_view name, const Tensor& flat) {
     if (reinterpret_cast<std::uintptr_t>(flat.place()) % UpdateTensors::kAlignment == 0) return;
-    throw_invalid("update: {} is at {}, expected a multiple of {} bytes", name, flat.place(), UpdateTensors::kAlignment);
+    throw_invalid("update: {} is at {}, expected a multiple of {} bytes", name, flat.place(),
+                  UpdateTensors::kAlignment);
   };
   check_aligned("params", t.params);
   check_aligned("grads", t.grads);

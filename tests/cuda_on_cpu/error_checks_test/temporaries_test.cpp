@@ -53,8 +53,8 @@ TEST(TemporariesCuda, HoldNoOldData) {
     unsigned char host = 0;
     const Buffer result = Buffer::allocate(Device::cuda(), 1);
     const Graph graph = Graph::record(stream, [&] {
-      stream.fill(stream.allocate(kBytes).data(), 7, kBytes);
-      stream.copy(result.data(), stream.allocate(kBytes).data(), 1);
+      stream.fill(stream.allocate(kBytes).place(), 7, kBytes);
+      stream.copy(result.data(), stream.allocate(kBytes).place(), 1);
     });
     graph.replay(stream);
     stream.copy(&host, result.data(), 1);

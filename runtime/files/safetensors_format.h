@@ -1,17 +1,31 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
 
-// Reads a safetensors file by parts.
+// What the reader and the writer of safetensors files share, and reading by parts.
 namespace giro::detail::safetensors {
+
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian, and its numbers are read and written unchanged");
+
+inline constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes; the format's limit
+inline constexpr std::size_t kMaxEntries = 100'000;       // names of a header, which limits their memory to tens of MiB
+inline constexpr std::size_t kPrefix = sizeof(std::uint64_t);
+inline constexpr std::size_t kDataAlignment = 64;
+inline constexpr std::string_view kMetadata = "__metadata__";
+
+// The format's names of dtypes, in the order of DType.
+inline constexpr std::string_view kDTypes[] = {"F32", "BF16", "F16", "F64", "I32", "I64", "U8", "BOOL"};
 
 // The contents of a file's header.
 struct Layout {

@@ -1,11 +1,15 @@
 #include "kernels/expr/expression_op.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/expression_plan.h"
 #include "kernels/cpu/expression_worker.h"
 #include "kernels/cpu/for_each.h"
+#include "kernels/cpu/made_once.h"
 #include "kernels/cpu/subnormals.h"
 #include "kernels/cpu/team.h"
 
@@ -22,11 +26,11 @@ std::int64_t pieces_together(std::int64_t n, std::int64_t work, std::int64_t at_
 
 constexpr std::int64_t kTogether = 16;  // tiles per run
 
-void run_units(const Plan& plan) {
+void run_units(const Plan& plan, std::byte* const* arrays) {
   const std::int64_t most = plan.joins_tiles ? kTogether : 1;
   for_each_part(plan.units, pieces_together(plan.units, plan.work, plan.units), plan.work,
                 [&](std::int64_t begin, std::int64_t end) {
-                  Worker worker(plan, memory_of_thread(plan.memory));
+                  Worker worker(plan, arrays, memory_of_thread(plan.memory));
                   for (std::int64_t unit = begin; unit < end; unit += most) {
                     worker.run(unit, std::min(most, end - unit));
                   }
@@ -34,10 +38,10 @@ void run_units(const Plan& plan) {
 }
 
 // Threads share the rows of each unit.
-void run_split(const Plan& plan) {
+void run_split(const Plan& plan, std::byte* const* arrays) {
   const std::int64_t blocks = ceil_div(plan.length, kBlockLength);
   std::vector<std::byte> memory(plan.memory + 64);
-  Worker leader(plan, memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64));
+  Worker leader(plan, arrays, memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64));
   for (std::int64_t unit = 0; unit < plan.units; ++unit) {
     leader.begin(unit);
     for (const Plan::Pass& pass : plan.passes) {
@@ -52,7 +56,7 @@ void run_split(const Plan& plan) {
       if (pass.has_elements()) {
         for_each_part(blocks, pieces_together(blocks * plan.units, plan.work, blocks), plan.work,
                       [&](std::int64_t begin, std::int64_t end) {
-                        Worker worker(plan, memory_of_thread(plan.memory), &leader);
+                        Worker worker(plan, arrays, memory_of_thread(plan.memory), &leader);
                         for (std::int64_t b = begin; b < end; ++b) {
                           worker.run_part(pass, b * kBlockLength, std::min(plan.length, (b + 1) * kBlockLength),
                                           parts.data() + static_cast<std::size_t>(b) * each);
@@ -75,12 +79,17 @@ void run_split(const Plan& plan) {
 }  // namespace
 
 void run(const expr::Expression& expression, const Stream& stream) {
-  submit(stream, [plan = std::make_shared<const Plan>(expression)] {
+  std::vector<std::byte*> arrays;
+  for (const expr::Access& read : expression.reads) arrays.push_back(begin_of(read));
+  for (const expr::Expression::Write& write : expression.writes) arrays.push_back(begin_of(write.to));
+  const Plan::Key key(expression);
+  auto plan = made_once<Plan>(key, [&] { return std::make_shared<const Plan>(expression, key); });
+  submit(stream, [plan = std::move(plan), arrays = std::move(arrays)] {
     const FlushSubnormals flush;  // for the calling thread's own work
     if (plan->is_split) {
-      run_split(*plan);
+      run_split(*plan, arrays.data());
     } else {
-      run_units(*plan);
+      run_units(*plan, arrays.data());
     }
   });
 }

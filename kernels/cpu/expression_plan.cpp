@@ -10,6 +10,7 @@
 #include "kernels/cpu/team.h"
 #include "kernels/expr/scalar_function.h"
 #include "kernels/expr/table.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::cpu {
 namespace {
@@ -27,7 +28,7 @@ constexpr std::int64_t kFewUnits = 8;
 
 class Planner : expr::Analysis {
  public:
-  Planner(const Expression& expression, Plan& plan) : Analysis(expression), p_(plan) {}
+  Planner(const Expression& expression, int threads, Plan& plan) : Analysis(expression), threads_(threads), p_(plan) {}
 
   void run() {
     set_axes();
@@ -77,7 +78,7 @@ class Planner : expr::Analysis {
       cut(inner, 2 * kPiece);
     } else if (const int votes = votes_for_columns(); inner >= 16 && votes > 0) {
       p_.pattern = Pattern::columns;
-      cut(inner, std::clamp(ceil_div(p_.rows, team_threads()), kMinColumns, kMaxColumns));
+      cut(inner, std::clamp(ceil_div(p_.rows, threads_), kMinColumns, kMaxColumns));
     } else {
       p_.pattern = Pattern::rows;
       p_.unit_rows = std::max<std::int64_t>(1, std::min(p_.rows, kPiece / std::max<std::int64_t>(1, p_.length)));
@@ -85,7 +86,7 @@ class Planner : expr::Analysis {
       p_.units = ceil_div(p_.rows, p_.unit_rows);
     }
     if (p_.rows == 0) p_.units = 0;
-    const std::int64_t few = p_.pattern == Pattern::columns ? team_threads() : kFewUnits;
+    const std::int64_t few = p_.pattern == Pattern::columns ? threads_ : kFewUnits;
     p_.is_split = p_.pattern != Pattern::elements && p_.units < few && p_.length >= 2 * kBlockLength;
   }
 
@@ -139,7 +140,7 @@ class Planner : expr::Analysis {
     Plan::Access a{array};
     for (std::size_t k = 0; k < sizes.size(); ++k) a.is_bounded = a.is_bounded || !a.is_whole_along(k);
     const int last = of_rows || p_.pattern == Pattern::columns ? p_.kept : p_.rank;
-    a.is_flat = a.memory != nullptr && !a.is_bounded;
+    a.is_flat = !a.is_bounded;
     a.is_periodic = !a.is_bounded;
     std::int64_t count = 1;
     for (int k = last - 1; k >= 0; --k) {
@@ -153,6 +154,11 @@ class Planner : expr::Analysis {
   int load(std::size_t i, bool of_rows, std::vector<Plan::Access>& into) {
     const Instruction& code = at(i);
     Plan::Access a = access(array_of(code), of_rows);
+    if (code.kind == Kind::read) {
+      a.array = code.index;
+    } else {
+      a.is_flat = false;
+    }
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
     const bool is_of_elements = code.kind == Kind::read && !of_rows;
     a.value = values_.add({size_of_value(i), of_rows, true, is_of_elements ? code.index : -1});
@@ -355,10 +361,12 @@ class Planner : expr::Analysis {
     const std::size_t value = expression.writes[w].value;
     a.value = of_rows ? row_value(value) : element_value(value);
     a.number = static_cast<int>(w);
+    a.array = static_cast<int>(reads.size() + w);
     if (is_16_bit(a.dtype)) a.convert = conversion(DType::f32, a.dtype);
     return a;
   }
 
+  const int threads_;
   Plan& p_;
   std::vector<bool> of_rows_, writes_rows_;
   std::vector<bool> is_number_;                             // columns: the same for all columns, but not a constant
@@ -369,6 +377,14 @@ class Planner : expr::Analysis {
 
 }  // namespace
 
-Plan::Plan(const Expression& expression) { Planner(expression, *this).run(); }
+Plan::Key::Key(const Expression& expression) : structure(expr::structure_of(expression)), threads(team_threads()) {
+  for (const Expression::Write& write : expression.writes) {
+    for (const expr::Access& read : expression.reads) {
+      overlaps.push_back(detail::overlap(write.to.memory, read.memory));
+    }
+  }
+}
+
+Plan::Plan(const Expression& expression, const Key& key) { Planner(expression, key.threads, *this).run(); }
 
 }  // namespace giro::cpu

@@ -19,7 +19,8 @@ inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1
 constexpr std::int64_t kBlockLength = 4 * kPiece;  // elements of a row per partial total
 constexpr std::size_t kMaxAxes = expr::Analysis::kMaxAxes;
 
-// How to run an expression. Depends only on shapes, strides and addresses.
+// How to run an expression, and any other of the same structure. Knows no addresses: arrays have numbers, the reads
+// from 0 on and then the writes.
 //
 // Elements are numbered in the order of the space, rows in the order of the axes that are not reduced. A tile is a
 // range of elements (several whole rows, or part of one) or, in `columns`, one element of each of a range of rows,
@@ -33,6 +34,7 @@ struct Plan {
     bool is_flat = false;        // elements (rows, for a value of rows) are contiguous and in order
     bool is_periodic = false;    // repeats along all axes but the innermost
     TileLoop convert = nullptr;  // between the stored dtype and f32
+    int array = -1;              // -1 for a place
     int value = 0;
     int number = 0;          // index among all reads, or all writes
     bool is_direct = false;  // writes: computed in place
@@ -98,7 +100,17 @@ struct Plan {
     std::size_t kept_size = 0;  // of an element, if a whole long row is kept for later passes; else 0
   };
 
-  explicit Plan(const expr::Expression& expression);
+  // What a plan depends on.
+  struct Key {
+    explicit Key(const expr::Expression& expression);
+    bool operator==(const Key&) const = default;
+
+    std::vector<std::int64_t> structure;
+    std::vector<bool> overlaps;  // for each write, whether it shares memory with each read
+    int threads;
+  };
+
+  Plan(const expr::Expression& expression, const Key& key);
 
   Pattern pattern = Pattern::elements;
   int rank = 0, kept = 0;  // the number of axes, and of those before the reduced ones

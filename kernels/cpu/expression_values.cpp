@@ -87,16 +87,17 @@ class Values {
     });
   }
 
+  bool is_over_reads(const Plan::Access& w) const {
+    return expr::is_written_over_reads(expression_, expression_.writes[static_cast<std::size_t>(w.number)].to);
+  }
+
   // Results that do not fit into the caches bypass them, and inputs are prefetched.
   void stream_large(Plan::Pass& pass) {
     const auto is_large = [&](const Plan::Access& a) {
       return a.is_flat && a.convert == nullptr && p_.rows * p_.length * static_cast<std::int64_t>(a.size) >= kLarge;
     };
-    const auto is_input = [&](const Plan::Access& write) {
-      return std::ranges::any_of(pass.reads, [&](const Plan::Access& read) { return read.memory == write.memory; });
-    };
     for (const Plan::Access& write : pass.writes) {
-      if (!write.is_direct || !is_large(write) || is_input(write) || is_used(p_, write.value)) continue;
+      if (!write.is_direct || !is_large(write) || is_over_reads(write) || is_used(p_, write.value)) continue;
       for (Plan::Step& s : pass.steps) {
         for (ChainStep& link : s.links) {
           if (link.operand != write.value) continue;

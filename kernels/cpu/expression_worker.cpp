@@ -7,8 +7,9 @@ namespace giro::cpu {
 
 using Pattern = Plan::Pattern;
 
-Worker::Worker(const Plan& plan, std::byte* memory, const Worker* leader)
+Worker::Worker(const Plan& plan, std::byte* const* arrays, std::byte* memory, const Worker* leader)
     : plan_(plan),
+      arrays_(arrays),
       memory_(memory),
       at_(reinterpret_cast<const std::byte**>(memory + plan.pointers_offset)),
       notes_(reinterpret_cast<Note*>(memory + plan.notes_offset)) {
@@ -97,8 +98,7 @@ void Worker::load_in_bounds(const Plan::Access& read, const Range& at, std::int6
     now.index[inner] += first;
     now.n = std::min(n, read.bounds[inner].end - now.index[inner] + first) - first;
     if (now.n <= 0 || !in_bounds(read, now)) return;
-    copy_strided(read.size, read.memory + (begin + first * stride) * size, stride, to + (done + first) * size, 1,
-                 now.n);
+    copy_strided(read.size, address(read, begin + first * stride), stride, to + (done + first) * size, 1, now.n);
   });
 }
 
@@ -106,10 +106,9 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   const std::int64_t offset = offset_of(read, at), stride = read.strides[at.last - 1];
   const bool within = is_within_axis(at);
   const bool is_cut = read.is_bounded && !(within && in_bounds(read, at));
-  const bool is_whole =
-      read.is_flat || (within && !is_cut && read.memory != nullptr && (stride == 1 || read.is_number));
-  const std::byte* const from =
-      read.memory != nullptr ? read.memory + offset * static_cast<std::int64_t>(read.size) : nullptr;
+  const bool is_place = read.array < 0;
+  const bool is_whole = read.is_flat || (within && !is_cut && !is_place && (stride == 1 || read.is_number));
+  const std::byte* const from = is_place ? nullptr : address(read, offset);
   if (is_whole && read.convert == nullptr) {
     at_[read.value] = from;
     return;
@@ -120,7 +119,7 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   if (!is_cut && note.offset == offset && note.n >= at.n && (within || read.is_periodic)) return;
   if (is_whole) {
     read.convert(from, to, at.n);
-  } else if (read.memory == nullptr) {
+  } else if (is_place) {
     for_each_run(read, at, offset, [&](std::int64_t place, std::int64_t done, std::int64_t n, const Range&) {
       std::int64_t* const out = reinterpret_cast<std::int64_t*>(to) + done;
       for (std::int64_t i = 0; i < n; ++i) out[i] = place + i * stride;
@@ -134,10 +133,10 @@ void Worker::load(const Plan::Access& read, const Range& at) {
       load_in_bounds(read, at, offset, raw);
     } else if (stride == 0 && outer < at.last - 1 && at.index[at.last - 1] == 0 && at.n % each == 0 &&
                at.index[outer] + times <= plan_.sizes[outer]) {
-      repeat(read.size, read.memory + offset * size, read.strides[outer], raw, times, each);
+      repeat(read.size, from, read.strides[outer], raw, times, each);
     } else {
       for_each_run(read, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, const Range&) {
-        copy_strided(read.size, read.memory + begin * size, stride, raw + done * size, 1, n);
+        copy_strided(read.size, address(read, begin), stride, raw + done * size, 1, n);
       });
     }
     if (read.convert != nullptr) read.convert(raw, to, at.n);
@@ -149,7 +148,7 @@ void Worker::store(const Plan::Access& write, const Range& at) {
   const std::int64_t offset = offset_of(write, at), stride = write.strides[at.last - 1];
   const auto size = static_cast<std::int64_t>(write.size);
   const std::byte* from = at_[write.value];
-  std::byte* const to = write.memory + offset * size;
+  std::byte* const to = address(write, offset);
   if (from == to) return;
   const bool is_whole = write.is_flat || (stride == 1 && is_within_axis(at));
   if (write.convert != nullptr) {
@@ -162,7 +161,7 @@ void Worker::store(const Plan::Access& write, const Range& at) {
     copy_strided(write.size, from, 1, to, 1, at.n);
   } else {
     for_each_run(write, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, const Range&) {
-      copy_strided(write.size, from + done * size, 1, write.memory + begin * size, stride, n);
+      copy_strided(write.size, from + done * size, 1, address(write, begin), stride, n);
     });
   }
 }
@@ -206,8 +205,7 @@ void Worker::run_tile(const Plan::Pass& pass, const Range& at, std::int64_t elem
   for (const Plan::Access& write : pass.writes) {
     if (!write.is_direct) continue;
     const bool is_whole = write.is_flat || (write.strides[at.last - 1] == 1 && is_within_axis(at));
-    at_[write.value] =
-        is_whole ? write.memory + offset_of(write, at) * static_cast<std::int64_t>(write.size) : slot(write.value);
+    at_[write.value] = is_whole ? address(write, offset_of(write, at)) : slot(write.value);
   }
   for (const Plan::Reduction& r : pass.reductions) {
     if (r.lanes >= 0) r.fold.open(slot(r.lanes), 1, kLanes);

@@ -9,11 +9,11 @@
 
 namespace giro::cpu {
 
-// One thread's work on a plan, in its own plan.memory bytes.
+// One thread's work on a plan, in its own plan.memory bytes. `arrays`: the addresses of the plan's arrays.
 class Worker : detail::NotCopied {
  public:
   // A worker with a `leader` uses its values of rows, and runs parts of its rows.
-  Worker(const Plan& plan, std::byte* memory, const Worker* leader = nullptr);
+  Worker(const Plan& plan, std::byte* const* arrays, std::byte* memory, const Worker* leader = nullptr);
   ~Worker() {
     if (plan_.streams) end_of_streams();
   }
@@ -54,6 +54,9 @@ class Worker : detail::NotCopied {
   void load(const Plan::Access& read, const Range& at);
   void load_in_bounds(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const;
   void store(const Plan::Access& write, const Range& at);
+  std::byte* address(const Plan::Access& access, std::int64_t offset) const {
+    return arrays_[access.array] + offset * static_cast<std::int64_t>(access.size);
+  }
   void step(const Plan::Step& step, std::int64_t elements);
   void run_tile(const Plan::Pass& pass, const Range& at, std::int64_t element);
   std::byte* slot(int value) const { return memory_ + plan_.slots[static_cast<std::size_t>(value)].offset; }
@@ -61,6 +64,7 @@ class Worker : detail::NotCopied {
   std::byte* lanes(int reduction) const { return memory_ + plan_.lanes_offset + plan_.lanes_bytes * reduction; }
 
   const Plan& plan_;
+  std::byte* const* arrays_;
   std::byte* memory_;
   const std::byte** at_;  // each value's tile
   Note* notes_;

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,8 +30,6 @@ namespace {
 
 using expr::Access;
 using expr::Expression;
-using expr::Instruction;
-using expr::Layout;
 
 // The kernels that this process compiled from source or found in the cache; they stay loaded until it ends.
 class Kernels {
@@ -91,50 +88,17 @@ class Kernels {
   std::map<Key, cudaLibrary_t> libraries_;
 };
 
-char* begin_of(const Access& access) {
-  return static_cast<char*>(access.memory.raw()) +
-         access.layout.offset * static_cast<std::int64_t>(size_of(access.memory.dtype()));
-}
-
 // Everything that the source depends on; of addresses, only their alignment.
 std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publish* tail) {
-  std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
-  const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };
-  const auto add_strides = [&](const Layout& layout) {
-    for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
-      add(layout.strides[axis]), add(layout.bounds[axis].begin), add(layout.bounds[axis].end);
-    }
+  std::vector<std::int64_t> key = expr::structure_of(expression);
+  const auto add_alignment = [&](const Access& access) {
+    key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(begin_of(access)) % 16));
   };
-  const auto add_access = [&](const Access& access) {
-    add(access.memory.dtype());
-    add(reinterpret_cast<std::uintptr_t>(begin_of(access)) % 16);
-    add_strides(access.layout);
-  };
-  add(expression.space.rank());
-  for (const std::int64_t size : expression.space) add(size);
-  add(expression.reads.size());
-  for (const Access& read : expression.reads) add_access(read);
-  add(expression.places.size());
-  for (const Layout& place : expression.places) {
-    add(place.offset);
-    add_strides(place);
-  }
+  for (const Access& read : expression.reads) add_alignment(read);
   const bool reduces = expr::reduces(expression);
-  add(expression.writes.size());
   for (const Expression::Write& write : expression.writes) {
-    add(write.value);
-    add_access(write.to);
-    add(reduces && expr::is_written_over_reads(expression, write.to));
-  }
-  add(expression.code.size());
-  for (const Instruction& i : expression.code) {
-    for (const auto part : {static_cast<int>(i.kind), static_cast<int>(i.dtype), static_cast<int>(i.combiner)})
-      add(part);
-    for (const std::uint16_t operand : i.operands) add(operand);
-    add(i.index);
-    add(reinterpret_cast<std::intptr_t>(i.function));
-    add(std::bit_cast<std::int64_t>(i.number));
-    add(i.integer);
+    add_alignment(write.to);
+    key.push_back(reduces && expr::is_written_over_reads(expression, write.to));
   }
   if (tail != nullptr) add_to_key(*tail, key);
   return key;
@@ -176,8 +140,8 @@ void run_with_tail(const Expression& expression, const ops::Publish* tail, const
   const Buffer workspace = source.workspace_bytes > 0 ? stream.allocate(source.workspace_bytes) : Buffer();
 
   std::vector<void*> addresses;
-  for (const Access& read : expression.reads) addresses.push_back(begin_of(read));
-  for (const Expression::Write& write : expression.writes) addresses.push_back(begin_of(write.to));
+  for (const Access& read : expression.reads) addresses.push_back(expr::begin_of(read));
+  for (const Expression::Write& write : expression.writes) addresses.push_back(expr::begin_of(write.to));
   if (source.workspace_bytes > 0) {
     addresses.push_back(workspace.data());
     addresses.push_back(queue.arrivals());

@@ -22,9 +22,7 @@ bool ExpressionPlan::takes_packs_of(int count, const Array& array, std::size_t a
   for (std::size_t other = 0; other < kMaxAxes; ++other) {
     if (other != axis && array.strides[other] * bytes % alignment != 0) return false;
   }
-  return reinterpret_cast<std::uintptr_t>(array.memory + array.offset * bytes) %
-             static_cast<std::uintptr_t>(alignment) ==
-         0;
+  return array.misaligned_by % alignment == 0;
 }
 
 bool ExpressionPlan::counts_packs_of(int count, const Array& place) const {

@@ -1,6 +1,7 @@
 #include "kernels/expr/analysis.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/program/overlap.h"
 
@@ -10,7 +11,7 @@ namespace {
 using Kind = Instruction::Kind;
 
 Analysis::Array array_of(const Layout& layout, const Shape& space) {
-  Analysis::Array array{.offset = layout.offset};
+  Analysis::Array array;
   for (std::size_t axis = 0; axis < space.rank(); ++axis) {
     array.strides[axis] = layout.strides[axis];
     array.bounds[axis].begin = std::max<std::int64_t>(layout.bounds[axis].begin, 0);
@@ -21,7 +22,7 @@ Analysis::Array array_of(const Layout& layout, const Shape& space) {
 
 Analysis::Array array_of(const Access& access, const Shape& space) {
   Analysis::Array array = array_of(access.layout, space);
-  array.memory = static_cast<std::byte*>(access.memory.raw());
+  array.misaligned_by = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin_of(access)) % 16);
   array.dtype = access.memory.dtype();
   array.size = size_of(array.dtype);
   return array;
@@ -46,6 +47,38 @@ std::vector<bool> values_of_elements(const Expression& expression,
   return result;
 }
 
+std::vector<std::int64_t> structure_of(const Expression& expression) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(8 + expression.code.size() * 10 + (expression.reads.size() + expression.writes.size()) * 12);
+  const auto add = [&](auto... each) { (numbers.push_back(static_cast<std::int64_t>(each)), ...); };
+  const auto add_layout = [&](const Layout& layout) {
+    for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
+      add(layout.strides[axis], layout.bounds[axis].begin, layout.bounds[axis].end);
+    }
+  };
+  add(expression.reduced, expression.space.rank());
+  for (const std::int64_t size : expression.space) add(size);
+  add(expression.reads.size());
+  for (const Access& read : expression.reads) add(read.memory.dtype()), add_layout(read.layout);
+  add(expression.places.size());
+  for (const Layout& place : expression.places) add(place.offset), add_layout(place);
+  add(expression.writes.size());
+  for (const Expression::Write& write : expression.writes) {
+    add(write.value, write.to.memory.dtype());
+    add_layout(write.to.layout);
+  }
+  for (const Instruction& i : expression.code) {
+    add(i.kind, i.dtype, i.combiner, i.operands[0], i.operands[1], i.operands[2], i.index);
+    add(reinterpret_cast<std::intptr_t>(i.function), std::bit_cast<std::int64_t>(i.number), i.integer);
+  }
+  return numbers;
+}
+
+std::byte* begin_of(const Access& access) {
+  return static_cast<std::byte*>(access.memory.raw()) +
+         access.layout.offset * static_cast<std::int64_t>(size_of(access.memory.dtype()));
+}
+
 bool is_written_over_reads(const Expression& expression, const Access& to) {
   return std::any_of(expression.reads.begin(), expression.reads.end(),
                      [&](const Access& read) { return detail::overlap(read.memory, to.memory); });
@@ -68,7 +101,10 @@ Analysis::Analysis(const Expression& expression)
   places.reserve(expression.places.size());
   writes.reserve(expression.writes.size());
   for (const Access& read : expression.reads) reads.push_back(array_of(read, expression.space));
-  for (const Layout& place : expression.places) places.push_back(array_of(place, expression.space));
+  for (const Layout& place : expression.places) {
+    places.push_back(array_of(place, expression.space));
+    places.back().offset = place.offset;
+  }
   for (const Expression::Write& write : expression.writes) writes.push_back(array_of(write.to, expression.space));
 }
 

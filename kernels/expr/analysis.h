@@ -22,6 +22,12 @@ std::vector<bool> values_of_elements(const Expression& expression,
 // Whether the expression reads memory that this write changes.
 bool is_written_over_reads(const Expression& expression, const Access& to);
 
+// Numbers that are equal for expressions that differ in nothing but addresses.
+std::vector<std::int64_t> structure_of(const Expression& expression);
+
+// The address of an array's element at index 0 of each axis.
+std::byte* begin_of(const Access& access);
+
 // What every device needs to know to run an expression: which instructions are needed, as few axes as possible, and
 // when each value can be computed.
 struct Analysis {
@@ -30,10 +36,10 @@ struct Analysis {
 
   // An array's layout in memory, along the axes of `sizes`. It is the same along all axes beyond.
   struct Array {
-    std::byte* memory = nullptr;  // of the element at offset 0; null for places
     DType dtype = DType::i64;
-    std::size_t size = 8;  // of an element in bytes
-    std::int64_t offset = 0;
+    std::size_t size = 8;     // of an element in bytes
+    std::int64_t offset = 0;  // places: the first element's number
+    int misaligned_by = 0;    // bytes from the last multiple of 16 to the first element
     std::array<std::int64_t, kMaxAxes> strides{};
     std::array<Bounds, kMaxAxes> bounds{};  // Bounds() if no element is missing along the axis
 

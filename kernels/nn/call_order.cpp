@@ -45,6 +45,15 @@ void CallGroup::close() {
   for (const std::size_t i : by_place) {
     if (!is_input[i]) add(add, i);
   }
+  if (const auto all = declared.lock()) {
+    std::vector<DeclaredLeaf> leaves;
+    for (const std::size_t i : ordered) {
+      const std::size_t end = i + 1 < calls.size() ? calls[i + 1].first_leaf : all->size();
+      for (std::size_t leaf = calls[i].first_leaf; leaf < end; ++leaf) leaves.push_back(std::move((*all)[leaf]));
+    }
+    std::ranges::move(leaves, all->end() - static_cast<std::ptrdiff_t>(leaves.size()));
+  }
+  if (order->is_known) return;
   std::map<std::string, std::vector<int>> given;  // the numbers that the calls of one name have together
   for (const Call& call : calls) given[call.key].push_back(call.number);
   std::map<std::string, std::size_t> next;

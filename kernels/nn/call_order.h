@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/nn/scope.h>
+
 namespace giro::nn {
 
 // The numbers of a model's calls, as found when a state was created for it: where several stood in one full expression,
@@ -24,20 +26,24 @@ struct CallOrder {
   }
 };
 
-// Calls in one full expression, in the order of their evaluation.
+// Calls of parts and requests of leaves in one full expression, in the order of their evaluation.
 struct CallGroup {
   struct Call {
     std::string key;  // scope and name
     int number;       // by the order of evaluation
     std::source_location where;
     std::vector<std::size_t> inputs;  // calls before it on whose results its inputs depend
+    std::size_t first_leaf;           // that it may declare
   };
 
-  explicit CallGroup(std::shared_ptr<CallOrder> order) : order(std::move(order)) {}
-  // Numbers the calls anew: by their places in the text, but after those whose results they take.
+  CallGroup(std::shared_ptr<CallOrder> order, std::weak_ptr<std::vector<DeclaredLeaf>> declared)
+      : order(std::move(order)), declared(std::move(declared)) {}
+  // Numbers the calls anew, and sorts the leaves that they declared: by their places in the text, but after those whose
+  // results they take.
   void close();
 
   std::shared_ptr<CallOrder> order;
+  std::weak_ptr<std::vector<DeclaredLeaf>> declared;  // a place may outlive the state's creation
   std::vector<Call> calls;
   int open = 0;  // calls whose places live
 };

@@ -12,21 +12,19 @@ namespace giro::nn {
 std::vector<DeclaredLeaf> declared_leaves(
     const std::function<void(const Params&, const std::vector<std::pair<std::string, Tensor>>&)>& model,
     const std::vector<LeafSpec>& inputs, ScopeValues values) {
-  std::vector<DeclaredLeaf> declared;
   const Stream stream = values.stream;
   const auto call = [&] {
-    declared.clear();
     std::vector<Var> memory;
     std::vector<std::pair<std::string, Tensor>> tensors;
     for (const LeafSpec& input : inputs) {
       tensors.emplace_back(input.name, memory.emplace_back(uninitialized(input.dtype, input.shape, stream)).value());
     }
     values.key = [key = uninitialized(DType::i64, {}, stream)] { return key; };
-    values.declared = &declared;
+    values.declared = std::make_shared<std::vector<DeclaredLeaf>>();
     model(Params(values), tensors);
   };
   detail::GraphRecorder::dry_run(stream, call);
-  if (!values.order) return declared;
+  if (!values.order) return std::move(*values.declared);
   if (!values.order->unclear.empty()) {
     throw_invalid(
         "the model's leaves cannot be named: {}, as in a macro's argument, and C++ may evaluate them in any order; "
@@ -36,7 +34,7 @@ std::vector<DeclaredLeaf> declared_leaves(
   // Once the calls' order is known, they get other numbers if they were evaluated in another one.
   values.order->is_known = true;
   if (!values.order->numbers.empty()) detail::GraphRecorder::dry_run(stream, call);
-  return declared;
+  return std::move(*values.declared);
 }
 
 }  // namespace giro::nn

@@ -131,7 +131,8 @@ Layer swiglu(std::int64_t hidden, const Initializer& kernel_init) {
     const auto product = [&](const char* name, const Var& of, std::int64_t features) {
       return dense_with_params(s.child(name), of, features, {.use_bias = false, .kernel_init = kernel_init});
     };
-    return product("down", silu(product("gate", x, hidden)) * product("up", x, hidden), x.shape()[-1]);
+    const Var gate = silu(product("gate", x, hidden));  // before `up`, with any compiler
+    return product("down", gate * product("up", x, hidden), x.shape()[-1]);
   });
 }
 

@@ -136,8 +136,9 @@ Var Scope::declare(const std::string& collection, const std::string& name, DType
 }
 
 Var Scope::param(const std::string& name, const Shape& shape, const Initializer& initializer,
-                 const std::optional<Fans>& fans) const {
+                 const std::optional<Fans>& fans, const CallPlace& at) const {
   expect_new(kParams, name);
+  number("leaf " + name, 0, at, {});
   const ScopeValues& values = *tree_->values;
   const Var found = values.declared != nullptr ? declare(kParams, name, values.dtype, shape, initializer, fans)
                                                : find(values.params, below(name), "parameter");
@@ -146,8 +147,9 @@ Var Scope::param(const std::string& name, const Shape& shape, const Initializer&
 }
 
 Variable Scope::variable(const std::string& collection, const std::string& name, const Shape& shape,
-                         const Initializer& initializer, DType dtype) const {
+                         const Initializer& initializer, DType dtype, const CallPlace& at) const {
   expect_new(collection, name);
+  number("leaf " + name, 0, at, {});
   if (declares()) declare(collection, name, dtype, shape, initializer, {});
   Variable variable(tree_, fmt::format("{}/{}", collection, below(name)));
   const Tensor& found = variable.value().value();
@@ -211,9 +213,11 @@ int Scope::number(const std::string& kind, int evaluated, const CallPlace& at, c
   const std::shared_ptr<CallOrder>& order = tree_->values->order;
   if (!order) return evaluated;
   const std::string key = evaluated_ + "\n" + kind;
-  if (order->is_known) return order->number_of(key, evaluated);
+  const int number = order->is_known ? order->number_of(key, evaluated) : evaluated;
+  if (!declares()) return number;
+  const std::shared_ptr<std::vector<DeclaredLeaf>>& declared = tree_->values->declared;
   std::shared_ptr<CallGroup>& group = frame_->group;
-  if (!group || group->open == 0) group = std::make_shared<CallGroup>(order);
+  if (!group || group->open == 0) group = std::make_shared<CallGroup>(order, declared);
   ++group->open;
   at.group_ = group;
   at.index_ = group->calls.size();
@@ -224,8 +228,8 @@ int Scope::number(const std::string& kind, int evaluated, const CallPlace& at, c
       if (of == group) used.push_back(index);
     }
   }
-  group->calls.push_back({key, evaluated, at.where(), std::move(used)});
-  return evaluated;
+  group->calls.push_back({key, number, at.where(), std::move(used), declared->size()});
+  return number;
 }
 
 Scope Scope::numbered_child(const std::string& name, const CallPlace& at, const std::vector<Var>& inputs) const {

@@ -55,7 +55,7 @@ struct ScopeValues {
   std::function<Var(const std::string& path, const Var& value)> assign = {};
   // If not null, there are no values yet: each leaf that the model requests is added here. Parameters then have
   // `dtype`.
-  std::vector<DeclaredLeaf>* declared = nullptr;
+  std::shared_ptr<std::vector<DeclaredLeaf>> declared = nullptr;
   DType dtype = DType::f32;
   // The numbers of the model's calls, from when its leaves were declared; null: in the order of their evaluation.
   std::shared_ptr<CallOrder> order = nullptr;
@@ -126,10 +126,11 @@ class Scope {
   // several times gets a child each time, or same(). Errors: invalid_argument for a name that was requested before;
   // shape_mismatch if it has another shape in the state; not_found for a leaf that the state does not have.
   Var param(const std::string& name, const Shape& shape, const Initializer& initializer,
-            const std::optional<Fans>& fans = {}) const;
+            const std::optional<Fans>& fans = {}, const CallPlace& at = std::source_location::current()) const;
   // A leaf of another collection, "batch_stats" for example. Errors as param.
   Variable variable(const std::string& collection, const std::string& name, const Shape& shape,
-                    const Initializer& initializer, DType dtype = DType::f32) const;
+                    const Initializer& initializer, DType dtype = DType::f32,
+                    const CallPlace& at = std::source_location::current()) const;
   // A key for random numbers, derived from the state's seed and step, the purpose, this scope's path, and the number of
   // keys drawn here before. Each call of value_and_grad in a step gets other keys. Arrays of whole batch rows, in
   // order, get the same numbers for each row on any number of ranks; for an array that is the same on all ranks, set

@@ -157,7 +157,7 @@ TEST(Scope, NumbersFollowTheTextInAnExpression) {
 }
 
 // As dense(3)(s, dense(5)(s, x)) * dense(2)(s, x) * dense(1)(s, x), by compilers that begin on either side.
-TEST(Scope, NumbersDoNotDependOnWhichOperandIsEvaluatedFirst) {
+TEST(Scope, LeavesDoNotDependOnWhichOperandIsEvaluatedFirst) {
   const auto named = [](bool from_the_right) {
     const Layer model("model", [=](Scope& s, const Var& x) {
       const CallPlace outer(std::source_location::current());
@@ -177,15 +177,27 @@ TEST(Scope, NumbersDoNotDependOnWhichOperandIsEvaluatedFirst) {
       const Var last = others();
       return left() * last;
     });
-    std::map<std::string, Shape> shapes;
-    for (const DeclaredLeaf& leaf : test::leaves_of(model, {2, 4})) shapes.emplace(leaf.name, leaf.shape);
-    return shapes;
+    std::vector<std::pair<std::string, Shape>> leaves;
+    for (const DeclaredLeaf& leaf : test::leaves_of(model, {2, 4})) leaves.emplace_back(leaf.name, leaf.shape);
+    return leaves;
   };
-  EXPECT_EQ(named(false), named(true));
-  EXPECT_EQ(named(true).at("dense0/kernel"), Shape({4, 5}));
-  EXPECT_EQ(named(true).at("dense1/kernel"), Shape({5, 3}));
-  EXPECT_EQ(named(true).at("dense2/kernel"), Shape({4, 2}));
-  EXPECT_EQ(named(true).at("dense3/kernel"), Shape({4, 1}));
+  const std::vector<std::pair<std::string, Shape>> expected{
+      {"dense0/kernel", {4, 5}}, {"dense0/bias", {5}}, {"dense1/kernel", {5, 3}}, {"dense1/bias", {3}},
+      {"dense2/kernel", {4, 2}}, {"dense2/bias", {2}}, {"dense3/kernel", {4, 1}}, {"dense3/bias", {1}}};
+  EXPECT_EQ(named(false), expected);
+  EXPECT_EQ(named(true), expected);
+}
+
+// A leaf's initial numbers depend on how many were declared before it.
+TEST(Scope, LeavesFollowTheTextInAnExpression) {
+  struct Affine {
+    Var operator()(Scope& s, const Var& x) const {
+      return s.param("a", {4}, ones()) * x + s.param("b", {4}, ones()) * dense(4)(s, x) +
+             s.variable("stats", "c", {}, ones()).value();
+    }
+  };
+  EXPECT_EQ(names_of(Layer("affine", Affine()), {2, 4}),
+            (Names{"params/a", "params/b", "params/dense0/kernel", "params/dense0/bias", "stats/c"}));
 }
 
 TEST_P(ScopeTest, ExpressionsAndStatementsTrainAlike) {

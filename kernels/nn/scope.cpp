@@ -137,6 +137,7 @@ Var Scope::declare(const std::string& collection, const std::string& name, DType
 
 Var Scope::param(const std::string& name, const Shape& shape, const Initializer& initializer,
                  const std::optional<Fans>& fans, const CallPlace& at) const {
+  const detail::CallSite site(at.where());
   expect_new(kParams, name);
   number("leaf " + name, 0, at, {});
   const ScopeValues& values = *tree_->values;
@@ -148,6 +149,7 @@ Var Scope::param(const std::string& name, const Shape& shape, const Initializer&
 
 Variable Scope::variable(const std::string& collection, const std::string& name, const Shape& shape,
                          const Initializer& initializer, DType dtype, const CallPlace& at) const {
+  const detail::CallSite site(at.where());
   expect_new(collection, name);
   number("leaf " + name, 0, at, {});
   if (declares()) declare(collection, name, dtype, shape, initializer, {});

@@ -238,8 +238,8 @@ void NcclCommunicator::run(const detail::Collective& given, const Stream& stream
   finish(start(call, comm_, on), name, bytes);
   if (stream.is_recording()) {
     is_recorded_ = true;
-    detail::Recording::current()->kept.push_back(shared_from_this());
-    detail::Recording::current()->peers.add(weak_from_this());
+    detail::Recording::current()->owned.kept.push_back(shared_from_this());
+    detail::Recording::current()->owned.peers.add(weak_from_this());
     return;
   }
   stream.impl().peers.add(weak_from_this());

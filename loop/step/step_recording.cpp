@@ -299,7 +299,7 @@ void StepRecording::describe(const Logs& logs) {
   entries_.clear();
   if (const Recording* const recording = Recording::current()) {
     sends_ = recording->has_collectives;
-    for (const Program::Node& node : recording->program.nodes()) ops_ += fmt::format("the op {}\n", node.op);
+    for (const Program::Node& node : recording->owned.program.nodes()) ops_ += fmt::format("the op {}\n", node.op);
     for (const HeldOp& op : recording->held()) ops_ += fmt::format("the op {}\n", op.node.op);
   }
   for (std::size_t i = 0; i < logs.values().size(); ++i) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -64,6 +63,12 @@ void replay_op_by_op(const detail::GraphOwned& graph, const Stream& stream, std:
 
 }  // namespace
 
+void detail::GraphOwned::add_ops(const GraphOwned& part) {
+  peers.add(part.peers);
+  program.append(part.program);
+  calls.insert(calls.end(), part.calls.begin(), part.calls.end());
+}
+
 Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
   return detail::GraphRecorder::record(stream, body, options, {});
 }
@@ -78,17 +83,16 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
     body();
     recording.flush();
     std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
-    recorded->owned.arenas = {std::move(recording.trace)};
-    for (auto& [used_by, arena] : recording.arenas) recorded->owned.arenas.push_back(std::move(arena));
-    std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
-    recorded->owned.states = recording.states.watch(recording.id, main, recorded->owned.kept);
-    recorded->owned.peers = std::move(recording.peers);
-    recorded->owned.program = std::move(recording.program);
-    recorded->owned.program.set_name(options.name);
-    recorded->owned.program.set_names(options.leaves);
-    recorded->owned.calls = std::move(recording.calls);
-    recorded->owned.writes = memory_written(recorded->owned);
-    recorded->owned.is_blocking = detail::OpByOp::is_wanted();
+    detail::GraphOwned& owned = recording.owned;
+    owned.arenas = {std::move(recording.trace)};
+    for (auto& [used_by, arena] : recording.arenas) owned.arenas.push_back(std::move(arena));
+    owned.kept.insert(owned.kept.begin(), recorded->owned.kept.begin(), recorded->owned.kept.end());
+    owned.states = recording.states.watch(recording.id, main, owned.kept);
+    owned.program.set_name(options.name);
+    owned.program.set_names(options.leaves);
+    owned.writes = memory_written(owned);
+    owned.is_blocking = detail::OpByOp::is_wanted();
+    recorded->owned = std::move(owned);
     return Graph(std::move(recorded));
   } catch (const Error& error) {
     impl.abandon_recording();
@@ -127,15 +131,13 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
   detail::GraphOwned& owned = result.impl_->owned;
   for (const auto& part : impls) {
-    const auto& [arenas, kept, states, peers, program, calls, writes, is_blocking, replays] = part->owned;
-    owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
-    owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
-    owned.states.insert(owned.states.end(), states.begin(), states.end());
-    owned.peers.add(peers);
-    owned.program.append(program);
-    owned.calls.insert(owned.calls.end(), calls.begin(), calls.end());
-    owned.writes.insert(owned.writes.end(), writes.begin(), writes.end());
-    owned.is_blocking = owned.is_blocking || is_blocking;
+    const detail::GraphOwned& more = part->owned;
+    owned.arenas.insert(owned.arenas.end(), more.arenas.begin(), more.arenas.end());
+    owned.kept.insert(owned.kept.end(), more.kept.begin(), more.kept.end());
+    owned.states.insert(owned.states.end(), more.states.begin(), more.states.end());
+    owned.writes.insert(owned.writes.end(), more.writes.begin(), more.writes.end());
+    owned.is_blocking = owned.is_blocking || more.is_blocking;
+    owned.add_ops(more);
   }
   const auto drop_repeated = [](auto& pointers) {
     std::sort(pointers.begin(), pointers.end());
@@ -180,13 +182,9 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   }
   if (is_recording) {
     detail::Recording& recording = *detail::Recording::current();
-    recording.kept.push_back(impl_);
+    recording.owned.kept.push_back(impl_);
     recording.states.add(graph.owned.states);
-    recording.peers.add(graph.owned.peers);
-    for (std::int64_t i = 0; i < times; ++i) {
-      recording.calls.insert(recording.calls.end(), graph.owned.calls.begin(), graph.owned.calls.end());
-      recording.program.append(graph.owned.program);
-    }
+    for (std::int64_t i = 0; i < times; ++i) recording.owned.add_ops(graph.owned);
   } else {
     stream.impl().peers.add(graph.owned.peers);
   }

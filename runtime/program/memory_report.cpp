@@ -37,7 +37,7 @@ std::string memory_report(const Recording& recording, const std::string& name) {
     const auto [at, is_new] = values.try_emplace(tensor.place(), LargestView{tensor, op});
     if (!is_new && at->second.tensor.bytes() < tensor.bytes()) at->second = {tensor, op};
   };
-  for (const Program::Node& node : recording.program.nodes()) {
+  for (const Program::Node& node : recording.owned.program.nodes()) {
     for (const Tensor& tensor : node.writes) look_at(tensor, node.op);
   }
   for (const HeldOp& op : recording.held()) {
@@ -62,9 +62,9 @@ std::string memory_report(const Recording& recording, const std::string& name) {
   for (const auto& [address, value] : values) bytes += value.tensor.bytes();
   std::string text = fmt::format("{}, as far as it has been recorded, has {} temporaries of {} in total", name,
                                  values.size(), size_text(bytes));
-  if (recording.program.memory() > 0) {
-    text += fmt::format(", which need {} together (at most {} at any one time)", size_text(recording.program.memory()),
-                        size_text(recording.program.min_memory()));
+  if (recording.owned.program.memory() > 0) {
+    text += fmt::format(", which need {} together (at most {} at any one time)",
+                        size_text(recording.owned.program.memory()), size_text(recording.owned.program.min_memory()));
   }
   if (!shown.empty()) text += fmt::format(", the largest {}", fmt::join(shown, ", "));
   text += fmt::format("; workspaces of up to {}", size_text(recording.largest_workspace));

@@ -61,10 +61,6 @@ class BranchStreams {
     done->record(*side_stream_);
     open_.push_back({branch.joined, std::move(done)});
   }
-  // The recording's stream waits for everything that is still aside.
-  void join() {
-    if (!open_.empty()) recording_.stream.wait(*open_.back().done);
-  }
 
  private:
   struct Open {
@@ -158,15 +154,8 @@ Buffer Recording::allocate(StreamImpl& on, std::size_t bytes) {
 
 void Recording::keep(const std::shared_ptr<const void>& memory, const void* address) {
   if (!memory || trace->holds(address)) return;
+  std::vector<std::shared_ptr<const void>>& kept = owned.kept;
   if (std::find(kept.begin(), kept.end(), memory) == kept.end()) kept.push_back(memory);
-}
-
-// Plans memory for the temporaries.
-Buffer Recording::plan(Homes& homes) {
-  if (homes.blocks.empty()) return {};
-  const std::size_t planned = plan_memory(homes.blocks);
-  program.set_memory(planned, min_memory(homes.blocks));
-  return arena_of(stream).allocate(planned);
 }
 
 void Recording::flush() {
@@ -226,7 +215,12 @@ Buffer Recording::lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branche
     Homes homes(ops, values, *trace, has_branches());
     branches.resize(ops.size());
     side_stream = open_side_stream(ops, values, homes, branches);
-    Buffer memory = plan(homes);
+    Buffer memory;
+    if (!homes.blocks.empty()) {
+      const std::size_t planned = plan_memory(homes.blocks);
+      owned.program.set_memory(planned, min_memory(homes.blocks));
+      memory = arena_of(stream).allocate(planned);
+    }
     for (HeldOp& op : ops) {
       op.call->for_each([&](Tensor& tensor, Use) { tensor = homes.placed(tensor, static_cast<char*>(memory.data())); });
       Program::Node node = op.call->node(std::move(op.node.op));
@@ -249,7 +243,7 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   std::shared_ptr<StreamImpl> side_stream;
   const Buffer memory = lay_out(ops, branches, side_stream);
   if (rewrite_.prepare != nullptr) rewrite_.prepare(ops);
-  calls.reserve(program.nodes().size() + ops.size());
+  owned.calls.reserve(owned.program.nodes().size() + ops.size());
   BranchStreams order(*this, side_stream.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HeldOp& op = ops[i];
@@ -258,10 +252,10 @@ void Recording::queue(std::vector<HeldOp>& ops) {
     emit(*op.call, op.node, op.stream);
     order.end(branches[i]);
     if (op.kind == HeldOp::Kind::event) continue;
-    calls.push_back(op.kind == HeldOp::Kind::op ? op.call : nullptr);
-    program.add(std::move(op.node));
+    owned.calls.push_back(op.kind == HeldOp::Kind::op ? op.call : nullptr);
+    owned.program.add(std::move(op.node));
   }
-  order.join();
+  order.begin(ops.size(), {});  // waits for everything that is still aside
 }
 
 }  // namespace giro::detail

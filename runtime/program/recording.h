@@ -10,6 +10,7 @@
 
 #include <giro/runtime/program/program.h>
 
+#include "runtime/held_values.h"
 #include "runtime/peers.h"
 #include "runtime/program/held_op.h"
 #include "runtime/stream_recording.h"
@@ -23,6 +24,23 @@ namespace giro::detail {
 
 class Homes;
 struct Branch;
+
+// What a graph keeps alive.
+struct GraphOwned {
+  std::vector<std::shared_ptr<Arena>> arenas;     // of its temporaries
+  std::vector<std::shared_ptr<const void>> kept;  // everything else it uses
+  std::vector<WatchedState> states;               // that it uses, except the one that its owner watches
+  PeerList peers;                                 // that its work waits for
+  Program program;                                // its ops
+  // The calls that queue the nodes of the program again; null for work that is not an op of giro.
+  std::vector<std::shared_ptr<const OpCall>> calls;
+  std::vector<MemoryRange> writes;  // memory that a replay changes, without its temporaries
+  bool is_blocking = false;         // replay op by op if all are ops, and wait in any case
+  std::int64_t replays = 0;         // so far, if is_blocking
+
+  // Adds the ops of a graph that runs as a part of this one, and what these wait for.
+  void add_ops(const GraphOwned& part);
+};
 
 // Work that is being recorded. Ops are held back until all are known, or until work arrives that giro knows too little
 // about (a user's own kernel). Then the held ops are rewritten, their temporaries get their memory, and they are
@@ -53,13 +71,9 @@ struct Recording final : StreamRecording {
   // Memory of its temporaries and of workspaces, by the stream that the work is queued on; each arena is shared with
   // other recordings of that stream.
   std::vector<std::pair<StreamImpl*, std::shared_ptr<Arena>>> arenas;
-  std::shared_ptr<Arena> trace;                   // names its temporaries
-  std::vector<std::shared_ptr<const void>> kept;  // other memory that the graph needs
-  PeerList peers;                                 // that its work waits for
-  Program program;                                // its ops queued so far
+  std::shared_ptr<Arena> trace;  // names its temporaries
+  GraphOwned owned;              // by the graph, as far as the work has been queued
   bool has_collectives = false;
-  // The calls that queue the nodes of the program again; null for work that is not an op of giro.
-  std::vector<std::shared_ptr<const OpCall>> calls;
   std::size_t largest_workspace = 0;  // that an op requested, in bytes
 
  private:
@@ -69,7 +83,6 @@ struct Recording final : StreamRecording {
   bool has_branches() const;
   std::shared_ptr<StreamImpl> open_side_stream(const std::vector<HeldOp>& ops, const Values& values, Homes& homes,
                                                std::vector<Branch>& branches);
-  Buffer plan(Homes& homes);
   Buffer lay_out(std::vector<HeldOp>& ops, std::vector<Branch>& branches, std::shared_ptr<StreamImpl>& side_stream);
 
   Rewrite rewrite_;
@@ -98,8 +111,8 @@ inline void record_opaque_op(std::string op, std::vector<Tensor> writes = {}, st
   }
   Program::Node node(std::move(op), std::move(writes), std::move(reads));
   node.is_op = false;
-  Recording::current()->program.add(std::move(node));
-  Recording::current()->calls.push_back(nullptr);
+  Recording::current()->owned.program.add(std::move(node));
+  Recording::current()->owned.calls.push_back(nullptr);
 }
 
 }  // namespace giro::detail

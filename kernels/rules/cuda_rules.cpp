@@ -64,16 +64,15 @@ bool relu_in_convolution(OpList& ops, std::size_t i) {
       convolution->b.dtype() != convolution->y.dtype()) {
     return false;
   }
-  const auto reader = ops.only_reader(i, convolution->y);
-  const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
-  if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||
-      ops.replaces_reads(relu->y, i) || !ops.can_run_late(i, *reader)) {
+  const auto relu = only_reader_as(relu_of, ops, i, convolution->y);
+  if (!relu || relu->out.dtype() != convolution->y.dtype() || ops.replaces_reads(relu->out, i) ||
+      !ops.can_run_late(i, relu->at)) {
     return false;
   }
   ops::Conv2d both = *convolution;
-  both.y = relu->y.reshape(convolution->y.shape());
+  both.y = relu->out.reshape(convolution->y.shape());
   both.has_relu = true;
-  ops.replace(*reader, both, {i});
+  ops.replace(relu->at, both, {i});
   return true;
 }
 

@@ -58,9 +58,9 @@ double bytes_of(const expr::Access& access, const Shape& space) {
 
 // Whether this is the mean of a cross-entropy's losses or of correct rows, which mean_cross_entropy needs to match.
 bool is_mean_of_rows(const OpList& ops, std::size_t i) {
-  const std::optional<Mean> mean = mean_of(ops[i]);
+  const std::optional<Computed> mean = mean_of(ops[i]);
   if (!mean) return false;
-  const auto writer = ops.writer(mean->x);
+  const auto writer = ops.writer(mean->in);
   return writer &&
          (detail::op_of<ops::SoftmaxCrossEntropy>(ops[*writer]) != nullptr || ops[*writer].node.op == "correct");
 }

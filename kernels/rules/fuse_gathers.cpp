@@ -6,17 +6,6 @@
 #include "kernels/rules/rules.h"
 
 namespace giro::rules {
-namespace {
-
-// The only reader of op `i`'s floats, if all it does is convert them to 16 bits.
-std::optional<std::size_t> conversion_of(const OpList& ops, std::size_t i, const Tensor& floats) {
-  const auto reader = ops.only_reader(i, floats);
-  const std::optional<Scaling> next = reader ? scaling_of(ops[*reader]) : std::nullopt;
-  const bool converts = next && same(next->in, floats) && next->factor == 1 && is_16_bit(next->out.dtype());
-  return converts ? reader : std::nullopt;
-}
-
-}  // namespace
 
 // Gathers all arrays of a batch in one pass that computes the row indices itself. The same pass converts bytes to f32,
 // bf16 or f16 where needed.
@@ -35,17 +24,15 @@ bool fuse_gathers(OpList& ops, std::size_t i) {
       return false;
     const Tensor& out = gather->out;
     ops::GatheredArray array{out, gather->src};
-    if (const auto next = out.dtype() == DType::u8 ? ops.only_reader(k, out) : std::nullopt) {
-      const std::optional<Scaling> scaling = scaling_of(ops[*next]);
-      if (scaling && same(scaling->in, out) && scaling->out.dtype() == DType::f32 &&
-          ops.can_run_early(*next, i, gone)) {
-        array = {scaling->out.reshape(out.shape()), gather->src, static_cast<float>(scaling->factor)};
-        gone.push_back(*next);
-        const auto conversion = conversion_of(ops, *next, scaling->out);
-        if (conversion && ops.can_run_early(*conversion, i, gone)) {
-          array.out = scaling_of(ops[*conversion])->out.reshape(out.shape());
-          gone.push_back(*conversion);
-        }
+    const auto scaling = out.dtype() == DType::u8 ? only_reader_as(scaling_of, ops, k, out) : std::nullopt;
+    if (scaling && scaling->out.dtype() == DType::f32 && ops.can_run_early(scaling->at, i, gone)) {
+      array = {scaling->out.reshape(out.shape()), gather->src, static_cast<float>(scaling->factor)};
+      gone.push_back(scaling->at);
+      const auto conversion = only_reader_as(scaling_of, ops, scaling->at, scaling->out);
+      if (conversion && conversion->factor == 1 && is_16_bit(conversion->out.dtype()) &&
+          ops.can_run_early(conversion->at, i, gone)) {
+        array.out = conversion->out.reshape(out.shape());
+        gone.push_back(conversion->at);
       }
     }
     batch.arrays.push_back(array);

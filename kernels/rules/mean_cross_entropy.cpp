@@ -27,25 +27,22 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   if (entropy == nullptr) return false;
   const Tensor &losses = entropy->losses, &row_gradients = entropy->dlogits;
   const Tensor &logits = entropy->logits, &labels = entropy->labels;
-  const auto reader = ops.only_reader(i, losses);
-  const std::optional<Mean> mean = reader ? mean_of(ops[*reader]) : std::nullopt;
-  if (!mean || !same(mean->x, losses) || logits.shape()[0] > ops::MeanCrossEntropy::kMaxRows || logits.shape()[0] < 1 ||
-      !ops.can_run_early(*reader, i)) {
+  const auto mean = only_reader_as(mean_of, ops, i, losses);
+  if (!mean || logits.shape()[0] > ops::MeanCrossEntropy::kMaxRows || logits.shape()[0] < 1 ||
+      !ops.can_run_early(mean->at, i)) {
     return false;
   }
-  std::vector<std::size_t> gone{*reader};
+  std::vector<std::size_t> gone{mean->at};
 
   Tensor dlogits = row_gradients;
   double factor = 1;
-  if (const auto scaled = dlogits ? ops.only_reader(i, dlogits) : std::nullopt) {
-    const std::optional<Scaling> scaling = scaling_of(ops[*scaled]);
-    const auto fits = [&](DType dtype) { return dtype == DType::f32 || dtype == logits.dtype(); };
-    if (scaling && same(scaling->in, dlogits) && dlogits.dtype() == DType::f32 && fits(scaling->out.dtype()) &&
-        ops.can_run_early(*scaled, i, gone)) {
-      dlogits = scaling->out.reshape(logits.shape());
-      factor = scaling->factor;
-      gone.push_back(*scaled);
-    }
+  const auto fits = [&](DType dtype) { return dtype == DType::f32 || dtype == logits.dtype(); };
+  const auto scaling = dlogits ? only_reader_as(scaling_of, ops, i, dlogits) : std::nullopt;
+  if (scaling && dlogits.dtype() == DType::f32 && fits(scaling->out.dtype()) &&
+      ops.can_run_early(scaling->at, i, gone)) {
+    dlogits = scaling->out.reshape(logits.shape());
+    factor = scaling->factor;
+    gone.push_back(scaling->at);
   }
   // If the gradients overwrite the logits, a later accuracy reads the gradients.
   const bool logits_stay = !ops.replaces(row_gradients, logits) && !ops.replaces(dlogits, logits);
@@ -53,12 +50,11 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {
     if (!counts_correct_rows(ops[k], logits, labels) || !ops.can_run_early(k, i, gone)) continue;
     const Tensor& hits = expression_of(ops[k])->writes.front().to.memory;
-    const auto reader_of_hits = ops.only_reader(k, hits);
-    const std::optional<Mean> mean_of_hits = reader_of_hits ? mean_of(ops[*reader_of_hits]) : std::nullopt;
+    const auto mean_of_hits = only_reader_as(mean_of, ops, k, hits);
     gone.push_back(k);
-    if (mean_of_hits && same(mean_of_hits->x, hits) && ops.can_run_early(*reader_of_hits, i, gone)) {
+    if (mean_of_hits && ops.can_run_early(mean_of_hits->at, i, gone)) {
       share = mean_of_hits->out.reshape({});
-      gone.push_back(*reader_of_hits);
+      gone.push_back(mean_of_hits->at);
     } else {
       gone.pop_back();
     }

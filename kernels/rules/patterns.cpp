@@ -4,7 +4,6 @@
 
 #include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
-#include "kernels/rules/op_list.h"
 
 namespace giro::rules {
 namespace {
@@ -82,7 +81,7 @@ std::optional<Addition> addition_of(const detail::HeldOp& op) {
   return found.a && found.b ? std::optional(found) : std::nullopt;
 }
 
-std::optional<Mean> mean_of(const detail::HeldOp& op) {
+std::optional<Computed> mean_of(const detail::HeldOp& op) {
   const Expression* const expression = expression_of(op);
   if (expression == nullptr || expression->writes.size() != 1 || expression->reads.size() != 1 ||
       expression->reduced != expression->space.rank() || !is_whole(expression->reads.front(), expression->space)) {
@@ -95,8 +94,8 @@ std::optional<Mean> mean_of(const detail::HeldOp& op) {
       count.number() != static_cast<double>(expression->space.count())) {
     return std::nullopt;
   }
-  const Mean found{written(op), sum.operand(0).array()};
-  return found.x ? std::optional(found) : std::nullopt;
+  const Computed found{written(op), sum.operand(0).array()};
+  return found.in ? std::optional(found) : std::nullopt;
 }
 
 std::optional<Increment> increment_of(const OpList& ops, std::size_t i) {
@@ -109,11 +108,11 @@ std::optional<Increment> increment_of(const OpList& ops, std::size_t i) {
   return Increment{after, before, value->operand(1).integer()};
 }
 
-std::optional<Relu> relu_of(const detail::HeldOp& op) {
+std::optional<Computed> relu_of(const detail::HeldOp& op) {
   const std::optional<Value> value = result_of(op);
   if (!value || !value->is(functions::relu)) return std::nullopt;
-  const Relu found{written(op), value->operand(0).array()};
-  return found.x ? std::optional(found) : std::nullopt;
+  const Computed found{written(op), value->operand(0).array()};
+  return found.in ? std::optional(found) : std::nullopt;
 }
 
 std::optional<ReluGradient> relu_gradient_of(const detail::HeldOp& op) {
@@ -122,7 +121,7 @@ std::optional<ReluGradient> relu_gradient_of(const detail::HeldOp& op) {
   const Value is_open = value->operand(0), otherwise = value->operand(2);
   if (!is_open.is(functions::greater) || !is_open.operand(1).is_zero() || !otherwise.is_zero()) return std::nullopt;
   const ReluGradient found{written(op), value->operand(1).array(), is_open.operand(0).array()};
-  return found.dy && found.y ? std::optional(found) : std::nullopt;
+  return found.in && found.y ? std::optional(found) : std::nullopt;
 }
 
 }  // namespace giro::rules

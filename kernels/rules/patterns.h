@@ -5,12 +5,10 @@
 #include <optional>
 
 #include "kernels/expr/expression.h"
-#include "runtime/program/held_op.h"
+#include "kernels/rules/op_list.h"
 
 // Patterns that rules match: expressions that read and write whole arrays in element order.
 namespace giro::rules {
-
-class OpList;
 
 // The op's expression, or null.
 const expr::Expression* expression_of(const detail::HeldOp& op);
@@ -28,11 +26,18 @@ struct Addition {
 };
 std::optional<Addition> addition_of(const detail::HeldOp& op);
 
-// out = mean of all of x, f32.
-struct Mean {
-  Tensor out, x;
+// What is computed of one array: the mean of all of it, f32; its relu.
+struct Computed {
+  Tensor out, in;
 };
-std::optional<Mean> mean_of(const detail::HeldOp& op);
+std::optional<Computed> mean_of(const detail::HeldOp& op);
+std::optional<Computed> relu_of(const detail::HeldOp& op);
+
+// out = in where y > 0, else 0.
+struct ReluGradient {
+  Tensor out, in, y;
+};
+std::optional<ReluGradient> relu_gradient_of(const detail::HeldOp& op);
 
 // A counter that is incremented in its place, i64.
 struct Increment {
@@ -41,16 +46,17 @@ struct Increment {
 };
 std::optional<Increment> increment_of(const OpList& ops, std::size_t i);
 
-// y = relu(x).
-struct Relu {
-  Tensor y, x;
+// The only reader of what op `i` writes to `value` (OpList::only_reader), if it is such a pattern whose `in` is that.
+template <class Pattern>
+struct ReaderOf : Pattern {
+  std::size_t at;
 };
-std::optional<Relu> relu_of(const detail::HeldOp& op);
-
-// dx = dy where y > 0, else 0.
-struct ReluGradient {
-  Tensor dx, dy, y;
-};
-std::optional<ReluGradient> relu_gradient_of(const detail::HeldOp& op);
+template <class Pattern>
+std::optional<ReaderOf<Pattern>> only_reader_as(std::optional<Pattern> (*pattern)(const detail::HeldOp&),
+                                                const OpList& ops, std::size_t i, const Tensor& value) {
+  const auto at = ops.only_reader(i, value);
+  const auto found = at ? pattern(ops[*at]) : std::nullopt;
+  return found && same(found->in, value) ? std::optional(ReaderOf<Pattern>{*found, *at}) : std::nullopt;
+}
 
 }  // namespace giro::rules

@@ -10,14 +10,12 @@ bool pool_gradient(OpList& ops, std::size_t i) {
   const auto* const pool = detail::op_of<ops::AvgPoolBackward>(ops[i]);
   if (pool == nullptr || pool->has_relu || !pool_windows_tile(pool->dx.shape(), pool->options)) return false;
   const Tensor &dx = pool->dx, &dy = pool->dy;
-  const auto reader = ops.only_reader(i, dx);
-  const std::optional<ReluGradient> relu = reader ? relu_gradient_of(ops[*reader]) : std::nullopt;
-  if (!relu || !same(relu->dy, dx) || relu->y.dtype() != dx.dtype() || ops.replaces(relu->dx, dy) ||
-      !ops.can_run_late(i, *reader)) {
+  const auto relu = only_reader_as(relu_gradient_of, ops, i, dx);
+  if (!relu || relu->y.dtype() != dx.dtype() || ops.replaces(relu->out, dy) || !ops.can_run_late(i, relu->at)) {
     return false;
   }
-  ops.replace(*reader, "avg_pool_activation_backward",
-              ops::AvgPoolBackward{.dx = relu->dx.reshape(dx.shape()),
+  ops.replace(relu->at, "avg_pool_activation_backward",
+              ops::AvgPoolBackward{.dx = relu->out.reshape(dx.shape()),
                                    .dy = dy,
                                    .x = relu->y.reshape(dx.shape()),
                                    .options = pool->options,
@@ -28,20 +26,20 @@ bool pool_gradient(OpList& ops, std::size_t i) {
 
 // A pooling applies the relu before it, and so does the pooling's gradient: z > 0 is equivalent to relu(z) > 0.
 bool pool_after_relu(OpList& ops, std::size_t i) {
-  const std::optional<Relu> relu = relu_of(ops[i]);
-  if (!relu || ops.replaces(relu->y, relu->x)) return false;
-  const auto readers = ops.readers(i, relu->y);
+  const std::optional<Computed> relu = relu_of(ops[i]);
+  if (!relu || ops.replaces(relu->out, relu->in)) return false;
+  const auto readers = ops.readers(i, relu->out);
   if (!readers) return false;
   std::size_t pools = 0;
   for (const std::size_t k : *readers) {
     const auto* const pool = detail::op_of<ops::AvgPool>(ops[k]);
     const auto* const backward = detail::op_of<ops::AvgPoolBackward>(ops[k]);
-    if (!ops.is_unchanged(relu->x, i, k)) return false;
-    if (pool != nullptr && !pool->has_relu && same(pool->x, relu->y) &&
+    if (!ops.is_unchanged(relu->in, i, k)) return false;
+    if (pool != nullptr && !pool->has_relu && same(pool->x, relu->out) &&
         pool_windows_tile(pool->x.shape(), pool->options)) {
       ++pools;
-    } else if (backward == nullptr || !same(backward->x, relu->y) || !backward->has_relu ||
-               ops.replaces(backward->dx, relu->x)) {
+    } else if (backward == nullptr || !same(backward->x, relu->out) || !backward->has_relu ||
+               ops.replaces(backward->dx, relu->in)) {
       return false;
     }
   }
@@ -49,10 +47,10 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   for (const std::size_t k : *readers) {
     if (const auto* const pool = detail::op_of<ops::AvgPool>(ops[k])) {
       ops.replace(k, "activation_avg_pool",
-                  ops::AvgPool{pool->y, relu->x.reshape(pool->x.shape()), pool->options, true});
+                  ops::AvgPool{pool->y, relu->in.reshape(pool->x.shape()), pool->options, true});
     } else {
       ops::AvgPoolBackward backward = *detail::op_of<ops::AvgPoolBackward>(ops[k]);
-      backward.x = relu->x.reshape(backward.x.shape());
+      backward.x = relu->in.reshape(backward.x.shape());
       ops.replace(k, "avg_pool_activation_backward", backward);
     }
   }

@@ -107,30 +107,24 @@ struct UpdateFrame {
       const Value is_last = remainder(steps(), every) == every - 1;
       condition = condition ? logical_and(*condition, is_last) : is_last;
     }
-    std::vector<UpdatedValue> changed = moments;
-    if (params) changed.push_back(*params);
-    std::erase_if(changed, [](const UpdatedValue& each) { return !each.is_set; });
-    if (code) {
-      if (t.params.count() == 0) return;
-      for (const UpdatedValue& each : changed) {
-        const Value after = condition ? where(*condition, each.now, each.before) : each.now;
-        after.in(*code).write(each.memory, expr::broadcast_layout(space, space));
-        detail::before_write(each.memory, stream);
-      }
-      return;
-    }
+    if (code && t.params.count() == 0) return;
+    if (params) moments.push_back(*std::exchange(params, {}));
     // All values are computed before the first is written.
-    std::vector<std::pair<Tensor, nn::Var>> stores;
-    for (const UpdatedValue& each : changed) {
-      const nn::Var now = nn::broadcast_to(each.now.var(), each.memory.shape());
-      stores.emplace_back(each.memory, condition ? nn::where(condition->var(), now, each.before.var()) : now);
+    std::vector<std::pair<Tensor, Value>> stores;
+    for (const UpdatedValue& each : std::exchange(moments, {})) {
+      if (!each.is_set) continue;
+      const Value now = code ? each.now : Value(nn::broadcast_to(each.now.var(), each.memory.shape()));
+      stores.emplace_back(each.memory, condition ? where(*condition, now, each.before) : now);
     }
-    changed.clear();
-    moments.clear();
-    params.reset();
-    for (const auto& [memory, after] : stores) {
-      detail::before_write(memory, stream);
-      ops::cast(memory, after.value(), stream);
+    for (const auto& [memory, after] : stores) write(memory, expr::broadcast_layout(space, space), after);
+  }
+
+  void write(const Tensor& memory, const Layout& layout, const Value& after) {
+    detail::before_write(memory, stream);
+    if (code) {
+      after.in(*code).write(memory, layout);
+    } else {
+      ops::cast(memory, after.var().value(), stream);
     }
   }
 
@@ -193,12 +187,7 @@ Value Update::rate(const LearningRate& rate) const {
   if (frame.needs != nullptr) frame.needs->rates.push_back(rate);
   if (frame.t.learning_rate && !frame.has_rate) {
     frame.has_rate = true;
-    detail::before_write(frame.t.learning_rate, frame.stream);
-    if (frame.code) {
-      value.in(*frame.code).write(frame.t.learning_rate, Layout());
-    } else {
-      ops::cast(frame.t.learning_rate, value.var().value(), frame.stream);
-    }
+    frame.write(frame.t.learning_rate, Layout(), value);
   }
   return value;
 }

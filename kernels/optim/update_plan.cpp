@@ -109,12 +109,9 @@ void UpdatePlan::declare_in(State& state) const {
     }
   }
   state.declare("accumulate", std::to_string(optimizer_->accumulated_steps));
-  std::string moments;
-  for (const Moments& each : moments_) {
-    const std::string type = each.leaves.empty() ? "" : fmt::format(" {}", name_of(each.leaves.front().dtype));
-    moments += fmt::format("{}{}{}", moments.empty() ? "" : ", ", each.name, type);
-  }
-  state.declare("moments", moments.empty() ? "none" : moments);
+  std::vector<std::string> moments;
+  for (const Moments& each : moments_) moments.push_back(fmt::format("{} {}", each.name, name_of(DType::f32)));
+  state.declare("moments", moments.empty() ? "none" : fmt::format("{}", fmt::join(moments, ", ")));
 }
 
 void UpdatePlan::add_to(State& state) const {

@@ -17,7 +17,7 @@ struct Homes::Array {
   std::size_t first = kNone, last = 0;           // ops
   std::size_t bytes = 0;                         // that any op touches, counted from the beginning
   std::size_t readers = 0, last_reader = kNone;  // the number of ops that read it, and the last
-  std::size_t taken_from;                        // the array whose memory it takes; itself if it takes none
+  std::size_t block = kNone;                     // its own, or that of an array whose memory it takes
 };
 
 Homes::Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& trace, bool run_aside)
@@ -36,8 +36,25 @@ Homes::Homes(const std::vector<HeldOp>& ops, const Values& values, const Arena& 
       array.last_reader = i;
     });
   }
-  for (std::size_t i = 0; i < ops.size(); ++i) take_memory(ops[i], i, arrays, run_aside);
-  plan_blocks(ops, arrays);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    take_memory(ops[i], i, arrays, run_aside);
+    values.for_each_use(ops[i], [&](const Tensor& tensor, bool) {
+      const Home home = homes_[id_of(tensor)];
+      if (home.block == kNone) return;
+      Array& array = arrays[home.block];
+      if (array.block == kNone) {
+        array.block = blocks.size();
+        blocks.push_back({0, i, i});
+      }
+      PlannedBlock& block = blocks[array.block];
+      block.bytes = std::max(block.bytes, Arena::block_size(array.bytes));
+      block.last = i;
+      if (std::ranges::count(of_op[i], array.block) == 0) of_op[i].push_back(array.block);
+    });
+  }
+  for (Home& home : homes_) {
+    if (home.block != kNone) home.block = arrays[home.block].block;
+  }
 }
 
 std::vector<Homes::Array> Homes::arrays_of(const Arena& trace) {
@@ -50,7 +67,7 @@ std::vector<Homes::Array> Homes::arrays_of(const Arena& trace) {
     std::size_t& index = indices[trace.index_of(*traced)];
     if (index == kNone) {
       index = arrays.size();
-      arrays.push_back({.taken_from = index});
+      arrays.emplace_back();
     }
     homes_[id] = {index, static_cast<std::size_t>(place - traced->name)};
   }
@@ -77,42 +94,20 @@ void Homes::take_memory(const HeldOp& op, std::size_t i, std::vector<Array>& arr
   std::vector<std::size_t> taken;
   for (const Tensor& write : writes) {
     if (!is_all_of_one(write)) continue;
-    const std::size_t own = homes_[id_of(write)].block;
-    Array& to = arrays[own];
-    if (to.first != i || to.taken_from != own) continue;  // an op may name what it writes several times
+    Array& to = arrays[homes_[id_of(write)].block];
+    if (to.first != i || to.block != kNone) continue;  // an op may name what it writes several times
     for (const Tensor& read : reads) {
       if (!is_all_of_one(read) || read.bytes() != write.bytes()) continue;
       const Array& from = arrays[homes_[id_of(read)].block];
-      if (from.last != i || (run_aside && from.readers > 1) || std::ranges::count(taken, from.taken_from) > 0 ||
-          is_used_otherwise(read) || !op.call->can_write_over(write, read)) {
+      if (from.block == kNone || from.last != i || (run_aside && from.readers > 1) ||
+          std::ranges::count(taken, from.block) > 0 || is_used_otherwise(read) ||
+          !op.call->can_write_over(write, read)) {
         continue;
       }
-      to.taken_from = from.taken_from;
-      taken.push_back(from.taken_from);
+      to.block = from.block;
+      taken.push_back(from.block);
       break;
     }
-  }
-}
-
-void Homes::plan_blocks(const std::vector<HeldOp>& ops, const std::vector<Array>& arrays) {
-  std::vector<std::size_t> block_of(arrays.size(), kNone);
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    values_->for_each_use(ops[i], [&](const Tensor& tensor, bool) {
-      const Home home = homes_[id_of(tensor)];
-      if (home.block == kNone) return;
-      const Array& array = arrays[home.block];
-      std::size_t& index = block_of[array.taken_from];
-      if (index == kNone) {
-        index = blocks.size();
-        blocks.push_back({0, i, i});
-      }
-      blocks[index].bytes = std::max(blocks[index].bytes, Arena::block_size(array.bytes));
-      blocks[index].last = i;
-      if (std::ranges::count(of_op[i], index) == 0) of_op[i].push_back(index);
-    });
-  }
-  for (Home& home : homes_) {
-    if (home.block != kNone) home.block = block_of[arrays[home.block].taken_from];
   }
 }
 

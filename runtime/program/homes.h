@@ -31,7 +31,6 @@ class Homes {
   struct Array;
   std::vector<Array> arrays_of(const Arena& trace);
   void take_memory(const HeldOp& op, std::size_t i, std::vector<Array>& arrays, bool run_aside) const;
-  void plan_blocks(const std::vector<HeldOp>& ops, const std::vector<Array>& arrays);
 
   const Values* values_;
   std::vector<Home> homes_;  // by value; no block: it has an address

@@ -235,8 +235,6 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
   }
   Optimizer result{.name = "by_path"};
   result.of_leaves = [rules = std::move(rules)](const std::vector<LeafSpec>& params) {
-    std::vector<std::string> names;
-    for (const LeafSpec& leaf : params) names.push_back(leaf.name);
     std::vector<std::shared_ptr<const Optimizer>> of_each(params.size());
     for (const auto& [text, optimizer] : rules) {
       const PathPattern pattern(text);
@@ -244,7 +242,7 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
       std::vector<std::size_t> taken;
       std::vector<LeafSpec> leaves;
       for (std::size_t i = 0; i < params.size(); ++i) {
-        if (!pattern.match(names[i])) continue;
+        if (!pattern.match(params[i].name)) continue;
         matches = true;
         if (of_each[i]) continue;
         taken.push_back(i);
@@ -252,7 +250,7 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
       }
       if (!matches) {
         throw_error(ErrorCode::not_found, "by_path: the pattern '{}' matches no leaf of params{}", text,
-                    suggestion(text, names));
+                    suggestion(text, params, &LeafSpec::name));
       }
       const auto inner =
           optimizer->of_leaves ? optimizer->of_leaves(leaves) : decltype(of_each)(taken.size(), optimizer);
@@ -261,7 +259,7 @@ Optimizer by_path(std::vector<std::pair<std::string, Optimizer>> optimizers) {
     for (std::size_t i = 0; i < params.size(); ++i) {
       if (of_each[i]) continue;
       throw_error(ErrorCode::not_found, "by_path: no pattern matches '{}', expected one, such as '**' at the end",
-                  names[i]);
+                  params[i].name);
     }
     return of_each;
   };

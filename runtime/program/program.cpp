@@ -36,37 +36,31 @@ class Values {
   struct Value {
     std::string name;
     std::optional<std::size_t> writer;  // op; none: it existed before
+    Tensor tensor;
   };
 
   explicit Values(const std::vector<Leaf>& leaves) : leaves_(leaves) {}
 
   Value read(const Tensor& tensor) {
     std::string name = leaf_name(leaves_, tensor);
-    for (auto written = written_.rbegin(); written != written_.rend(); ++written) {
-      if (detail::overlap(written->tensor, tensor))
-        return {name.empty() ? written->value.name : name, written->value.writer};
+    for (const Value& last : values_ | std::views::reverse) {
+      if (detail::overlap(last.tensor, tensor)) return {name.empty() ? last.name : name, last.writer, tensor};
     }
     if (name.empty()) name = fmt::format("in{}", inputs_++);
-    written_.push_back({tensor, {name, std::nullopt}});
-    return written_.back().value;
+    return values_.emplace_back(Value{name, std::nullopt, tensor});
   }
   std::string write(const Tensor& tensor, std::size_t op) {
     std::string name = leaf_name(leaves_, tensor);
     if (name.empty()) name = fmt::format("%{}", numbers_++);
-    std::erase_if(written_, [&](const Written& other) {
+    std::erase_if(values_, [&](const Value& other) {
       return other.tensor.place() == tensor.place() && other.tensor.bytes() <= tensor.bytes();
     });
-    written_.push_back({tensor, {name, op}});
-    return name;
+    return values_.emplace_back(Value{name, op, tensor}).name;
   }
 
  private:
-  struct Written {
-    Tensor tensor;
-    Value value;
-  };
   const std::vector<Leaf>& leaves_;
-  std::vector<Written> written_;  // the latest last
+  std::vector<Value> values_;  // the latest last
   std::size_t numbers_ = 0, inputs_ = 0;
 };
 

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "runtime/call_site.h"
-#include "runtime/program/overlap.h"
 #include "runtime/throw_error.h"
 
 namespace giro::detail {

@@ -24,7 +24,7 @@ class StreamRecording : NotCopied {
   static StreamRecording* current() noexcept { return current_; }
   static std::uint64_t current_id() noexcept { return current_ != nullptr ? current_->id : 0; }
   static StreamRecording* exchange_current(StreamRecording* other) noexcept { return std::exchange(current_, other); }
-  // Whether this thread does a dry run (GraphRecorder): no work is kept, and temporaries have no memory.
+  // Whether this thread does a dry run (Recording::dry_run): no work is kept, and temporaries have no memory.
   static bool is_dry() noexcept { return current_ != nullptr && current_->is_dry_; }
   // Whether work that this thread queues now is held back; work that an op queues itself is not.
   static bool holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }

@@ -23,7 +23,7 @@ std::vector<DeclaredLeaf> declared_leaves(
     values.declared = std::make_shared<std::vector<DeclaredLeaf>>();
     model(Params(values), tensors);
   };
-  detail::GraphRecorder::dry_run(stream, call);
+  detail::Recording::dry_run(stream, call);
   if (!values.order) return std::move(*values.declared);
   if (!values.order->unclear.empty()) {
     throw_invalid(
@@ -33,7 +33,7 @@ std::vector<DeclaredLeaf> declared_leaves(
   }
   // Once the calls' order is known, they get other numbers if they were evaluated in another one.
   values.order->is_known = true;
-  if (!values.order->numbers.empty()) detail::GraphRecorder::dry_run(stream, call);
+  if (!values.order->numbers.empty()) detail::Recording::dry_run(stream, call);
   return std::move(*values.declared);
 }
 

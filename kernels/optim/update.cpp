@@ -255,7 +255,7 @@ Optimizer wrap(const std::string& name, const Optimizer& inner,
 UpdateNeeds needs_of(const Optimizer& optimizer, const Shape& leaf, const Stream& stream) {
   UpdateNeeds needs;
   if (!optimizer.update) return needs;
-  detail::GraphRecorder::dry_run(stream, [&] {
+  detail::Recording::dry_run(stream, [&] {
     std::vector<nn::Var> memory;
     const auto tensor = [&](const Shape& shape, DType dtype = DType::f32) {
       return memory.emplace_back(nn::uninitialized(dtype, shape, stream)).value();

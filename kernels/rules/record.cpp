@@ -64,7 +64,7 @@ void prepare_ops(const std::vector<detail::HeldOp>& ops) {
 }  // namespace
 
 Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
-  return detail::GraphRecorder::record(stream, body, options, {rewrite, prepare_ops});
+  return detail::Recording::record(stream, body, options, {rewrite, prepare_ops});
 }
 
 }  // namespace giro::rules

@@ -70,11 +70,11 @@ void detail::GraphOwned::add_ops(const GraphOwned& part) {
 }
 
 Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
-  return detail::GraphRecorder::record(stream, body, options, {});
+  return detail::Recording::record(stream, body, options, {});
 }
 
-Graph detail::GraphRecorder::record(const Stream& stream, const std::function<void()>& body,
-                                    const RecordOptions& options, const Rewrite& rewrite) {
+Graph detail::Recording::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
+                                const Rewrite& rewrite) {
   detail::StreamImpl& impl = stream.impl();
   const detail::StateIdentity* const main = options.state != nullptr ? options.state->identity().get() : nullptr;
   detail::Recording recording(impl, rewrite);
@@ -104,7 +104,7 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
   }
 }
 
-void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<void()>& body) {
+void detail::Recording::dry_run(const Stream& stream, const std::function<void()>& body) {
   const OutsideRecording outside;
   detail::Recording recording(stream.impl(), {});
   recording.is_dry_ = true;

@@ -18,7 +18,7 @@ class Program;
 
 namespace detail {
 class GraphImpl;
-class GraphRecorder;
+struct Recording;
 class StreamRecording;
 }  // namespace detail
 
@@ -83,7 +83,7 @@ class Graph {
   std::size_t arena_bytes() const;   // of the arenas its work uses, which other recordings may share
 
  private:
-  friend class detail::GraphRecorder;
+  friend struct detail::Recording;
   explicit Graph(std::shared_ptr<detail::GraphImpl> impl);
   detail::GraphImpl& impl() const;
   void check_replay(const Stream& stream) const;

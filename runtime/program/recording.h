@@ -49,6 +49,14 @@ struct Recording final : StreamRecording {
   Recording(StreamImpl& stream, const Rewrite& rewrite);
   ~Recording() { end(); }
 
+  // Like Graph::record, with rules.
+  static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
+                      const Rewrite& rewrite);
+  // Runs `body` as if it were recorded, and drops what it queues: shapes and dtypes are checked, but nothing is
+  // prepared for the device, and values have no memory unless `body` asks for their addresses. Errors: those of `body`,
+  // and of Graph::record.
+  static void dry_run(const Stream& stream, const std::function<void()>& body);
+
   // The recording of the calling thread, or null.
   static Recording* current() noexcept { return static_cast<Recording*>(StreamRecording::current()); }
 
@@ -77,7 +85,6 @@ struct Recording final : StreamRecording {
   std::size_t largest_workspace = 0;  // that an op requested, in bytes
 
  private:
-  friend class GraphRecorder;
   void queue(std::vector<HeldOp>& ops);
   void settle_memory_of_other_streams(const std::vector<HeldOp>& ops);
   bool has_branches() const;
@@ -89,17 +96,6 @@ struct Recording final : StreamRecording {
   std::vector<HeldOp> held_;
   bool is_shared_ = false;
   std::exception_ptr failure_;
-};
-
-class GraphRecorder {
- public:
-  // Like Graph::record, with rules.
-  static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
-                      const Rewrite& rewrite);
-  // Runs `body` as if it were recorded, and drops what it queues: shapes and dtypes are checked, but nothing is
-  // prepared for the device, and values have no memory unless `body` asks for their addresses. Errors: those of `body`,
-  // and of Graph::record.
-  static void dry_run(const Stream& stream, const std::function<void()>& body);
 };
 
 // Call before queueing work that a recording cannot hold back. Queues what is held, and adds a node for the work.

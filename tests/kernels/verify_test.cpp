@@ -44,7 +44,7 @@ class VerifyTest : public ::testing::Test {
       planted(ops, values);
       detail::verify(ops, values, "the rule planted");
     }};
-    detail::GraphRecorder::record(
+    detail::Recording::record(
         stream_, [&] { step(); }, {}, rewrite);
   }
   void expect_named(std::initializer_list<std::string> words, void (*mistake)(Ops&, detail::Values&)) {

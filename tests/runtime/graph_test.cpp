@@ -331,7 +331,7 @@ TEST_F(GraphTest, ErrorOfADeferredOpIsRethrown) {
     copy(b_, a_, stream_);
     EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
   };
-  EXPECT_THROW(detail::GraphRecorder::record(stream_, body, {}, fails), std::runtime_error);
+  EXPECT_THROW(detail::Recording::record(stream_, body, {}, fails), std::runtime_error);
   EXPECT_FALSE(stream_.is_recording());
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <ranges>
 
 #include "runtime/throw_error.h"
 
@@ -37,10 +38,15 @@ LearningRate cosine_after(std::int64_t begin, float peak, std::int64_t decay_ste
   });
 }
 
-void check_increasing(std::int64_t boundary, std::int64_t previous, std::int64_t first) {
-  if (boundary > previous) return;
-  throw_invalid("learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary, previous,
-                first);
+void check_boundaries(const auto& boundaries, std::int64_t first) {
+  std::int64_t previous = first - 1;
+  for (const std::int64_t boundary : boundaries) {
+    if (boundary <= previous) {
+      throw_invalid("learning rate: boundary {} follows {}, expected increasing boundaries from {} on", boundary,
+                    previous, first);
+    }
+    previous = boundary;
+  }
 }
 
 }  // namespace
@@ -65,12 +71,8 @@ LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t 
 }
 
 LearningRate piecewise_constant(double rate, const std::vector<std::pair<std::int64_t, double>>& scales) {
-  std::int64_t previous = -1;
-  for (const auto& [boundary, scale] : scales) {
-    check_increasing(boundary, previous, 0);
-    checked("a factor", scale);
-    previous = boundary;
-  }
+  check_boundaries(scales | std::views::keys, 0);
+  for (const double scale : scales | std::views::values) checked("a factor", scale);
   return LearningRate([=, start = checked("the constant", rate)](const Value& step) {
     Value result = start;
     for (const auto& [boundary, scale] : scales) {
@@ -116,11 +118,7 @@ LearningRate join(const std::vector<LearningRate>& schedules, const std::vector<
     throw_invalid("learning rate: {} schedules and {} boundaries, expected one more schedule than boundaries",
                   schedules.size(), boundaries.size());
   }
-  std::int64_t previous = 0;
-  for (const std::int64_t boundary : boundaries) {
-    check_increasing(boundary, previous, 1);
-    previous = boundary;
-  }
+  check_boundaries(boundaries, 1);
   return LearningRate([=](const Value& step) {
     Value rate = schedules.front()(step);
     for (std::size_t i = 0; i < boundaries.size(); ++i) {

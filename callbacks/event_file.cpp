@@ -36,11 +36,10 @@ std::int64_t timestamp_of(const std::string& name) {
 bool is_of_step_or_later(std::string_view event, std::int64_t step) {
   std::int64_t its_step = 0;
   bool has_step = false;
-  ProtoFields fields(event);
-  while (const int field = fields.next()) {
-    if (field == kStep) its_step = fields.integer();
+  read_fields(event, [&](int field, std::int64_t integer) {
+    if (field == kStep) its_step = integer;
     has_step |= field == kSummary || field == kSessionLog;
-  }
+  });
   return has_step && its_step >= step;
 }
 
@@ -50,7 +49,35 @@ std::uint64_t read_little_endian(std::string_view data, std::size_t bytes) {
   return value;
 }
 
+// Removes a number of 7 bits per byte from the text; nullopt if it does not begin with a complete one.
+std::optional<std::uint64_t> take_varint(std::string_view& text) {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 64 && !text.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(text.front());
+    text.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+void read_fields(std::string_view message, const std::function<void(int field, std::int64_t integer)>& f) {
+  constexpr std::uint64_t kInteger = 0, kEightBytes = 1, kSizedBytes = 2, kFourBytes = 5;  // wire types
+  while (const std::optional<std::uint64_t> key = take_varint(message)) {
+    const auto field = static_cast<int>(*key >> 3);
+    const std::uint64_t type = *key & 7;
+    const bool has_number = type == kInteger || type == kSizedBytes;
+    const std::optional<std::uint64_t> number = has_number ? take_varint(message) : 0;
+    const bool is_known = has_number || type == kEightBytes || type == kFourBytes;
+    if (field == 0 || !number || !is_known) return;
+    const std::uint64_t bytes = type == kEightBytes ? 8 : type == kFourBytes ? 4 : type == kSizedBytes ? *number : 0;
+    if (bytes > message.size()) return;
+    message.remove_prefix(bytes);
+    f(field, type == kInteger ? static_cast<std::int64_t>(*number) : 0);
+  }
+}
 
 std::uint32_t masked_crc32c(std::string_view data) {
   constexpr std::size_t kMax = std::size_t{1} << 30;  // the library counts in int

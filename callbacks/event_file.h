@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,58 +57,9 @@ class ProtoMessage {
   std::string bytes_;
 };
 
-// Reads the fields of a message one after the other. Stops at anything that cannot be a field.
-class ProtoFields {
- public:
-  explicit ProtoFields(std::string_view message) : rest_(message) {}
-
-  // The number of the next field; 0 after the last.
-  int next() {
-    std::uint64_t key = 0;
-    if (!take_varint(key)) return 0;
-    switch (key & 7) {
-      case 0:
-        if (!take_varint(integer_)) return 0;
-        break;
-      case 1:
-        if (!skip(8)) return 0;
-        break;
-      case 2: {
-        std::uint64_t size = 0;
-        if (!take_varint(size) || !skip(size)) return 0;
-        break;
-      }
-      case 5:
-        if (!skip(4)) return 0;
-        break;
-      default:
-        return 0;
-    }
-    return static_cast<int>(key >> 3);
-  }
-  // The value of the current field, if it is an integer.
-  std::int64_t integer() const noexcept { return static_cast<std::int64_t>(integer_); }
-
- private:
-  bool take_varint(std::uint64_t& value) {
-    value = 0;
-    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(rest_.front());
-      rest_.remove_prefix(1);
-      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return true;
-    }
-    return false;
-  }
-  bool skip(std::uint64_t bytes) {
-    if (bytes > rest_.size()) return false;
-    rest_.remove_prefix(bytes);
-    return true;
-  }
-
-  std::string_view rest_;
-  std::uint64_t integer_ = 0;
-};
+// Reads a message: calls f for each field, in order, with its number and its value, 0 unless that is an integer. Stops
+// at anything that cannot be a field.
+void read_fields(std::string_view message, const std::function<void(int field, std::int64_t integer)>& f);
 
 // The CRC32C of `data`, masked as in TFRecords: rotated, plus a constant. So it may be part of data that is itself
 // checksummed.

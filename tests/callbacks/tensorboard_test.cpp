@@ -103,12 +103,11 @@ TEST(ProtoMessage, ReadsFieldsOfAnother) {
   detail::ProtoMessage message;
   message.add_double(1, 1).add_integer(2, -7).add_float(3, 1).add_bytes(500, "bytes").add_integer(2, 1);
   for (std::size_t size = 0; size <= message.bytes().size(); ++size) {
-    detail::ProtoFields fields(std::string_view(message.bytes()).substr(0, size));
     std::vector<int> numbers;
-    while (const int field = fields.next()) {
+    detail::read_fields(std::string_view(message.bytes()).substr(0, size), [&](int field, std::int64_t integer) {
       numbers.push_back(field);
-      EXPECT_TRUE(field != 2 || fields.integer() == (numbers.size() == 2 ? -7 : 1)) << fields.integer();
-    }
+      EXPECT_TRUE(field != 2 || integer == (numbers.size() == 2 ? -7 : 1)) << integer;
+    });
     EXPECT_EQ(numbers == (std::vector<int>{1, 2, 3, 500, 2}), size == message.bytes().size()) << size;
   }
 }

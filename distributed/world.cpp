@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/error.h>
@@ -30,32 +31,24 @@ std::string& first_failure() {
   return *text;
 }
 
-// Must be the same on all ranks.
-struct Program {
-  std::array<char, 32> version{};
-  std::array<char, 96> executable{};
-};
-
 template <std::size_t kSize>
 void set(std::array<char, kSize>& text, const std::string& value) {
   value.copy(text.data(), kSize - 1);
 }
 
-void expect_same(const char* what, int rank, const char* value, const char* of_first) {
-  if (std::string(value) == of_first) return;
-  throw_error(ErrorCode::communication, "World: the ranks run different programs: {} is {} on rank 0 and {} on rank {}",
-              what, of_first, value, rank);
-}
-
 void check_programs(const Communicator& host) {
-  Program own;
-  set(own.version, GIRO_VERSION);
-  set(own.executable, detail::executable_id());
-  const std::vector<Program> all = detail::exchange(host, own);
-  for (int rank = 1; rank < host.size(); ++rank) {
-    const Program& other = all[static_cast<std::size_t>(rank)];
-    expect_same("giro's version", rank, other.version.data(), all[0].version.data());
-    expect_same("the executable", rank, other.executable.data(), all[0].executable.data());
+  for (const auto& [what, own] :
+       {std::pair("giro's version", std::string(GIRO_VERSION)), std::pair("the executable", detail::executable_id())}) {
+    std::array<char, 96> text{};
+    set(text, own);
+    const auto all = detail::exchange(host, text);
+    for (int rank = 1; rank < host.size(); ++rank) {
+      const auto& other = all[static_cast<std::size_t>(rank)];
+      if (other == all[0]) continue;
+      throw_error(ErrorCode::communication,
+                  "World: the ranks run different programs: {} is {} on rank 0 and {} on rank {}", what, all[0].data(),
+                  other.data(), rank);
+    }
   }
 }
 

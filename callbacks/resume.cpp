@@ -138,7 +138,8 @@ void Resume::resume(State& state, const Partitioner* partitioner, const Elapsed&
                     const std::function<void(Archive&)>& persist) {
   std::optional<Archive> archive = read(state, partitioner);
   if (partitioner != nullptr) {
-    check_same_step(*partitioner);
+    partitioner->expect_same(fmt::format("checkpoint '{}', a directory that all ranks must see", dir_),
+                             archive ? fmt::format("step {}", restored_->steps) : "no checkpoint");
     check_replicas(state, *partitioner);
   }
   if (archive) {
@@ -170,18 +171,6 @@ std::optional<Archive> Resume::read(State& state, const Partitioner* ranks) {
     archive("elapsed", elapsed)("batches", elapsed.steps);
   });
   return Archive::read(archive.text());
-}
-
-void Resume::check_same_step(const Partitioner& partitioner) const {
-  const double steps = restored_->path.empty() ? -1 : static_cast<double>(restored_->steps);
-  double range[]{steps, -steps};
-  partitioner.all_reduce_max(range);
-  if (range[0] == -range[1]) return;
-  const auto text = [](double step) { return step < 0 ? "no checkpoint" : fmt::format("step {}", step); };
-  throw_error(
-      ErrorCode::communication,
-      "checkpoint '{}': rank {} continues from {}, others from {} to {}; expected a directory that all ranks can see",
-      dir_, partitioner.rank(), text(steps), text(-range[1]), text(range[0]));
 }
 
 }  // namespace giro

@@ -103,8 +103,6 @@ class Resume : public GenericCallback {
               const std::function<void(Archive&)>& persist);
   // Restores the state and returns what the run remembers; nullopt if there is no checkpoint.
   std::optional<Archive> read(State& state, const Partitioner* ranks);
-  // Error(communication) if the ranks have not all restored the same step.
-  void check_same_step(const Partitioner& partitioner) const;
 
   std::string dir_;
   detail::Handle<FileSystem> files_;

@@ -98,8 +98,8 @@ def cases(generator):
                    [f"checkpoint: the directory: rank {other} has .*elsewhere/model, but rank 0 has .*/model"],
                    rank=other, other_dir="elsewhere")
         yield Case("another directory", ranks,
-                   [rf"rank \d of {ranks}, .*: checkpoint '.*/model': rank \d continues from (no checkpoint|step 20), "
-                    "others from no checkpoint to step 20"],
+                   [rf"rank \d of {ranks}, .*: checkpoint '.*/model', a directory that all ranks must see: rank \d has "
+                    "(no checkpoint|step 20), but rank 0 has (no checkpoint|step 20)"],
                    (20,), rank=rank, other_cwd="elsewhere", before=("steps=20",))
         yield Case("another directory for a shard", ranks,
                    [f"a directory that all ranks must see: rank {other} has no writer .*, but rank 0 has process"],

@@ -56,15 +56,14 @@ struct Axis {
     }
     if (!any) high = 1;
     const double size = std::max(std::abs(low), std::abs(high));
-    if (high - low <= 1e-9 * size || size < 1e-200) {
-      const double pad = size < 1e-200 ? 1 : 0.1 * size;  // puts a constant in the middle
-      low -= pad;
-      high += pad;
-    } else {
-      const double pad = (high - low) * margin;
-      low -= pad;
-      high += pad;
+    double pad = (high - low) * margin;
+    if (size < 1e-200) {
+      pad = 1;  // puts a constant in the middle
+    } else if (high - low <= 1e-9 * size) {
+      pad = 0.1 * size;
     }
+    low -= pad;
+    high += pad;
     const double rough = (high - low) / 6;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     const double digit = rough / power;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -45,23 +46,6 @@ void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments)
 
 }  // namespace
 
-// Lets the actions of the loops save what all of them remember, while it exists.
-class OuterLoop::MemoryScope : detail::NotCopied {
- public:
-  using Memory = std::function<void(Archive&, bool stops)>;
-
-  MemoryScope(const OuterLoopOptions& options, const Memory& memory) : options_(options) { set(memory); }
-  ~MemoryScope() { set({}); }
-
- private:
-  void set(const Memory& memory) {
-    options_.train_loop->memory_ = memory;
-    for (EvalLoop* eval_loop : options_.eval_loops) eval_loop->memory_ = memory;
-  }
-
-  const OuterLoopOptions& options_;
-};
-
 LoopResult OuterLoop::operator()(TrainState state, const OuterLoopArguments& arguments) {
   check(options_, arguments);
   return options_.train_loop != nullptr ? train(std::move(state), arguments)
@@ -98,10 +82,16 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   DatasetIterator batches(arguments.train_dataset, step);
   TrainLoop::Chunks chunks(train_loop, std::move(state), batches);
   LoopOutputs outputs;
-  const MemoryScope memory(options_, [&](Archive& archive, bool are_asked) {
+  // Lets the actions of the loops save what all of them remember, until this ends.
+  const auto set_memory = [&](const std::function<void(Archive&, bool stops)>& memory) {
+    train_loop.memory_ = memory;
+    for (EvalLoop* eval_loop : options_.eval_loops) eval_loop->memory_ = memory;
+  };
+  set_memory([&](Archive& archive, bool are_asked) {
     bool asked = stops || are_asked;
     persist(archive, next_eval, asked);
   });
+  const std::shared_ptr<void> until_end(nullptr, [&](void*) { set_memory({}); });
   // Ends the round.
   const auto evaluate_rest = [&] {
     const bool asked = evaluate(chunks.state(), arguments, train_loop.loop_count(), next_eval, outputs.interrupted);

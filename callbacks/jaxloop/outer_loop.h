@@ -75,7 +75,6 @@ class OuterLoop {
   LoopResult operator()(TrainState state, const OuterLoopArguments& arguments);
 
  private:
-  class MemoryScope;
   LoopResult train(TrainState state, const OuterLoopArguments& arguments);
   LoopResult evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments);
   // Runs the eval loops that are due, from `next` on, which becomes the one after. Returns whether one of them stops

@@ -214,6 +214,7 @@ World::~World() {
   }
   impl_->communicators.clear();
   try {
+    impl_->host.barrier(Stream(Device::cpu()));
     impl_->job->finish();
   } catch (const std::exception&) {
     // Another rank did not arrive. MPI stays unfinalized, so mpirun reports a failure. Without MPI, the launcher knows

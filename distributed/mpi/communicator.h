@@ -51,9 +51,6 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   void run(const detail::Collective& call, const Stream& stream) override;
   std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
 
-  // A barrier that runs at once, without a stream.
-  void barrier_now(const char* call);
-
  private:
   Call call(const char* name, std::size_t bytes) const { return {name, bytes, rank, size}; }
   // Starts an operation with `start(MPI_Request*)` and waits for it.
@@ -65,6 +62,7 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   void finish_pieces(const Call& call, const detail::Collective& of, Start&& start);
 
   void run_now(const detail::Collective& call);
+  void barrier_now(const char* call);
   void gather(const detail::Collective& call);
   void scatter(const detail::Collective& call, char* out);
 

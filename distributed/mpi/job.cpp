@@ -22,9 +22,8 @@ class MpiJob final : public detail::Job {
     MPI_Comm all = MPI_COMM_NULL, local = MPI_COMM_NULL;
     const Call start{"World", 0, 0, 0};
     session_->check(MPI_Comm_dup(MPI_COMM_WORLD, &all), start);
-    all_ = MpiCommunicator::create(session_, all);
-    host = all_;
-    session_->check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, all_->rank, MPI_INFO_NULL, &local), start);
+    host = MpiCommunicator::create(session_, all);
+    session_->check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, host->rank, MPI_INFO_NULL, &local), start);
     MPI_Comm_rank(local, &local_rank);
     MPI_Comm_size(local, &local_size);
     MPI_Comm_free(&local);
@@ -32,7 +31,6 @@ class MpiJob final : public detail::Job {
   ~MpiJob() override { session_->ended = true; }
 
   void finish() override {
-    all_->barrier_now("~World");
     session_->ended = true;
     if (is_own_) MPI_Finalize();
   }
@@ -40,7 +38,6 @@ class MpiJob final : public detail::Job {
  private:
   const std::shared_ptr<Session> session_ = std::make_shared<Session>();
   const bool is_own_;
-  std::shared_ptr<MpiCommunicator> all_;
 };
 
 struct Initialized {

@@ -14,24 +14,6 @@
 #include "runtime/throw_error.h"
 
 namespace giro::nccl {
-namespace {
-
-// Processes connected by NCCL alone, which then also transfers data in host memory.
-class NcclJob final : public detail::Job {
- public:
-  NcclJob(std::shared_ptr<detail::CommunicatorImpl> all, const detail::Launch& launch) {
-    host = std::move(all);
-    local_rank = launch.local_rank;
-    std::array<char, 256> machine{};
-    gethostname(machine.data(), machine.size() - 1);
-    const auto machines = detail::exchange(Communicator(host), machine);
-    local_size = static_cast<int>(std::count(machines.begin(), machines.end(), machine));
-  }
-
-  void finish() override { host->run({detail::Collective::Kind::barrier}, Stream(Device::cpu())); }
-};
-
-}  // namespace
 
 bool is_available() noexcept { return true; }
 
@@ -58,7 +40,14 @@ std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, 
     throw_error(error.code(), "World: rank {} of {}, started by {}, cannot connect to the others at {}: {}",
                 launch.rank, launch.size, launch.launcher, launch.address, error.what());
   }
-  return std::make_unique<NcclJob>(std::make_shared<HostCommunicator>(std::move(gpus)), launch);
+  auto job = std::make_unique<detail::Job>();
+  job->host = std::make_shared<HostCommunicator>(std::move(gpus));  // NCCL also transfers data in host memory
+  job->local_rank = launch.local_rank;
+  std::array<char, 256> machine{};
+  gethostname(machine.data(), machine.size() - 1);
+  const auto machines = detail::exchange(Communicator(job->host), machine);
+  job->local_size = static_cast<int>(std::count(machines.begin(), machines.end(), machine));
+  return job;
 }
 
 }  // namespace giro::nccl

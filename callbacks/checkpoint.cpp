@@ -168,18 +168,17 @@ void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
   CheckpointStoreOptions options = store_options();
   options.group.shard = shard;
   if (ranks_) options.group.timeout = ranks_->timeout();
-  store_ = run_ ? run_->store(dir_, options) : detail::shared_store(dir_, options, nullptr);
+  store_ = detail::shared_store(dir_, options, run_.get());
 }
 
 void Checkpoint::claim(std::shared_ptr<detail::RunCheckpoints>& run, const std::shared_ptr<const Partitioner>& ranks) {
   if (ranks) ranks->expect_same("checkpoint: the directory", dir_);
   if (!run) run = std::make_shared<detail::RunCheckpoints>();
   run_ = run;
-  run_->add(dir_, store_options(), monitor_.has_value());
-  if (!takes_part(ranks.get())) return;
   store_.reset();
-  open_store(ranks);
-  store().acquire();
+  if (takes_part(ranks.get())) open_store(ranks);
+  run_->add(dir_, store_options(), monitor_.has_value(), store_);
+  if (store_) store_->acquire();
 }
 
 void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes) {

@@ -22,22 +22,15 @@ std::string canonical(const std::string& dir) {
 
 }  // namespace
 
-void RunCheckpoints::add(const std::string& dir, const CheckpointStoreOptions& options, bool is_best) {
-  directories_.push_back({canonical(dir), options, is_best});
+void RunCheckpoints::add(const std::string& dir, const CheckpointStoreOptions& options, bool is_best,
+                         const std::shared_ptr<CheckpointStore>& store) {
+  directories_.push_back({canonical(dir), options, is_best, store});
 }
 
 void RunCheckpoints::set_best(const std::string& dir, const CheckpointStoreOptions& options) {
   for (Directory& directory : directories_) {
     if (directory.is_best && directory.dir == canonical(dir)) directory.options = options;
   }
-}
-
-std::shared_ptr<CheckpointStore> RunCheckpoints::store(const std::string& dir, const CheckpointStoreOptions& options) {
-  const std::shared_ptr<CheckpointStore> store = shared_store(dir, options, this);
-  for (Directory& directory : directories_) {
-    if (directory.dir == canonical(dir)) directory.store = store;
-  }
-  return store;
 }
 
 void RunCheckpoints::set_saving(const std::string& dir, std::int64_t steps) {

@@ -15,13 +15,13 @@ namespace giro::detail {
 // better one.
 class RunCheckpoints {
  public:
-  // Registers a directory that a Checkpoint of this run saves to: all of the run's saves, or only the best.
-  void add(const std::string& dir, const CheckpointStoreOptions& options, bool is_best);
+  // Registers a directory that a Checkpoint of this run saves to: all of the run's saves, or only the best. `store` is
+  // null on a rank that does not save.
+  void add(const std::string& dir, const CheckpointStoreOptions& options, bool is_best,
+           const std::shared_ptr<CheckpointStore>& store);
   // For the best: the options once it is known which values are better. Until then nothing is removed at the run's end.
   void set_best(const std::string& dir, const CheckpointStoreOptions& options);
   void begin(std::int64_t steps) { begin_ = steps; }
-  // The run's only store for a directory.
-  std::shared_ptr<CheckpointStore> store(const std::string& dir, const CheckpointStoreOptions& options);
 
   // Call this when a save at `steps` completed steps to a directory begins.
   void set_saving(const std::string& dir, std::int64_t steps);
@@ -40,7 +40,7 @@ class RunCheckpoints {
     std::string dir;
     CheckpointStoreOptions options;
     bool is_best;
-    std::weak_ptr<CheckpointStore> store = {};
+    std::weak_ptr<CheckpointStore> store;
     std::int64_t saving = -1;
   };
   std::vector<Directory> directories_;

@@ -43,9 +43,8 @@ RestoreOnDivergence::RestoreOnDivergence(std::string dir, RestoreOnDivergenceOpt
 
 void RestoreOnDivergence::persist(Archive& archive) {
   Memory& memory = *memory_;
-  std::uint64_t first_record = memory.first_record;
-  archive("restores", memory.restores)("mean", memory.mean)("tried", memory.tried)("first_record", first_record);
-  memory.first_record = first_record;
+  archive("restores", memory.restores)("mean", memory.mean)("tried", memory.tried);
+  archive("first_record", memory.first_record);
 }
 
 bool RestoreOnDivergence::on_logged(const LogSchema& entries) {

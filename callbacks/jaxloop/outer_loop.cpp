@@ -132,9 +132,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
 }
 
 void OuterLoop::persist(Archive& archive, std::size_t& next_eval, bool& stops) {
-  std::uint64_t next = next_eval;
-  archive("next_eval_loop", next)("stops", stops);
-  next_eval = next;
+  archive("next_eval_loop", next_eval)("stops", stops);
   archive("train_loop", *options_.train_loop);
   for (std::size_t i = 0; i < options_.eval_loops.size(); ++i) {
     archive(fmt::format("eval_loop_{}", i), *options_.eval_loops[i]);

@@ -21,7 +21,7 @@ void rethrow_with_progress(const StreamImpl& stream) {
     throw;
   } catch (const Error& error) {
     const std::string message = error.what();
-    if (typeid(error) != typeid(Error) || message.find(kBlocking) != message.npos || OpByOp::is_wanted()) throw;
+    if (typeid(error) != typeid(Error) || message.find(kBlocking) != message.npos || wants_op_by_op()) throw;
     std::string told;
     for (const auto& progress : stream.progress()) {
       const auto program = progress.lock();

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <string_view>
 
+#include <giro/runtime/step_context.h>
+
 #include "runtime/backend.h"
 #include "runtime/call_site.h"
 
@@ -41,10 +43,11 @@ Error Faults::Check::error() const {
 
 Fault Faults::of(const Stream& stream, const std::string& element, const Tensor& elements, std::int64_t size) {
   if (StreamRecording::is_dry() || elements.count() == 0) return {};
-  const StepScope* const step = StepScope::current(stream);
-  const Tensor call = step != nullptr ? step->call : Tensor();
+  const StepContext& step = StepScope::current();
+  const bool is_of_step = step.stream != nullptr && *step.stream == stream;
+  const Tensor call = is_of_step ? *step.call : Tensor();
   Check check{element,    fmt::format("{}{}", name_of(elements.dtype()), to_string(elements.shape())),
-              size,       step != nullptr ? step->name : "",
+              size,       is_of_step ? *step.name : "",
               call.raw(), CallSite::where(),
               nullptr};
   Faults& faults = stream.impl().faults;

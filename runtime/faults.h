@@ -5,12 +5,10 @@
 #include <mutex>
 #include <source_location>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/not_copied.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -26,27 +24,6 @@ struct Fault {
 };
 
 namespace detail {
-
-// While an instance lives, work that this thread queues on the stream belongs to a call of a step.
-class StepScope : NotCopied {
- public:
-  StepScope(const std::string& name, const Tensor& call, const Stream& stream) noexcept
-      : name(name), call(call), stream(stream), outer_(std::exchange(current_, this)) {}
-  ~StepScope() { current_ = outer_; }
-
-  // Null outside of steps on that stream.
-  static const StepScope* current(const Stream& stream) noexcept {
-    return current_ != nullptr && current_->stream == stream ? current_ : nullptr;
-  }
-
-  const std::string& name;
-  const Tensor& call;
-  const Stream& stream;
-
- private:
-  const StepScope* outer_;
-  static inline constinit thread_local const StepScope* current_ = nullptr;
-};
 
 // The invalid elements that ops on a stream have reported. The device writes them to memory that the host checks when
 // it waits for the stream, or reads results, anyway.

@@ -20,12 +20,12 @@ void rethrow_from(const std::string& op) {
   }
 }
 
-bool OpByOp::is_wanted() {
+bool wants_op_by_op() {
   const char* setting = std::getenv("GIRO_BLOCKING");
   return setting != nullptr && *setting != '\0' && std::string_view(setting) != "0";
 }
 
-void OpByOp::wait(const std::string& what, const Stream& stream) {
+void wait_for(const std::string& what, const Stream& stream) {
   if (stream.is_recording()) return;
   try {
     stream.synchronize();

@@ -7,6 +7,7 @@
 
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/nn/gradients.h"
@@ -101,7 +102,8 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     if (std::any_of(var.node_->inputs.begin(), var.node_->inputs.end(), leads)) leading.insert(var.node_.get());
   }
 
-  const detail::GradientMode mode(how.keep);
+  detail::StepScope step;
+  step.keeps_gradients = how.keep;
   std::unordered_map<const Node*, GradientTerms> gradients;
   gradients[y.node_.get()].add(dy, std::nullopt, false);
   const auto taken = [&](const Var& of) {

@@ -5,27 +5,8 @@
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
-#include <giro/runtime/not_copied.h>
 
 #include "runtime/throw_error.h"
-
-namespace giro::detail {
-
-// Whether results that this thread computes from Vars can be differentiated. They can, unless a GradientMode turns that
-// off, as during a backward pass.
-class GradientMode : NotCopied {
- public:
-  explicit GradientMode(bool on) noexcept : outer_(std::exchange(on_, on)) {}
-  ~GradientMode() { on_ = outer_; }
-
-  static bool is_on() noexcept { return on_; }
-
- private:
-  bool outer_;
-  static inline constinit thread_local bool on_ = true;
-};
-
-}  // namespace giro::detail
 
 namespace giro::nn {
 

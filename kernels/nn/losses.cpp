@@ -1,11 +1,10 @@
 #include <giro/kernels/nn/losses.h>
 
 #include <algorithm>
-#include <memory>
 
-#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
@@ -116,22 +115,22 @@ Var cosine_distance(const Operand& a, const Operand& b, int axis, double epsilon
 Var weighted_mean(const Var& given_values, const Var& given, const Var& of_batch, Where where) {
   const detail::CallSite site(where);
   const Var values = in_f32(given_values).var;
-  const int parts = BatchShare::parts();
+  const detail::StepContext& step = detail::StepScope::current();
+  const int parts = step.parts;
   if (parts > 1 && of_batch.is_empty()) {
     throw_invalid(
         "weighted_mean: the weights are those of one of {} parts of a batch, expected those of the whole batch, "
         "too: weighted_mean(losses, rows[\"mask\"], batch[\"mask\"])",
         parts);
   }
-  const std::shared_ptr<const Partitioner>& ranks = BatchShare::ranks();
-  const bool is_shared = ranks && ranks->size() > 1;
+  const bool is_shared = step.ranks && step.ranks->size() > 1;
   const auto numbers = [&](const Var& x) {
     const Var on_stream = stop_gradient(x).on(values.stream());
     const Var weights = cast(on_stream, is_floating(x.dtype()) ? x.dtype() : DType::f32);
     // A rank without samples holds rows that do not count.
-    return is_shared && BatchShare::weight() == 0 ? weights * 0 : weights;
+    return is_shared && step.weight == 0 ? weights * 0 : weights;
   };
-  const auto over_ranks = [&](const Var& x) { return is_shared ? mean_of_ranks(ranks, x) : x; };
+  const auto over_ranks = [&](const Var& x) { return is_shared ? mean_of_ranks(step.ranks, x) : x; };
   const Var first = numbers(with_first_axes("weighted_mean: weights", given, values.shape()));
   const Var weights = broadcast_to(first, values.shape());
   const Var weighted = over_ranks(sum(nn::where(weights == 0, 0, weights * values)));

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/nn/builtin.h"
 
@@ -100,7 +100,7 @@ Layer batch_norm(const BatchNormOptions& options) {
       return scaled(s, y, affine, given.dtype());
     }
     // A short batch may leave this rank no rows. It then computes on a placeholder row with a weight of 0.
-    const bool counts = BatchShare::weight() > 0;
+    const bool counts = detail::StepScope::current().weight > 0;
     if (counts && x.shape().count() == channels.count() && !(options.synchronized && s.ranks() > 1)) {
       throw_invalid(
           "batch_norm: the input is {}, one value per channel, which has no variance; expected more "

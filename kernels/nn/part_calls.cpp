@@ -7,15 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/nn/batch_share.h>
-
 #include "runtime/call_site.h"
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
 namespace {
-
-constinit thread_local PartCalls* current = nullptr;
 
 bool is_same(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
@@ -34,20 +30,20 @@ struct PartCalls::Made {
   bool over = false;
 };
 
-PartCalls::PartCalls(int parts) : made_(std::make_shared<Made>()), outer_(std::exchange(current, this)) {
+PartCalls::PartCalls(std::shared_ptr<const Partitioner> ranks, int parts)
+    : made_(std::make_shared<Made>()), step_(std::move(ranks), parts) {
+  step_.calls = this;
   made_->of_parts.resize(static_cast<std::size_t>(parts));
 }
 
-PartCalls::~PartCalls() {
-  made_->over = true;
-  current = outer_;
-}
+PartCalls::~PartCalls() { made_->over = true; }
 
 void PartCalls::next() { ++made_->part; }
 
 void PartCalls::returned(const Var& result) { result.node_->of_part = {}; }
 
 void PartCalls::note(const Var& y, std::span<const Var> inputs) {
+  const PartCalls* const current = detail::StepScope::current().calls;
   if (current == nullptr || current->made_->part < 0) return;
   const std::shared_ptr<Made>& made = current->made_;
   const bool depends =
@@ -89,10 +85,11 @@ void PartCalls::expect_all(const Var& value) {
 }
 
 void PartCalls::expect_mean(const Var& loss) {
-  if (current == nullptr || current->made_->of_parts.size() < 2) return;
+  const detail::StepContext& step = detail::StepScope::current();
+  if (step.calls == nullptr || step.calls->made_->of_parts.size() < 2) return;
   using Total = Var::OfPart::Total;
-  const auto parts = static_cast<std::int64_t>(current->made_->of_parts.size());
-  const std::int64_t rows = BatchShare::rows() / parts;  // 0 if unknown
+  const auto parts = static_cast<std::int64_t>(step.calls->made_->of_parts.size());
+  const std::int64_t rows = step.rows / parts;  // 0 if unknown
   // Other than the parameters, which a penalty may add up: the same in each part.
   const auto is_of_rows = [&](const Var& x) {
     const Shape& shape = x.shape();

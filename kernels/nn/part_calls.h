@@ -5,6 +5,7 @@
 
 #include <giro/kernels/nn/var.h>
 #include <giro/runtime/not_copied.h>
+#include <giro/runtime/step_context.h>
 
 namespace giro::nn {
 
@@ -12,7 +13,7 @@ namespace giro::nn {
 // call computes from the parameters stands for its part alone. This notices where it is taken for the whole batch.
 class PartCalls : detail::NotCopied {
  public:
-  explicit PartCalls(int parts);
+  PartCalls(std::shared_ptr<const Partitioner> ranks, int parts);
   ~PartCalls();  // The calls are over.
 
   // The next call begins.
@@ -37,7 +38,7 @@ class PartCalls : detail::NotCopied {
   struct Made;
 
   std::shared_ptr<Made> made_;
-  PartCalls* const outer_;
+  giro::detail::StepScope step_;
 };
 
 }  // namespace giro::nn

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include <giro/kernels/nn/functional.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/nn/builtin.h"
-#include "kernels/nn/gradients.h"
 
 namespace giro::nn {
 namespace {
@@ -91,7 +91,7 @@ Layer unrolled(const Cell& cell) {
       // One product for all steps gives the gradient of the kernel. One that can be differentiated again has a term for
       // each step instead.
       z = with_gradient(z, {z, parameter}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {
-        const bool is_wanted = in[1].requires_grad() && !detail::GradientMode::is_on();
+        const bool is_wanted = in[1].requires_grad() && !detail::StepScope::current().keeps_gradients;
         return Gradients{dz, is_wanted ? gradient_of_kernel(*before, dz) : Var()};
       });
     }
@@ -122,7 +122,7 @@ Layer unrolled(const Cell& cell) {
       Var of_x = parts[static_cast<std::size_t>(t)], h = carry[0];
       if (Cell::kAddsProducts) {
         of_x = with_gradient(of_x, {of_x, h, parameter}, [](const Var&, const Var& dz, const std::vector<Var>& in) {
-          const bool is_wanted = in[2].requires_grad() && detail::GradientMode::is_on();
+          const bool is_wanted = in[2].requires_grad() && detail::StepScope::current().keeps_gradients;
           return Gradients{dz, in[1].requires_grad() ? matmul(dz, in[2], {.transpose_b = true}) : Var(),
                            is_wanted ? matmul(in[1], dz, {.transpose_a = true}) : Var()};
         });

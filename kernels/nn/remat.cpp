@@ -5,7 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/nn/gradients.h"
+#include <giro/runtime/step_context.h>
+
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
@@ -24,10 +25,11 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
   node.requires_grad = true;
   node.inputs = Var::created_before(since, y);
   node.gradient = [f = std::move(f), x](const Var&, const Var& dy, const std::vector<Var>& in) {
-    const bool is_kept = detail::GradientMode::is_on();
+    const bool is_kept = detail::StepScope::current().keeps_gradients;
     const std::uint64_t again_since = Var::next_number();
     const Var again = [&] {
-      const detail::GradientMode on(true);
+      detail::StepScope step;
+      step.keeps_gradients = true;
       return f(x);
     }();
     const std::vector<Var> inputs = Var::created_before(again_since, again);

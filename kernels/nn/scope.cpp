@@ -7,9 +7,9 @@
 #include <span>
 #include <string_view>
 
-#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/partitioner.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/call_order.h"
@@ -194,7 +194,7 @@ Var Scope::mean_over_ranks(const Var& x, Where where) const {
   const detail::CallSite site(where);
   const auto& partitioner = tree_->values->partitioner;
   if (ranks() == 1) return x;
-  const double weight = BatchShare::weight();
+  const double weight = detail::StepScope::current().weight;
   return mean_of_ranks(partitioner, weight == 1 ? x : x * weight);
 }
 

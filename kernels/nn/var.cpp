@@ -6,10 +6,10 @@
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/state.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/nn/call_order.h"
-#include "kernels/nn/gradients.h"
 #include "kernels/nn/store.h"
 #include "runtime/backend.h"
 #include "runtime/call_site.h"
@@ -72,7 +72,7 @@ Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient) {
 }
 
 void Var::derive(std::vector<Var> inputs, Gradient gradient) const {
-  if (!detail::GradientMode::is_on() || std::ranges::none_of(inputs, &Var::requires_grad)) return;
+  if (!detail::StepScope::current().keeps_gradients || std::ranges::none_of(inputs, &Var::requires_grad)) return;
   node_->requires_grad = true;
   node_->inputs = std::move(inputs);
   node_->gradient = std::move(gradient);

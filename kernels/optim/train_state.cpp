@@ -249,8 +249,9 @@ nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mod
     if (!*key) *key = fold_in(nn::Var(seed, on), nn::Var(step, on)).base.var;
     return **key;
   };
-  values.first_row = BatchShare::first_row();
-  values.rows = BatchShare::rows();
+  const detail::StepContext& step = detail::StepScope::current();
+  values.first_row = step.first_row;
+  values.rows = step.rows;
   values.partitioner = partitioner_;
   // The backward pass may still need the old values, so value_and_grad writes the new ones at its end.
   if (grads == nullptr) {
@@ -278,7 +279,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
   nn::PartCalls::expect_mean(loss);
   loss.set_direction(nn::Direction::lower);
   const Collection& grads = collection("grads");
-  nn::BackwardOptions options{.seed = BatchShare::weight() / parts, .scale = loss_scale().scale};
+  nn::BackwardOptions options{.seed = detail::StepScope::current().weight / parts, .scale = loss_scale().scale};
   const bool is_last = part + 1 == parts;
   const std::unique_ptr<GradientReduction> reduction =
       partitioner_ && is_last ? partitioner_->reduce(grads, context()) : nullptr;
@@ -323,7 +324,7 @@ std::map<std::string, nn::Var> TrainState::gradients_of(const nn::Var& loss, con
     leaves.push_back(value);
   }
   const Tensor scale = loss_scale().scale;
-  const nn::Var part = BatchShare::weight() * loss;
+  const nn::Var part = detail::StepScope::current().weight * loss;
   const std::vector<nn::Var> grads =
       nn::gradients(scale ? part * nn::Var(scale, stream()) : part, leaves, {.differentiable = false});
   for (const auto& [path, value] : params.written()) nn::store(at(path), value);

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/part_calls.h>
 #include <giro/kernels/nn/partitioner.h>
@@ -22,6 +21,7 @@
 #include <giro/kernels/precision.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/state.h>
+#include <giro/runtime/step_context.h>
 
 namespace giro {
 
@@ -111,7 +111,7 @@ class TrainState : public State {
   auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
     const detail::ContextUse use(context());
     nn::Params params = differentiable_params();
-    const BatchShare share(partitioner_, 1);
+    const detail::StepScope loss_scope(partitioner_, 1);
     if constexpr (std::is_invocable_v<F, nn::Params&>) {
       return differentiated(std::forward<F>(f)(params), params, where);
     } else {
@@ -145,12 +145,11 @@ class TrainState : public State {
     expect_parts(parts, where);
     nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
     std::vector<decltype(f(std::declval<nn::Params&>(), 0))> results;
-    const std::int64_t first_draw = BatchShare::take_draws(parts);
-    const BatchShare share(partitioner_, parts);
-    nn::PartCalls calls(parts);
+    const std::int64_t first_draw = detail::StepScope::current().take_draws(parts);
+    nn::PartCalls calls(partitioner_, parts);
     for (int part = 0; part < parts; ++part) {
       values.draw = first_draw + part;
-      values.rows = BatchShare::rows() / parts;
+      values.rows = detail::StepScope::current().rows / parts;
       nn::Params params(values);
       calls.next();
       results.push_back(differentiated(f(params, part), params, where, part, parts));
@@ -172,7 +171,7 @@ class TrainState : public State {
   auto gradients(F&& f, std::source_location where = std::source_location::current()) {
     const detail::ContextUse use(context());
     nn::Params params = differentiable_params();
-    const BatchShare share(partitioner_, 1);
+    const detail::StepScope loss_scope(partitioner_, 1);
     auto result = std::forward<F>(f)(params);
     const nn::Var loss = loss_of(result);
     return std::pair{std::move(result), gradients_of(loss, params, where)};
@@ -214,7 +213,7 @@ class TrainState : public State {
   [[noreturn]] static void reject_inputs(std::size_t found, std::size_t expected);
   nn::Params differentiable_params() const {
     nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
-    values.draw = BatchShare::take_draws(1);
+    values.draw = detail::StepScope::current().take_draws(1);
     return nn::Params(std::move(values));
   }
   static void expect_parts(int parts, std::source_location where);

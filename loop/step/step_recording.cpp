@@ -6,15 +6,14 @@
 #include <mutex>
 #include <utility>
 
-#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/runtime/span.h>
+#include <giro/runtime/step_context.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/rules/record.h"
 #include "loop/data/resident_rows.h"
 #include "runtime/backend.h"
-#include "runtime/faults.h"
 #include "runtime/op_by_op.h"
 #include "runtime/program/recording.h"
 #include "runtime/throw_error.h"
@@ -194,7 +193,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       call_storage_(zero(stream_)),
       call_(call_storage_.data(), DType::i64, {}, stream_.device()),
       inputs_(call.batch, call.broadcasts, call_, call.state.context()),
-      is_blocking_(OpByOp::is_wanted()),
+      is_blocking_(wants_op_by_op()),
       calls_(std::make_shared<Calls>(name_of_step(where))),
       id_(next_id++) {
   stream_.impl().add_progress(calls_);
@@ -256,8 +255,8 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     graph_->replay(stream_);
     return logs;
   }
-  std::optional<OpByOp> blocking;
-  if (is_blocking_) blocking.emplace();
+  StepScope scope;
+  scope.is_op_by_op |= is_blocking_;
   try {
     const Logs logs = run_body(body);
     if (!logs_ || !logs_->takes(logs)) {
@@ -270,26 +269,33 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     logs_->publish(logs);
     return sent;
   } catch (...) {
-    if (blocking) rethrow_from(fmt::format("call {} of {}", prepared_, calls_->name));
+    if (is_blocking_) rethrow_from(fmt::format("call {} of {}", prepared_, calls_->name));
     throw;
   }
 }
 
 // Calls the function with the inputs on the device.
 Logs StepRecording::run_body(const StepBody& body) {
-  const StepScope scope(calls_->name, call_, stream_);
+  std::int64_t draws = 0;
+  StepScope scope;
+  scope.name = &calls_->name;
+  scope.call = &call_;
+  scope.stream = &stream_;
   inputs_.take();
   const auto resident_rows = resident_rows_.lock();
   Batch batch = resident_rows ? resident_rows->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();
   batch.set_part(part_);
-  const std::shared_ptr<const Partitioner> ranks(std::shared_ptr<void>(), partitioner_);
-  const BatchShare share(part_ ? part_->weight() : 1, part_ ? part_->first_row : 0, batch.size(), ranks);
+  scope.weight = part_ ? part_->weight() : 1;
+  scope.first_row = part_ ? part_->first_row : 0;
+  scope.rows = batch.size();
+  scope.ranks = {std::shared_ptr<void>(), partitioner_};
+  scope.parts = 1;
+  scope.draws = &draws;
   Logs logs = body(batch, inputs_.broadcasts());
   if (!is_checked_) describe(logs);
   // What is recorded is compared before its first replay.
   if (Recording::current() == nullptr && must_compare_ranks()) compare_ranks();
-  if (partitioner_ != nullptr && partitioner_->size() > 1)
-    average_logs(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
+  if (partitioner_ != nullptr && partitioner_->size() > 1) average_logs(logs, *partitioner_, scope.weight, stream_);
   return logs;
 }
 

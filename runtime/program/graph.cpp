@@ -91,7 +91,7 @@ Graph detail::Recording::record(const Stream& stream, const std::function<void()
     owned.program.set_name(options.name);
     owned.program.set_names(options.leaves);
     owned.writes = memory_written(owned);
-    owned.is_blocking = detail::OpByOp::is_wanted();
+    owned.is_blocking = detail::wants_op_by_op();
     recorded->owned = std::move(owned);
     return Graph(std::move(recorded));
   } catch (const Error& error) {

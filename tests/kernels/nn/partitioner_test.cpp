@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <giro/kernels/nn/batch_share.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/optim/train_state.h>
@@ -63,7 +62,8 @@ TEST(GradientReduction, StartsWithTheLastPart) {
 
 TEST(GradientReduction, GradientIsWeightedByItsPartOfTheBatch) {
   Ranked ranked;
-  const BatchShare share(1.5, 0, 0);
+  detail::StepScope step;
+  step.weight = 1.5;
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
   EXPECT_EQ(to_host<float>(ranked.state.at("grads/dense1/bias"), ranked.state.stream()), std::vector<float>(3, 1.5f));
 }

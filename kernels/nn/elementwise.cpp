@@ -28,22 +28,10 @@ using expr::Takes;
 using expr::Term;
 
 bool takes(Takes set, DType dtype) {
-  switch (set) {
-    case Takes::floating:
-      return is_floating(dtype);
-    case Takes::numbers:
-      return dtype != DType::boolean;
-    case Takes::integers:
-      return !is_floating(dtype) && dtype != DType::boolean;
-    case Takes::i64:
-      return dtype == DType::i64;
-    case Takes::boolean:
-      return dtype == DType::boolean;
-    case Takes::any:
-    case Takes::select:
-      return true;
-  }
-  return false;
+  if (set == Takes::any || set == Takes::select) return true;
+  if (set == Takes::i64) return dtype == DType::i64;
+  if (dtype == DType::boolean) return set == Takes::boolean;
+  return set == Takes::numbers || set == (is_floating(dtype) ? Takes::floating : Takes::integers);
 }
 
 std::string names_of(Takes set) {

@@ -145,19 +145,8 @@ Var scale(const Var& x, double factor, Where where) {
 Var activation(const Var& x, Activation f, Where where) {
   const detail::CallSite site(where);
   has_floats("activation", x);
-  switch (f) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return relu(x);
-    case Activation::gelu:
-      return gelu(x);
-    case Activation::tanh:
-      return tanh(x);
-    case Activation::sigmoid:
-      return sigmoid(x);
-  }
-  return x;
+  constexpr Var (*kFunctions[])(const Operand&) = {nullptr, relu, gelu, tanh, sigmoid};  // in the order of Activation
+  return f == Activation::none ? x : kFunctions[static_cast<std::size_t>(f)](x);
 }
 
 Var flatten(const Var& x, Where where) {

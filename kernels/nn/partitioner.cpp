@@ -20,21 +20,19 @@ std::string decide_on_rank_0(const Partitioner* ranks, const std::function<std::
   std::string said;
   std::exception_ptr error;
   if (ranks->rank() == 0) {
-    ErrorCode code = ErrorCode::callback;
+    const auto fail = [&](ErrorCode code, const char* what) {
+      error = std::current_exception();
+      said = fmt::format("{:02}{}", static_cast<int>(code), what);
+    };
     try {
       said = kDecided + decide();
     } catch (const Error& caught) {
-      code = caught.code();
-      said = caught.what();
-      error = std::current_exception();
+      fail(caught.code(), caught.what());
     } catch (const std::exception& caught) {
-      said = caught.what();
-      error = std::current_exception();
+      fail(ErrorCode::callback, caught.what());
     } catch (...) {
-      said = "an exception that is not a std::exception";
-      error = std::current_exception();
+      fail(ErrorCode::callback, "an exception that is not a std::exception");
     }
-    if (error) said = fmt::format("{:02}{}", static_cast<int>(code), said);
   }
   said = ranks->broadcast(said);
   if (error) std::rethrow_exception(error);

@@ -21,11 +21,7 @@ bool is_same(const std::source_location& a, const std::source_location& b) {
 
 // The values that the calls have made.
 struct PartCalls::Made {
-  struct Value {
-    std::source_location where;
-    std::weak_ptr<const void> node;
-  };
-  std::vector<std::vector<Value>> of_parts;
+  std::vector<std::vector<std::weak_ptr<const Var::Node>>> of_parts;
   int part = -1;  // of the present call
   bool over = false;
 };
@@ -51,7 +47,7 @@ void PartCalls::note(const Var& y, std::span<const Var> inputs) {
   if (!depends) return;
   y.node_->of_part = {made, made->part};
   y.node_->where = detail::CallSite::where();
-  made->of_parts[static_cast<std::size_t>(made->part)].push_back({y.node_->where, y.node_.shared()});
+  made->of_parts[static_cast<std::size_t>(made->part)].push_back(y.node_.shared());
 }
 
 void PartCalls::note_sum(const Var& y) {
@@ -72,8 +68,9 @@ void PartCalls::expect_all(const Var& value) {
   if (!made.over || node.where.line() == 0) return;
   for (std::size_t part = 0; part < made.of_parts.size(); ++part) {
     if (static_cast<int>(part) == node.of_part.part) continue;
-    const bool is_there = std::ranges::any_of(made.of_parts[part], [&](const Made::Value& other) {
-      return is_same(other.where, node.where) && !other.node.expired();
+    const bool is_there = std::ranges::any_of(made.of_parts[part], [&](const std::weak_ptr<const Var::Node>& other) {
+      const std::shared_ptr<const Var::Node> there = other.lock();
+      return there && is_same(there->where, node.where);
     });
     if (is_there) continue;
     throw_invalid(

@@ -103,7 +103,7 @@ struct Scope::Frame {
   std::map<std::string, std::shared_ptr<Frame>> children;
   struct Owned {
     std::shared_ptr<const void> owner;
-    std::string name, evaluated;
+    std::string path, evaluated;
   };
   std::vector<Owned> owners;
   std::shared_ptr<CallGroup> group;  // the latest calls in one full expression
@@ -255,10 +255,9 @@ void Scope::note_results(const CallPlace& at, const std::vector<Var>& results) c
 Scope Scope::child_of(const std::shared_ptr<const void>& owner, const std::string& name, const CallPlace& at,
                       const std::vector<Var>& inputs) const {
   const auto found = std::ranges::find(frame_->owners, owner, &Frame::Owned::owner);
-  if (found != frame_->owners.end()) return child(found->name, found->evaluated).same();
+  if (found != frame_->owners.end()) return Scope(tree_, found->path, found->evaluated);
   const Scope made = numbered_child(name, at, inputs);
-  const auto last = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
-  frame_->owners.push_back({owner, last(made.path_), last(made.evaluated_)});
+  frame_->owners.push_back({owner, made.path_, made.evaluated_});
   return made;
 }
 

@@ -346,11 +346,10 @@ const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
     ids.push_back(part->id_);
     graphs.push_back(&*part->graph_);
   }
-  const auto found = std::ranges::find_if(sequences_, [&](const auto& sequence) { return sequence->parts == ids; });
-  if (found != sequences_.end()) return (*found)->graph;
+  const auto found = sequences_.find(ids);
+  if (found != sequences_.end()) return found->second;
   if (sequences_.size() >= kMax) sequences_.clear();
-  sequences_.push_back(std::make_shared<Sequence>(Sequence{std::move(ids), Graph::sequence(graphs)}));
-  return sequences_.back()->graph;
+  return sequences_.emplace(std::move(ids), Graph::sequence(graphs)).first->second;
 }
 
 }  // namespace giro::detail

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -141,11 +142,7 @@ class StepRecording {
   bool calls_function_ = false;   // whether it calls the function each time although it has a graph
   std::shared_ptr<Calls> calls_;  // for error messages
   const std::uint64_t id_;
-  struct Sequence {
-    std::vector<std::uint64_t> parts;  // their ids
-    Graph graph;
-  };
-  std::vector<std::shared_ptr<Sequence>> sequences_;
+  std::map<std::vector<std::uint64_t>, Graph> sequences_;  // by their parts' ids
   std::atomic<bool> failed_ = false;  // other threads read it when they look up a recording for their states
 };
 

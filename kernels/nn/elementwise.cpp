@@ -174,7 +174,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
     }
   }
   write(function.name, Term::apply(function, terms), builder, y);
-  if (adds_or_scales(function, operands)) PartCalls::note_sum_of_inputs(y);
+  if (adds_or_scales(function, operands)) PartCalls::note_total(y, PartCalls::Total::of_inputs);
   return y;
 }
 

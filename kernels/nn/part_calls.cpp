@@ -50,16 +50,9 @@ void PartCalls::note(const Var& y, std::span<const Var> inputs) {
   made->of_parts[static_cast<std::size_t>(made->part)].push_back(y.node_.shared());
 }
 
-void PartCalls::note_sum(const Var& y) {
-  if (y.node_->of_part.calls && y.shape() == Shape{}) y.node_->of_part.total = Var::OfPart::Total::sum;
-}
-
-void PartCalls::note_sum_of_inputs(const Var& y) {
-  if (y.node_->of_part.calls && y.shape() == Shape{}) y.node_->of_part.total = Var::OfPart::Total::of_inputs;
-}
-
-void PartCalls::note_mean_of_rows(const Var& y) {
-  if (y.node_->of_part.calls) y.node_->of_part.total = Var::OfPart::Total::mean_of_rows;
+void PartCalls::note_total(const Var& y, Total total) {
+  if (!y.node_->of_part.calls) return;
+  if (total == Total::mean_of_rows || y.shape() == Shape{}) y.node_->of_part.total = total;
 }
 
 void PartCalls::expect_all(const Var& value) {
@@ -84,7 +77,6 @@ void PartCalls::expect_all(const Var& value) {
 void PartCalls::expect_mean(const Var& loss) {
   const detail::StepContext& step = detail::StepScope::current();
   if (step.calls == nullptr || step.calls->made_->of_parts.size() < 2) return;
-  using Total = Var::OfPart::Total;
   const auto parts = static_cast<std::int64_t>(step.calls->made_->of_parts.size());
   const std::int64_t rows = step.rows / parts;  // 0 if unknown
   // Other than the parameters, which a penalty may add up: the same in each part.

@@ -25,12 +25,11 @@ class PartCalls : detail::NotCopied {
   // the parts' gradients.
   static void expect_mean(const Var& loss);
 
-  // For what makes values: y is computed from `inputs`; y is a sum of all elements, a sum if an input is, or a mean
-  // along the first axis, which is that of the rows.
+  using Total = Var::OfPart::Total;
+
+  // For what makes values: y is computed from `inputs`, and which total of theirs y is.
   static void note(const Var& y, std::span<const Var> inputs);
-  static void note_sum(const Var& y);
-  static void note_sum_of_inputs(const Var& y);
-  static void note_mean_of_rows(const Var& y);
+  static void note_total(const Var& y, Total total);
   // Error(invalid_argument) if the calls are over, and the line that made the value left none behind in another call.
   static void expect_all(const Var& value);
 

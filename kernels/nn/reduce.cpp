@@ -132,7 +132,7 @@ Var sum(const Operand& x, const Axes& axes) {
     return broadcast_reduced(dy, in.front().shape(), axes);
   };
   const Var y = reduce("sum", Combiner::sum, x, dtype, dtype, axes, gradient);
-  PartCalls::note_sum(y);
+  PartCalls::note_total(y, PartCalls::Total::sum);
   y.set_direction(x.var.direction());
   return y;
 }
@@ -146,7 +146,7 @@ Var mean(const Operand& x, const Axes& axes) {
     return broadcast_reduced(dy / count, in.front().shape(), axes);
   };
   const Var y = reduce("mean", Combiner::sum, x, dtype, dtype, axes, gradient, count);
-  if (reduction.is_reduced[0]) PartCalls::note_mean_of_rows(y);
+  if (reduction.is_reduced[0]) PartCalls::note_total(y, PartCalls::Total::mean_of_rows);
   y.set_direction(x.var.direction());
   return y;
 }

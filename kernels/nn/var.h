@@ -189,6 +189,7 @@ class Var {
   struct OfPart {
     std::shared_ptr<const void> calls;  // null for any other value
     int part = 0;
+    // A sum of all elements, a sum if an input is, or a mean along the first axis, which is that of the rows.
     enum class Total : std::uint8_t { none, sum, of_inputs, mean_of_rows } total = Total::none;
   };
   struct Node {

@@ -32,19 +32,17 @@ class CallPlace : detail::NotCopied {
 };
 
 // A name that is given in a call, and its place.
-class CallName {
+class CallName : public CallPlace {
  public:
   CallName(std::string name, const std::source_location& where = std::source_location::current())  // NOLINT
-      : name_(std::move(name)), place_(where) {}
+      : CallPlace(where), name_(std::move(name)) {}
   CallName(const char* name, const std::source_location& where = std::source_location::current())  // NOLINT
       : CallName(std::string(name), where) {}
 
   const std::string& name() const noexcept { return name_; }
-  const CallPlace& place() const noexcept { return place_; }
 
  private:
   std::string name_;
-  CallPlace place_;
 };
 
 }  // namespace giro::nn

@@ -11,13 +11,11 @@ namespace giro::nn {
 namespace {
 
 // A cell after its products: the new carry, from the old one, the parts of x kernel + bias, and h recurrent_kernel.
-struct Lstm {
+struct Lstm : LstmCell {
   static constexpr const char* kName = "lstm";
   static constexpr std::int64_t kGates = 4;
   static constexpr std::size_t kCarried = 2;
   static constexpr bool kAddsProducts = true;  // so both products have the same gradient
-  std::int64_t features;
-  RecurrentOptions options;
 
   Carry operator()(const Scope&, const Carry& carry, const Var& of_x, const Var& of_h) const {
     const std::vector<Var> x = split(of_x, kGates, -1), h = split(of_h, kGates, -1);
@@ -27,13 +25,11 @@ struct Lstm {
   }
 };
 
-struct Gru {
+struct Gru : GruCell {
   static constexpr const char* kName = "gru";
   static constexpr std::int64_t kGates = 3;
   static constexpr std::size_t kCarried = 1;
   static constexpr bool kAddsProducts = false;
-  std::int64_t features;
-  RecurrentOptions options;
 
   Carry operator()(const Scope& s, const Carry& carry, const Var& of_x, const Var& of_h) const {
     const std::vector<Var> x = split(of_x, kGates, -1), h = split(of_h, kGates, -1);
@@ -143,14 +139,10 @@ Layer unrolled(const Cell& cell) {
 
 }  // namespace
 
-Carry LstmCell::operator()(Scope& s, const Carry& carry, const Var& x) const {
-  return step(s, Lstm{features, options}, carry, x);
-}
-Carry GruCell::operator()(Scope& s, const Carry& carry, const Var& x) const {
-  return step(s, Gru{features, options}, carry, x);
-}
+Carry LstmCell::operator()(Scope& s, const Carry& carry, const Var& x) const { return step(s, Lstm{*this}, carry, x); }
+Carry GruCell::operator()(Scope& s, const Carry& carry, const Var& x) const { return step(s, Gru{*this}, carry, x); }
 
-Layer lstm(std::int64_t features, const RecurrentOptions& options) { return unrolled(Lstm{features, options}); }
-Layer gru(std::int64_t features, const RecurrentOptions& options) { return unrolled(Gru{features, options}); }
+Layer lstm(std::int64_t features, const RecurrentOptions& options) { return unrolled(Lstm{{features, options}}); }
+Layer gru(std::int64_t features, const RecurrentOptions& options) { return unrolled(Gru{{features, options}}); }
 
 }  // namespace giro::nn

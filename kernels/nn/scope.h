@@ -152,7 +152,7 @@ class Scope {
   // one full expression, the number follows the text, whatever the order in which they are evaluated.
   template <class F, class... In>
   decltype(auto) call(const CallName& name, const F& f, In&&... inputs) const {
-    Scope scope = numbered_child(name.name(), name.place(), vars_of(inputs...));
+    Scope scope = numbered_child(name.name(), name, vars_of(inputs...));
     const auto run_it = [&]() -> decltype(auto) {
       return scope.run([&]() -> decltype(auto) { return f(scope, std::forward<In>(inputs)...); });
     };
@@ -160,7 +160,7 @@ class Scope {
       run_it();
     } else {
       decltype(auto) result = run_it();
-      note_results(name.place(), vars_of(result));
+      note_results(name, vars_of(result));
       return result;
     }
   }

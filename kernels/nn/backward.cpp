@@ -83,9 +83,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     }
     const Var input = var.node_->inputs[next++];
     if (!input.requires_grad()) continue;
-    if (input.node_->is_used_up) {
-      throw_invalid("the loss depends on a value that was already differentiated");
-    }
+    if (input.node_->is_used_up) throw_invalid("the loss depends on a value that was already differentiated");
     if (ends(*input.node_)) {
       ++uses[input.node_.get()];
     } else if (seen.insert(input.node_.get()).second) {
@@ -154,9 +152,7 @@ void expect_loss(const Var& loss) {
   if (loss.dtype() != DType::f32) {
     throw_error(ErrorCode::dtype_mismatch, "the loss is {}, expected f32", to_string(loss.value()));
   }
-  if (!loss.requires_grad()) {
-    throw_invalid("the loss depends on no parameter");
-  }
+  if (!loss.requires_grad()) throw_invalid("the loss depends on no parameter");
 }
 
 // A constant on the stream of `like`.

@@ -88,9 +88,7 @@ Layer lambda(std::function<Var(const Var&)> f) {
 }
 
 Layer dropout(double rate) {
-  if (!(rate >= 0 && rate < 1)) {
-    throw_invalid("dropout: a rate of {}, expected one in [0, 1)", rate);
-  }
+  if (!(rate >= 0 && rate < 1)) throw_invalid("dropout: a rate of {}, expected one in [0, 1)", rate);
   return builtin("dropout", [rate](Scope& s, const Var& x) {
     return s.training() && rate > 0 ? dropout(x, rate, s.key("dropout")) : x;
   });

@@ -138,9 +138,7 @@ Metric recall(const Var& predictions, const Var& labels, std::int64_t of_class, 
 Metric confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes, Where where) {
   const detail::CallSite site(where);
   expect_classes("confusion_matrix", predictions, labels);
-  if (classes < 1) {
-    throw_invalid("confusion_matrix: classes is {}, expected at least 1", classes);
-  }
+  if (classes < 1) throw_invalid("confusion_matrix: classes is {}, expected at least 1", classes);
   const Var column = cast(predictions, DType::i64), row = cast(labels, DType::i64);
   const auto is_class = [&](const Var& x) { return logical_and(x >= 0, x < classes); };
   const Var cell = nn::where(logical_and(is_class(row), is_class(column)), row * classes + column, -1);

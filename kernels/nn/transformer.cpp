@@ -77,18 +77,14 @@ struct Cache {
 }  // namespace
 
 Layer embedding(std::int64_t ids, std::int64_t features, const Initializer& init) {
-  if (ids < 1 || features < 1) {
-    throw_invalid("embedding: ({}, {}), expected at least 1 each", ids, features);
-  }
+  if (ids < 1 || features < 1) throw_invalid("embedding: ({}, {}), expected at least 1 each", ids, features);
   return builtin("embedding", [=](Scope& s, const Var& x) {
     return embedding(x, s.param("embedding", {ids, features}, init));
   });
 }
 
 Layer position_embedding(std::int64_t length, const PositionOptions& options) {
-  if (length < 1) {
-    throw_invalid("position_embedding: a length of {}, expected at least 1", length);
-  }
+  if (length < 1) throw_invalid("position_embedding: a length of {}, expected at least 1", length);
   return builtin("position_embedding", [=](Scope& s, const Var& x) {
     expect_sequence("position_embedding", x);
     const std::int64_t steps = x.shape()[1];

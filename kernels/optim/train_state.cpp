@@ -87,9 +87,7 @@ TrainState TrainState::create_traced(const std::function<void(const nn::Params&,
   const detail::ContextUse use(options.context);
   const Precision precision = options.precision;
   expect_supported(precision, options.context.device());
-  if (options.inputs.empty()) {
-    throw_invalid("a train state needs the spec of its input, found an empty one");
-  }
+  if (options.inputs.empty()) throw_invalid("a train state needs the spec of its input, found an empty one");
   TrainState state(std::move(layer), std::move(optimizer), options.context);
   state.precision_ = precision;
   const Shard shard = options.partitioner ? options.partitioner->update_shard() : Shard{};

@@ -8,7 +8,6 @@
 
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/nn/apply.h"

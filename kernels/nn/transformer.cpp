@@ -11,7 +11,6 @@
 #include <giro/kernels/nn/indexing.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/normalization.h>
-#include <giro/runtime/error.h>
 
 #include "kernels/nn/apply.h"
 #include "kernels/nn/builtin.h"

@@ -94,10 +94,7 @@ Var accuracy(const Operand& given, const Var& labels) {
   if (rows.shape().count() == 0) {
     throw_invalid("accuracy: logits is {}, which has no elements", to_string(logits.value()));
   }
-  Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
-  out.set_direction(Direction::higher);
-  ops::mean(out.value(), rows.value(), out.stream());
-  return out;
+  return mean(rows);
 }
 
 Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const Var& mask, Where where) {

@@ -48,25 +48,22 @@ Fault Faults::of(const Stream& stream, const std::string& element, const Tensor&
   const Tensor call = is_of_step ? *step.call : Tensor();
   Check check{element,    fmt::format("{}{}", name_of(elements.dtype()), to_string(elements.shape())),
               size,       is_of_step ? *step.name : "",
-              call.raw(), CallSite::where(),
-              nullptr};
+              call.raw(), CallSite::where()};
   Faults& faults = stream.impl().faults;
   const std::lock_guard lock(faults.mutex_);
   std::vector<Check>& checks = faults.checks_;
-  auto& memory = faults.memory_;
   auto found = std::ranges::find_if(checks, [&](const Check& one) { return one.is_same(check); });
   if (found == checks.end()) {
-    if (checks.size() == memory.size() * kChecks) {
-      memory.push_back(std::make_shared<const Buffer>(
-          Buffer::allocate(stream.device(), kChecks * 2 * sizeof(std::uint64_t), MemoryKind::pinned)));
-    }
-    check.words = static_cast<std::uint64_t*>(memory.back()->data()) + 2 * (checks.size() % kChecks);
+    const std::size_t at = checks.size() % kChecks;
+    check.block = at > 0 ? checks.back().block
+                         : std::make_shared<const Buffer>(Buffer::allocate(
+                               stream.device(), kChecks * 2 * sizeof(std::uint64_t), MemoryKind::pinned));
+    check.words = static_cast<std::uint64_t*>(check.block->data()) + 2 * at;
     check.forget();
     found = checks.insert(checks.end(), check);
   }
   if (StreamRecording* const recording = StreamRecording::current()) {
-    const auto& block = memory[static_cast<std::size_t>(found - checks.begin()) / kChecks];
-    recording->keep(block, block->place());
+    recording->keep(found->block, found->block->place());
   }
   return {found->words, call};
 }

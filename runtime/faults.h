@@ -53,7 +53,8 @@ class Faults {
     std::string step;
     const void* call;  // the step's counter
     std::source_location where;
-    std::uint64_t* words;
+    std::shared_ptr<const Buffer> block = nullptr;
+    std::uint64_t* words = nullptr;  // in the block
 
     bool is_same(const Check& other) const;
     std::uint64_t read(int word) const;
@@ -63,7 +64,6 @@ class Faults {
 
   mutable std::mutex mutex_;  // another thread may read the rows of a step's logs
   std::vector<Check> checks_;
-  std::vector<std::shared_ptr<const Buffer>> memory_;
 };
 
 }  // namespace detail

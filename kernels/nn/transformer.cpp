@@ -178,10 +178,7 @@ Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, c
   return result(cache->if_fits(y));
 }
 
-Layer multi_head_attention(const AttentionLayerOptions& options) {
-  return Layer("attention",
-               [attention = MultiHeadAttention{options}](Scope& s, const Var& x) { return attention(s, x); });
-}
+Layer multi_head_attention(const AttentionLayerOptions& options) { return MultiHeadAttention{options}; }
 
 Layer transformer_block(const TransformerBlockOptions& options) {
   return builtin("block", [options](Scope& s, const Var& x) {

@@ -74,9 +74,11 @@ Var taken(const Var& x, const Var& indices, const Fault& fault) {
   return y;
 }
 
-// Elements of x (O, N, I) for indices (O, J, I) along the middle axis, gathered by their numbers in all of x, -1 if out
-// of range.
-Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
+// Elements of x (O, N, I) for indices (O, J, I) along the middle axis, which is `axis` of the given ones. They are
+// gathered by their numbers in all of x, -1 if out of range. are_distinct: no index occurs twice, so the gradient need
+// not sort them.
+Var take_along(const Var& given_x, const Var& given_indices, std::size_t axis, bool are_distinct) {
+  const Var x = in_three_axes(given_x, axis), indices = in_three_axes(given_indices, axis);
   const Shape& from = x.shape();
   const Shape& shape = indices.shape();
   const std::int64_t size = from[1], inner = from[2];
@@ -100,12 +102,7 @@ Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
   };
   Var y = Var::computed(x.dtype(), {shape.count()}, {x.reshape({from.count()}), numbers}, if_floating(x, gradient));
   queue(ops::GatherRows{y.value(), x.reshape({from.count()}).value(), numbers.value(), 0, {}}, y.stream());
-  return y.reshape(shape);
-}
-
-// are_distinct: no index occurs twice, so the gradient need not sort them.
-Var take_along(const Var& x, const Var& indices, std::size_t axis, bool are_distinct) {
-  return taken_each(in_three_axes(x, axis), in_three_axes(indices, axis), are_distinct).reshape(indices.shape());
+  return y.reshape(given_indices.shape());
 }
 
 // Fills y with a function of the place along the last axis.

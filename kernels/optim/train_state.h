@@ -106,7 +106,8 @@ class TrainState : public State {
   // scalar, or a pair of the loss and something else. Queues the gradient of the loss into grads, and the variables
   // that the model has set into their leaves. Returns what f returned. With a partitioner, grads is the mean over the
   // ranks, each weighted by its part of the batch. This holds for the part that this rank updates; the rest is
-  // undefined.
+  // undefined. A call stores, and numbers the step's random draws, so it needs a statement of its own: of two in one
+  // expression, the compiler chooses the order.
   template <class F>
   auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
     const detail::ContextUse use(context());

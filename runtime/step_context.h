@@ -55,11 +55,13 @@ class StepScope : public StepContext, NotCopied {
   }
   ~StepScope() { current_ = outer_; }
 
-  static const StepContext& current() noexcept { return *current_; }
+  static const StepContext& current() noexcept {
+    static const StepContext outside;
+    return current_ != nullptr ? *current_ : outside;
+  }
 
  private:
-  static inline constinit const StepContext outside_{};
-  static inline constinit thread_local const StepContext* current_ = &outside_;
+  static inline constinit thread_local const StepContext* current_ = nullptr;
   const StepContext* outer_;
 };
 

@@ -6,6 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <locale>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -83,22 +86,6 @@ class Fields {
   bool line_ended_ = false, quoted_ = false;
 };
 
-// Whether the magnitude of a number in decimal notation is below 1. For numbers out of range for a double.
-bool is_below_one(std::string_view text) {
-  std::string_view digits = text.substr(0, text.find_first_of("eE"));
-  double exponent = 0;
-  if (digits.size() < text.size()) {
-    text.remove_prefix(digits.size() + 1);
-    const bool is_negative = text.starts_with('-');
-    if (is_negative || text.starts_with('+')) text.remove_prefix(1);
-    if (std::from_chars(text.data(), text.data() + text.size(), exponent).ec != std::errc()) return is_negative;
-    if (is_negative) exponent = -exponent;
-  }
-  const auto point = static_cast<double>(std::min(digits.find('.'), digits.size()));
-  const auto first = static_cast<double>(std::min(digits.find_first_of("123456789"), digits.size()));
-  return point - first + exponent <= 0;
-}
-
 // The number, or NaN if the field is not a number or not finite in f32. A number too small for f32 becomes 0.
 float number(std::string_view text) {
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
@@ -112,7 +99,10 @@ float number(std::string_view text) {
     double wide = 0;
     error = std::errc();
     if (std::from_chars(text.data(), last, wide).ec == std::errc::result_out_of_range) {
-      wide = is_below_one({text.data(), end}) ? std::copysign(0.0, text.starts_with('-') ? -1 : 1) : HUGE_VAL;
+      // from_chars does not say whether the number is too large or too small. A stream reads the latter as 0.
+      std::istringstream digits{std::string(text.data(), end)};
+      digits.imbue(std::locale::classic());
+      digits >> wide;
     }
     value = std::abs(wide) < 1 ? static_cast<float>(wide) : kNone;
   }

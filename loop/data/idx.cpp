@@ -78,19 +78,11 @@ DType element_type(unsigned char code, const std::string& path) {
 
 // Bytes of all elements, or nothing if the number overflows.
 std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& sizes, DType dtype) {
-  std::uint64_t bytes = size_of(dtype);
-  bool empty = false;
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
   for (const std::int64_t size : sizes) {
-    const auto factor = static_cast<std::uint64_t>(size);
-    if (factor == 0) {
-      empty = true;
-    } else if (bytes > std::uint64_t{std::numeric_limits<std::int64_t>::max()} / factor) {
-      return std::nullopt;
-    } else {
-      bytes *= factor;
-    }
+    if (size > 0 && __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
   }
-  return empty ? 0 : bytes;
+  return std::ranges::count(sizes, 0) > 0 ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
 // Converts big-endian elements to this machine's byte order.

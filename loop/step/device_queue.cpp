@@ -31,11 +31,10 @@ void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
   steps_since_mark_ += steps;
   if (steps_since_mark_ < size_) return;
   steps_since_mark_ = 0;
-  if (older_.is_pending) wait();
-  std::swap(older_.event, newer_.event);
-  older_.is_pending = std::exchange(newer_.is_pending, true);
-  if (!newer_.event) newer_.event.emplace(stream);
-  newer_.event->record(stream);
+  if (ended_ - awaited_ == 2) wait();
+  std::optional<Event>& end = ends_[ended_++ % 2];
+  if (!end) end.emplace(stream);
+  end->record(stream);
 
   const std::int64_t now = nanoseconds();
   const std::int64_t took = now - std::exchange(marked_, now);
@@ -45,12 +44,9 @@ void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
 }
 
 bool LaunchPacer::wait() {
-  for (Mark* mark : {&older_, &newer_}) {
-    if (!std::exchange(mark->is_pending, false)) continue;
-    mark->event->synchronize();
-    return true;
-  }
-  return false;
+  if (awaited_ == ended_) return false;
+  ends_[awaited_++ % 2]->synchronize();
+  return true;
 }
 
 void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
@@ -80,16 +76,13 @@ void DeviceQueue::launch_runs(std::size_t first, std::size_t last) {
   }
 }
 
-// The length of the shortest sequence that the held calls repeat; the last repetition may be incomplete. Uses the
-// failure function of Knuth, Morris and Pratt.
-std::size_t DeviceQueue::shortest_period() {
-  borders_.assign(held_.size(), 0);
-  for (std::size_t i = 1, border = 0; i < held_.size(); ++i) {
-    while (border > 0 && held_[i] != held_[border]) border = borders_[border - 1];
-    if (held_[i] == held_[border]) ++border;
-    borders_[i] = border;
-  }
-  return held_.size() - borders_.back();
+// The length of the shortest sequence that the held calls repeat, or more than kMaxPeriod; the last repetition may be
+// incomplete.
+std::size_t DeviceQueue::shortest_period() const {
+  std::size_t period = 1;
+  const std::span<StepRecording* const> held(held_);
+  while (period <= kMaxPeriod && !std::ranges::equal(held.subspan(period), held.first(held.size() - period))) ++period;
+  return period;
 }
 
 void DeviceQueue::launch() {

@@ -38,7 +38,7 @@ class DeviceQueue {
  private:
   void replay(const Graph& graph, std::size_t times);
   void launch_runs(std::size_t first, std::size_t last);
-  std::size_t shortest_period();
+  std::size_t shortest_period() const;
   void forget_held();
 
   LaunchPacer pacer_;
@@ -47,7 +47,6 @@ class DeviceQueue {
   std::vector<std::shared_ptr<const ResidentRows>> datasets_;  // the datasets of their batches
   std::int64_t steps_ = 0;                                     // steps of the loop that the held calls belong to
   bool step_has_calls_ = false;
-  std::vector<std::size_t> borders_;  // for shortest_period
   std::int64_t launches_ = 0;
 };
 

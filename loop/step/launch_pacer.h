@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -24,17 +25,12 @@ class LaunchPacer {
   bool wait();
 
  private:
-  // The end of a launch.
-  struct Mark {
-    std::optional<Event> event;
-    bool is_pending = false;
-  };
-
   bool fixed_;
   std::int64_t size_;
   std::int64_t steps_since_mark_ = 0;
-  std::int64_t marked_;  // nanoseconds of a steady clock
-  Mark newer_, older_;
+  std::int64_t marked_;                       // nanoseconds of a steady clock
+  std::array<std::optional<Event>, 2> ends_;  // of the latest launches, in turns
+  std::int64_t ended_ = 0, awaited_ = 0;      // launches whose end was recorded, and waited for
 };
 
 }  // namespace giro::detail

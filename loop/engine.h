@@ -1,6 +1,5 @@
 #pragma once
 
-#include <any>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -34,16 +33,6 @@ class StateAccess {
   virtual void persist(Archive&) {}
   // Throws the LoopError for a run that ends with this error, with the results so far.
   [[noreturn]] virtual void raise(ErrorCode code, const std::string& message, const std::exception_ptr& cause) = 0;
-};
-
-// A LoopResult without the state.
-struct RunResults {
-  History history = {};
-  Elapsed elapsed = {};
-  Outputs outputs = {};
-  std::any metadata = {};
-  int interrupted = 0;
-  StopReason ended = StopReason::reached;
 };
 
 // LoopOptions without the types of the state and the batch.

@@ -9,6 +9,7 @@
 
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/outputs.h>
+#include <giro/loop/loop_result.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
 
@@ -27,16 +28,15 @@ class LoopError : public Error {
         cause_(std::move(cause)),
         state_(std::make_shared<S>(std::move(state))),
         state_type_(typeid(S)),
-        elapsed_(elapsed),
-        rest_(keep(std::move(history), std::move(outputs), std::move(metadata))) {}
+        results_(keep(elapsed, std::move(history), std::move(outputs), std::move(metadata))) {}
 
   // The exception of the callback, the dataset or the device.
   const std::exception_ptr& cause() const noexcept { return cause_; }
-  History& history() const noexcept;
-  Outputs& outputs() const noexcept;
-  std::any& metadata() const noexcept;
+  History& history() const noexcept { return results_->history; }
+  Outputs& outputs() const noexcept { return results_->outputs; }
+  std::any& metadata() const noexcept { return results_->metadata; }
   // Completed steps.
-  const Elapsed& elapsed() const noexcept { return elapsed_; }
+  const Elapsed& elapsed() const noexcept { return results_->elapsed; }
   // The state, which may be moved from; null if it has another type.
   template <class S>
   S* state() const noexcept {
@@ -44,14 +44,13 @@ class LoopError : public Error {
   }
 
  private:
-  struct Rest;
-  static std::shared_ptr<Rest> keep(History history, Outputs outputs, std::any metadata);
+  static std::shared_ptr<detail::RunResults> keep(const Elapsed& elapsed, History history, Outputs outputs,
+                                                  std::any metadata);
 
   std::exception_ptr cause_;
   std::shared_ptr<void> state_;
   std::type_index state_type_;
-  Elapsed elapsed_;
-  std::shared_ptr<Rest> rest_;
+  std::shared_ptr<detail::RunResults> results_;
 };
 
 namespace detail {

@@ -20,6 +20,20 @@ enum class StopReason {
   interrupted,    // by a signal
 };
 
+namespace detail {
+
+// A LoopResult without the state.
+struct RunResults {
+  History history = {};
+  Elapsed elapsed = {};
+  Outputs outputs = {};
+  std::any metadata = {};
+  int interrupted = 0;
+  StopReason ended = StopReason::reached;
+};
+
+}  // namespace detail
+
 // What a loop returns; `auto [state, history, elapsed] = loop(...)` takes the first three.
 template <class S>
 struct LoopResult {

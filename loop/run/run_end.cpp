@@ -12,19 +12,11 @@
 
 namespace giro {
 
-struct LoopError::Rest {
-  History history;
-  Outputs outputs;
-  std::any metadata;
-};
-
-std::shared_ptr<LoopError::Rest> LoopError::keep(History history, Outputs outputs, std::any metadata) {
-  return std::make_shared<Rest>(Rest{std::move(history), std::move(outputs), std::move(metadata)});
+std::shared_ptr<detail::RunResults> LoopError::keep(const Elapsed& elapsed, History history, Outputs outputs,
+                                                    std::any metadata) {
+  return std::make_shared<detail::RunResults>(
+      detail::RunResults{std::move(history), elapsed, std::move(outputs), std::move(metadata)});
 }
-
-History& LoopError::history() const noexcept { return rest_->history; }
-Outputs& LoopError::outputs() const noexcept { return rest_->outputs; }
-std::any& LoopError::metadata() const noexcept { return rest_->metadata; }
 
 namespace detail {
 

@@ -98,21 +98,6 @@ class Not final : public ScheduleNode {
   Schedule a_;
 };
 
-class Named final : public ScheduleNode {
- public:
-  Named(Schedule schedule, std::string name) : schedule_(std::move(schedule)), name_(std::move(name)) {}
-  bool due(const Elapsed& elapsed) override { return schedule_(elapsed); }
-  Period next(const Elapsed& elapsed) const override { return schedule_.next(elapsed); }
-  Traits traits() const override { return schedule_.traits(); }
-  void persist(Archive& archive) override { schedule_.persist(archive); }
-  std::string to_string() const override { return name_; }
-  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Named>(*this); }
-
- private:
-  Schedule schedule_;
-  std::string name_;
-};
-
 class Every final : public ScheduleNode {
  public:
   explicit Every(const Period& period) : period_(period) {}
@@ -217,7 +202,8 @@ bool counts_are_positive(const Period& period) {
 }  // namespace
 
 Schedule detail::named(Schedule schedule, std::string name) {
-  return make_schedule<Named>(std::move(schedule), std::move(name));
+  schedule.name_ = std::move(name);
+  return schedule;
 }
 
 Schedule always() { return make_schedule<Constant>(true); }
@@ -258,7 +244,9 @@ Period earliest(const Period& a, const Period& b) {
           .date = earlier(a.date, b.date)};
 }
 
-std::string to_string(const Schedule& schedule) { return schedule.node().to_string(); }
+std::string to_string(const Schedule& schedule) {
+  return schedule.name_.empty() ? schedule.node().to_string() : schedule.name_;
+}
 
 std::string to_string(const Period& period) {
   if (is_steps_alone(period)) return fmt::format("{}", *period.steps);

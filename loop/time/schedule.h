@@ -15,8 +15,12 @@
 namespace giro {
 
 class Archive;
+class Schedule;
 
 namespace detail {
+
+// `schedule`, with another text.
+Schedule named(Schedule schedule, std::string name);
 
 // Caches the result of a schedule with a memory for the latest step it was evaluated in. Evaluated again in that step,
 // it returns the same result and its memory does not change.
@@ -102,7 +106,7 @@ class Schedule {
   Schedule(F due) : node_(std::make_unique<detail::UserSchedule<F>>(std::move(due))) {}
   explicit Schedule(std::unique_ptr<detail::ScheduleNode> node) : node_(std::move(node)) {}
 
-  Schedule(const Schedule& other) : node_(other.node().clone()) {}
+  Schedule(const Schedule& other) : node_(other.node().clone()), name_(other.name_) {}
   Schedule(Schedule&&) noexcept = default;
   Schedule& operator=(const Schedule& other) { return *this = Schedule(other); }
   Schedule& operator=(Schedule&&) noexcept = default;
@@ -123,6 +127,7 @@ class Schedule {
   void persist(Archive& archive) { node().persist(archive); }
 
   friend std::string to_string(const Schedule& schedule);
+  friend Schedule detail::named(Schedule schedule, std::string name);
 
  private:
   detail::ScheduleNode& node() const {
@@ -131,12 +136,8 @@ class Schedule {
   }
 
   std::unique_ptr<detail::ScheduleNode> node_;
+  std::string name_;  // its text; empty: the node's
 };
-
-namespace detail {
-// `schedule`, with another text.
-Schedule named(Schedule schedule, std::string name);
-}  // namespace detail
 
 // As written in code: "every(5)", "(every(2) & after(3))".
 std::string to_string(const Schedule& schedule);

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,16 +91,12 @@ void append_number(std::string& text, double number) {
   }
 }
 
-// Reads a number as append_number writes it.
-double number_of(const nlohmann::json& json) {
+// Reads a number as append_number writes it; nothing for anything else.
+std::optional<double> number_of(const nlohmann::json& json) {
   if (json.is_number()) return json.get<double>();
-  const std::string& text = json.get_ref<const std::string&>();
-  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
-  return text == "Infinity" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-}
-
-bool is_number(const nlohmann::json& json) {
-  return json.is_number() || (json.is_string() && (json == "NaN" || json == "Infinity" || json == "-Infinity"));
+  if (json == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (json == "Infinity") return std::numeric_limits<double>::infinity();
+  return json == "-Infinity" ? std::optional(-std::numeric_limits<double>::infinity()) : std::nullopt;
 }
 
 // What a column's entry says of a value; nothing for the first one.
@@ -245,16 +242,16 @@ void History::Records::read_lines(std::string_view text, const std::vector<Logs>
     if (json.size() != kFields + logs.values().size()) {
       reject(line, record, fmt::format("{} values", logs.values().size()));
     }
-    for (std::size_t i = 3; i < json.size(); ++i) {
-      if (!is_number(json[i])) reject(line, record, fmt::format("a number at index {}", i));
-    }
-    for (std::size_t i = 0; i < logs.values().size(); ++i) logs.values()[i] = number_of(json[kFields + i]);
-    Elapsed elapsed;
-    elapsed.steps = json[1].get<std::int64_t>();
-    elapsed.samples = json[2].get<std::int64_t>();
-    elapsed.date = number_of(json[3]);
-    elapsed.date_start = number_of(json[4]);
-    elapsed.step_samples = json[5].get<std::int64_t>();
+    const auto number_at = [&](std::size_t i) {
+      if (const std::optional<double> number = number_of(json[i])) return *number;
+      reject(line, record, fmt::format("a number at index {}", i));
+    };
+    const Elapsed elapsed{.steps = json[1].get<std::int64_t>(),
+                          .samples = json[2].get<std::int64_t>(),
+                          .date = number_at(3),
+                          .date_start = number_at(4),
+                          .step_samples = json[5].get<std::int64_t>()};
+    for (std::size_t i = 0; i < logs.values().size(); ++i) logs.values()[i] = number_at(kFields + i);
     commit(elapsed, logs);
   }
 }

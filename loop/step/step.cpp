@@ -1,11 +1,10 @@
 #include <giro/loop/step/step.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <giro/kernels/device_speed.h>
@@ -31,15 +30,13 @@ struct StepEngine::Recordings {
   // As of a mutex. A step that called itself, directly or through another, would wait here for ever, so that is an
   // Error(invalid_argument).
   void lock() {
-    const std::thread::id here = std::this_thread::get_id();
-    if (locked_by.load(std::memory_order_relaxed) == here) {
-      throw_invalid("{} calls itself, expected a step that does not", name_of_step(where));
-    }
     mutex.lock();
-    locked_by.store(here, std::memory_order_relaxed);
+    if (!std::exchange(is_locked, true)) return;
+    mutex.unlock();
+    throw_invalid("{} calls itself, expected a step that does not", name_of_step(where));
   }
   void unlock() noexcept {
-    locked_by.store({}, std::memory_order_relaxed);
+    is_locked = false;
     mutex.unlock();
   }
 
@@ -65,8 +62,8 @@ struct StepEngine::Recordings {
 
   const StepRecording::Mode mode;
   const std::source_location where;
-  std::mutex mutex = {};
-  std::atomic<std::thread::id> locked_by = {};
+  std::recursive_mutex mutex = {};
+  bool is_locked = false;  // the mutex guards it, so only the thread that has locked it can find it set
   std::vector<Used> used = {};
   std::uint64_t uses = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "kernels/ops.h"
 #include "runtime/faults.h"
@@ -19,37 +20,26 @@ std::int64_t slot_bytes(std::size_t bytes) {
 // An array of a row.
 class RowArray final : public HostArray::Arriving {
  public:
-  RowArray(std::shared_ptr<const LogRow> row, std::size_t index) : row_(std::move(row)), index_(index) {}
+  RowArray(std::shared_ptr<const LogRow> row, std::size_t entry) : row_(std::move(row)), entry_(entry) {}
   bool ready() const override { return row_->ready(); }
-  Tensor tensor() const override { return row_->array(index_).tensor(); }
+  Tensor tensor() const override { return row_->array(entry_).tensor(); }
 
  private:
   std::shared_ptr<const LogRow> row_;
-  std::size_t index_;
+  std::size_t entry_;
 };
 
 }  // namespace
 
 bool LogRow::ready() const { return !ring_ || ring_->ready(number_); }
 
-double LogRow::value(std::size_t column) const {
-  read();
-  return values_.at(column);
-}
-
-const HostArray& LogRow::array(std::size_t array) const {
-  read();
-  return arrays_.at(array);
-}
-
-void LogRow::read() const {
-  if (!ring_) return;
-  if (!ready()) ring_->stream_.synchronize();
-  ring_->expect_written(number_);
-  std::uint64_t* const slot = ring_->ring_.slot(number_);
-  for (std::int64_t i = 0; i < ring_->ring_.columns; ++i) values_.push_back(ScalarRing::value(slot, i));
-  for (const LogRing::Array& array : ring_->arrays_) arrays_.push_back(ring_->copy_of(array, number_));
-  ring_.reset();
+const std::vector<LogValue>& LogRow::read() const {
+  if (ring_) {
+    if (!ready()) ring_->stream_.synchronize();
+    ring_->read(number_, logs_);
+    ring_.reset();
+  }
+  return std::as_const(logs_).values();
 }
 
 std::shared_ptr<LogRing> LogRing::create(const Logs& logs, const Tensor& call, const Stream& stream,
@@ -130,10 +120,9 @@ Logs LogRing::expect_logs(const Logs& constants) {
   slot = row;
 
   Logs logs = constants;
-  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values_[scalars_[i]] = LogValue(row, i);
-  for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    logs.values_[arrays_[i].entry] =
-        HostArray(arrays_[i].dtype, arrays_[i].shape, std::make_shared<const RowArray>(row, i));
+  for (const std::size_t entry : scalars_) logs.values_[entry] = LogValue(row, entry);
+  for (const Array& array : arrays_) {
+    logs.values_[array.entry] = HostArray(array.dtype, array.shape, std::make_shared<const RowArray>(row, array.entry));
   }
   return logs;
 }

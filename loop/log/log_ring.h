@@ -25,18 +25,17 @@ class LogRow {
   // Whether the device has written it.
   bool ready() const;
   // Each waits for the device if needed. Errors: device.
-  double value(std::size_t column) const;
-  const HostArray& array(std::size_t array) const;
+  double value(std::size_t entry) const { return *read()[entry].number(); }
+  const HostArray& array(std::size_t entry) const { return *read()[entry].array(); }
 
  private:
   friend class LogRing;
   LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number) : ring_(std::move(ring)), number_(number) {}
-  void read() const;
+  const std::vector<LogValue>& read() const;
 
   mutable std::shared_ptr<const LogRing> ring_;  // null once read
   std::int64_t number_;
-  mutable std::vector<double> values_;
-  mutable std::vector<HostArray> arrays_;
+  mutable Logs logs_;  // once read
 };
 
 // Transfers a step's logs to the host: a ring of rows in memory that both host and device access. Call number c of the

@@ -48,8 +48,8 @@ std::string detail::name_in_counts(std::string_view collection, std::string_view
 }
 
 LogValue::LogValue(nn::Var scalar) : held_(std::make_shared<const nn::Var>(std::move(scalar))), kind_(Kind::scalar) {}
-LogValue::LogValue(std::shared_ptr<const LogRow> row, std::size_t column)
-    : held_(std::move(row)), column_(static_cast<std::uint32_t>(column)), kind_(Kind::sent) {}
+LogValue::LogValue(std::shared_ptr<const LogRow> row, std::size_t entry)
+    : held_(std::move(row)), entry_(static_cast<std::uint32_t>(entry)), kind_(Kind::sent) {}
 LogValue::LogValue(HostArray array) : held_(std::make_shared<const HostArray>(std::move(array))), kind_(Kind::array) {}
 
 void LogValue::set_inexact(std::string digits) {
@@ -83,7 +83,7 @@ bool LogValue::has_arrived() const {
 
 double LogValue::fetch() const {
   if (inexact() != nullptr) throw_invalid("a log entry is {}, expected a number that a double can hold", *inexact());
-  if (const auto* row = held<LogRow>(Kind::sent)) return row->value(column_);
+  if (const auto* row = held<LogRow>(Kind::sent)) return row->value(entry_);
   if (!is_scalar()) throw_error(ErrorCode::shape_mismatch, "a log entry is {}, expected a scalar", describe(*this));
   if (const nn::Var* var = scalar()) return to_number(var->value(), var->stream());
   return to_number(array()->tensor(), Stream(Device::cpu()));

@@ -35,7 +35,7 @@ class LogValue {
     }
   }
   LogValue(nn::Var scalar);
-  LogValue(std::shared_ptr<const LogRow> row, std::size_t column);
+  LogValue(std::shared_ptr<const LogRow> row, std::size_t entry);
   LogValue(HostArray array);
 
   // The host number, or null.
@@ -79,7 +79,7 @@ class LogValue {
   enum class Kind : std::uint8_t {
     number,
     scalar,   // nn::Var
-    sent,     // LogRow, in column_
+    sent,     // LogRow, in entry_
     array,    // HostArray
     inexact,  // std::string
   };
@@ -88,7 +88,7 @@ class LogValue {
 
   double number_ = 0;
   std::shared_ptr<const void> held_;
-  std::uint32_t column_ = 0;
+  std::uint32_t entry_ = 0;
   Kind kind_ = Kind::number;
 };
 

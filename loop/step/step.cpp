@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -138,13 +137,12 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
     });
     program.set_times(seconds, {speed, replay});
   } catch (...) {
-    const std::exception_ptr failure = std::current_exception();
     try {
       put_back();
     } catch (...) {
       // After a device error nothing can be restored; the first error says more.
     }
-    std::rethrow_exception(failure);
+    throw;
   }
   put_back();
   return program;

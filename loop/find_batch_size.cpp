@@ -30,11 +30,9 @@ std::int64_t find_batch_size(const std::function<std::size_t(std::int64_t)>& byt
   const std::int64_t each = ranks != nullptr ? ranks->size() : 1;
   std::int64_t first = options.min / each + (options.min % each > 0 ? 1 : 0), last = options.max / each;
   if (options.power_of_two && first >= 1 && last >= first) {
-    const auto power = [](std::int64_t floor_of) { return std::bit_floor(static_cast<std::uint64_t>(floor_of)); };
-    last = static_cast<std::int64_t>(power(last));
-    if (const std::uint64_t below = power(first); std::cmp_not_equal(below, first)) {
-      first = below < power(last) ? static_cast<std::int64_t>(2 * below) : last + 1;
-    }
+    const auto bits = [](std::int64_t number) { return static_cast<std::uint64_t>(number); };
+    last = static_cast<std::int64_t>(std::bit_floor(bits(last)));
+    if (first <= last) first = static_cast<std::int64_t>(std::bit_ceil(bits(first)));
   }
   if (options.min < 1 || last < first) {
     throw_invalid("find_batch_size: min is {}, max is {}, expected min >= 1 and a {} between them{}", options.min,

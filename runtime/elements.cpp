@@ -7,21 +7,6 @@
 namespace giro::detail {
 namespace {
 
-// Calls f with a value of the C++ type that stores a floating dtype.
-template <class F>
-auto with_float(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f64:
-      return f(double());
-    case DType::bf16:
-      return f(BFloat16());
-    case DType::f16:
-      return f(Float16());
-    default:
-      return f(float());
-  }
-}
-
 template <class To, class From>
 To converted(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -38,10 +23,8 @@ constexpr double kLargest[] = {std::numeric_limits<float>::max(), 0x1.FEp127, 65
 }  // namespace
 
 void convert(const Tensor& to, const Tensor& from) {
-  with_float(from.dtype(), [&](auto source) {
-    with_float(to.dtype(), [&](auto target) {
-      using From = decltype(source);
-      using To = decltype(target);
+  host_device::with_floating(from.dtype(), [&]<class From>(host_device::Type<From>) {
+    host_device::with_floating(to.dtype(), [&]<class To>(host_device::Type<To>) {
       const From* const read = from.data<From>();
       To* const written = to.data<To>();
       for (std::int64_t i = 0; i < from.count(); ++i) written[i] = converted<To>(read[i]);
@@ -52,10 +35,8 @@ void convert(const Tensor& to, const Tensor& from) {
 std::optional<double> out_of_range(const Tensor& values, DType dtype) {
   const auto largest = [](DType floating) { return kLargest[static_cast<std::size_t>(floating)]; };
   if (largest(values.dtype()) <= largest(dtype)) return std::nullopt;
-  return with_float(values.dtype(), [&](auto source) {
-    return with_float(dtype, [&](auto target) -> std::optional<double> {
-      using From = decltype(source);
-      using To = decltype(target);
+  return host_device::with_floating(values.dtype(), [&]<class From>(host_device::Type<From>) {
+    return host_device::with_floating(dtype, [&]<class To>(host_device::Type<To>) -> std::optional<double> {
       const From* const read = values.data<From>();
       for (std::int64_t i = 0; i < values.count(); ++i) {
         const auto value = static_cast<double>(read[i]);

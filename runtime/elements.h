@@ -5,29 +5,16 @@
 
 #include <giro/runtime/tensor.h>
 
+#include "runtime/dtype_dispatch.h"
+
 namespace giro::detail {
 
-// Calls f(elements) with a typed pointer to the elements of a host tensor; bool elements are std::uint8_t.
+// Returns f(elements) for a typed pointer to the elements of a host tensor; bool elements are std::uint8_t.
 template <class F>
 auto with_elements(const Tensor& tensor, F&& f) {
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return f(tensor.data<float>());
-    case DType::bf16:
-      return f(tensor.data<BFloat16>());
-    case DType::f16:
-      return f(tensor.data<Float16>());
-    case DType::f64:
-      return f(tensor.data<double>());
-    case DType::i32:
-      return f(tensor.data<std::int32_t>());
-    case DType::i64:
-      return f(tensor.data<std::int64_t>());
-    case DType::u8:
-    case DType::boolean:
-      break;
-  }
-  return f(static_cast<std::uint8_t*>(tensor.raw()));
+  if (tensor.dtype() == DType::boolean) return f(static_cast<std::uint8_t*>(tensor.raw()));
+  return host_device::with_one_of<float, BFloat16, Float16, double, std::int32_t, std::int64_t, std::uint8_t>(
+      "a dtype", tensor.dtype(), [&]<class T>(host_device::Type<T>) { return f(tensor.data<T>()); });
 }
 
 // Values of one floating dtype stored as another. All tensors are on the host.

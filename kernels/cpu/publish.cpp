@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "kernels/expr/expression_op.h"
-#include "kernels/host_device/dtype_dispatch.h"
 #include "kernels/ops.h"
 #include "runtime/cpu/stream.h"
+#include "runtime/dtype_dispatch.h"
 
 namespace giro::cpu {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/for_each.h"
-#include "kernels/host_device/dtype_dispatch.h"
 #include "kernels/ops.h"
+#include "runtime/dtype_dispatch.h"
 
 namespace giro::cpu {
 

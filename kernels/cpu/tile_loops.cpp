@@ -8,7 +8,7 @@
 #include <giro/runtime/float16.h>
 
 #include "kernels/expr/math.h"
-#include "kernels/host_device/dtype_dispatch.h"
+#include "runtime/dtype_dispatch.h"
 
 namespace giro::cpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "kernels/cuda/kernel_launch.cuh"
-#include "kernels/host_device/dtype_dispatch.h"
 #include "kernels/ops.h"
+#include "runtime/dtype_dispatch.h"
 
 namespace giro::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <giro/runtime/host_device.h>
 
 #include "kernels/cumulative_op.h"
-#include "kernels/host_device/dtype_dispatch.h"
+#include "runtime/dtype_dispatch.h"
 
 namespace giro::host_device {
 

@@ -6,7 +6,7 @@
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
-#include "kernels/host_device/dtype_dispatch.h"
+#include "runtime/dtype_dispatch.h"
 
 // The types in which ops store elements: f32, bf16 or f16. Ops compute in f32; T(value) rounds once.
 namespace giro::host_device {

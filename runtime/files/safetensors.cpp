@@ -157,24 +157,17 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   static constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
   static constexpr Place kPlaces[] = {Place::dtype, Place::shape, Place::offsets};
 
+  // What is said of any other value, by its place; {} is the name of the tensor or metadata.
+  static constexpr const char* kUnexpected[] = {"its header is not an object",
+                                                "'__metadata__' is not an object",
+                                                "metadata {} is not a string",
+                                                "tensor {} is not described by an object",
+                                                "the dtype of tensor {} is not a string",
+                                                "the shape of tensor {} is not a list of sizes",
+                                                "the data_offsets of tensor {} are not two offsets"};
+
   [[noreturn]] void unexpected() const {
-    switch (place_) {
-      case Place::header:
-        break;
-      case Place::metadata:
-        fail(fmt::format("'{}' is not an object", kMetadata));
-      case Place::metadata_text:
-        fail(fmt::format("metadata {} is not a string", printable(name_)));
-      case Place::entry:
-        fail(fmt::format("tensor {} is not described by an object", printable(name_)));
-      case Place::dtype:
-        fail(fmt::format("the dtype of tensor {} is not a string", printable(name_)));
-      case Place::shape:
-        fail(fmt::format("the shape of tensor {} is not a list of sizes", printable(name_)));
-      case Place::offsets:
-        fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
-    }
-    fail("its header is not an object");
+    fail(fmt::format(fmt::runtime(kUnexpected[static_cast<std::size_t>(place_)]), printable(name_)));
   }
 
   std::string path_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <ranges>
+#include <set>
+#include <string_view>
 
 #include <giro/runtime/error.h>
 
@@ -23,12 +25,7 @@ StoreIndex::Known& StoreIndex::known() {
   Known found{std::move(stored.items), std::move(stored.unreadable), store_entries(files_, dir_), {}};
   std::erase_if(found.ahead, [](const StoreEntry& entry) { return entry.kind != StoreEntryKind::ahead; });
   for (const std::string& name : files_.list(dir_)) {
-    if (parse_lines_name(name)) found.lines.emplace(name, 0);
-  }
-  for (const Item& item : found.items) {
-    for (const std::string& name : item.lines) {
-      if (const auto lines = found.lines.find(name); lines != found.lines.end()) ++lines->second;
-    }
+    if (parse_lines_name(name)) found.lines.insert(name);
   }
   keep(std::move(found));
   return *known_;
@@ -57,10 +54,7 @@ void StoreIndex::add(Item item) {
   auto& [items, unreadable, ahead, lines] = *known_;
   const auto [first, last] =
       std::ranges::equal_range(items, item.entry.steps, {}, [](const Item& each) { return each.entry.steps; });
-  for (const Item& replaced : std::ranges::subrange(first, last)) {
-    for (const std::string& name : replaced.lines) --lines[name];
-  }
-  for (const std::string& name : item.lines) ++lines[name];
+  lines.insert(item.lines.begin(), item.lines.end());
   items.insert(items.erase(first, last), std::move(item));
   latest_ = items.back().entry.steps;
 }
@@ -79,7 +73,6 @@ void StoreIndex::prune(std::int64_t steps, const CheckpointStoreOptions& options
     if (item.entry.kind == StoreEntryKind::old) continue;  // it belongs to another host
     const std::string aside = path_of(dir_, side_name(item.entry.steps, "trash"));
     if (unless_gone([&] { files_.rename(item.stored.path, aside); })) trash.push_back(aside);
-    for (const std::string& name : item.lines) --now.lines[name];
     now.items.erase(now.items.begin() + static_cast<std::ptrdiff_t>(i));
   }
   if (!trash.empty()) files_.sync_directory(dir_);
@@ -90,10 +83,11 @@ void StoreIndex::prune(std::int64_t steps, const CheckpointStoreOptions& options
   for (const std::string& path : trash) remove_all(files_, path);
 
   if (!now.unreadable.empty()) return;  // they may refer to any lines
-  std::erase_if(now.lines, [&](const auto& lines) {
-    const auto& [name, references] = lines;
-    if (references > 0 || in_use(name)) return false;
-    unless_gone([&, &name = name] { files_.remove(path_of(dir_, name)); });
+  std::set<std::string_view> referenced;
+  for (const Item& item : now.items) referenced.insert(item.lines.begin(), item.lines.end());
+  std::erase_if(now.lines, [&](const std::string& name) {
+    if (referenced.contains(name) || in_use(name)) return false;
+    unless_gone([&] { files_.remove(path_of(dir_, name)); });
     return true;
   });
   keep(std::move(now));

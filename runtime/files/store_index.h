@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +44,7 @@ class StoreIndex {
     std::deque<StoredCheckpoints::Item> items;  // fewest steps first
     std::vector<Error> unreadable;
     std::vector<StoreEntry> ahead;
-    std::map<std::string, int> lines;  // files of lines, and how many of the items refer to each
+    std::set<std::string> lines;  // names of files of lines
   };
   Known& known();
   void keep(Known known);

@@ -32,12 +32,13 @@ namespace giro::detail {
 
 class GraphImpl;
 
+// On the CPU, where work is done when it is queued, there is nothing to wait for.
 class EventImpl {
  public:
   virtual ~EventImpl() = default;
-  virtual void record(StreamImpl& stream) = 0;
-  virtual bool query() const = 0;
-  virtual void synchronize() const = 0;
+  virtual void record(StreamImpl&) {}
+  virtual bool query() const { return true; }
+  virtual void synchronize() const {}
 
   bool marked = false;                     // it was recorded at least once
   std::uint64_t recorded_in = 0;           // the recording of the latest mark, or 0
@@ -161,4 +162,13 @@ CUstream_st* handle(const Stream& stream);
 // Call after user code has queued its own work: Error(device) naming `what` if CUDA refused it, Error(unsupported) if
 // it broke the recording.
 void check_queued(const std::string& what, const Stream& stream);
+
+// For profiles and traces. Without a GPU nothing happens.
+// Returns whether there is a GPU. Error(device).
+bool set_profiling(bool on);
+// An NVTX range in the calling thread.
+void push_range(const char* name) noexcept;
+void pop_range() noexcept;
+// Waits for the launches that were timed since the trace began, and adds them to it. Error(device).
+void finish_launch_times();
 }  // namespace giro::cuda

@@ -1,6 +1,6 @@
 #include <giro/runtime/profiler.h>
 
-#include "runtime/profiling.h"
+#include "runtime/backend.h"
 #include "runtime/trace_recorder.h"
 
 namespace giro {

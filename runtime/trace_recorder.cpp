@@ -6,7 +6,7 @@
 #include <chrono>
 #include <exception>
 
-#include "runtime/profiling.h"
+#include "runtime/backend.h"
 #include "runtime/throw_error.h"
 
 namespace giro::detail {

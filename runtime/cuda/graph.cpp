@@ -1,6 +1,5 @@
 #include "runtime/cuda/graph.h"
 
-#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -13,7 +12,6 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/profiling.h"
 #include "runtime/trace_recorder.h"
 
 namespace giro::cuda {
@@ -152,7 +150,7 @@ std::size_t longest_path(cudaGraph_t graph, std::size_t num_nodes) {
   std::vector<cudaGraphNode_t> from(num_edges), to(num_edges);
   std::vector<cudaGraphEdgeData> data(num_edges);
   check(cudaGraphGetEdges(graph, from.data(), to.data(), data.data(), &num_edges), "cudaGraphGetEdges");
-  std::unordered_map<cudaGraphNode_t, std::size_t> edges_before, nodes_before;
+  std::unordered_map<cudaGraphNode_t, std::size_t> edges_before;
   std::unordered_multimap<cudaGraphNode_t, cudaGraphNode_t> followers;
   for (std::size_t i = 0; i < num_edges; ++i) {
     followers.emplace(from[i], to[i]);
@@ -163,19 +161,17 @@ std::size_t longest_path(cudaGraph_t graph, std::size_t num_nodes) {
   for (const auto& [node, edges] : edges_before) {
     if (edges == 0) ready.push_back(node);
   }
-  std::size_t longest = 0;
-  while (!ready.empty()) {
-    const cudaGraphNode_t node = ready.back();
-    ready.pop_back();
-    const std::size_t length = nodes_before[node] + 1;
-    longest = std::max(longest, length);
-    const auto [first, last] = followers.equal_range(node);
-    for (auto follower = first; follower != last; ++follower) {
-      nodes_before[follower->second] = std::max(nodes_before[follower->second], length);
-      if (--edges_before[follower->second] == 0) ready.push_back(follower->second);
+  // In each round, the nodes that have all nodes before them in earlier rounds.
+  std::size_t rounds = 0;
+  for (; !ready.empty(); ++rounds) {
+    for (const cudaGraphNode_t node : std::exchange(ready, {})) {
+      const auto [first, last] = followers.equal_range(node);
+      for (auto follower = first; follower != last; ++follower) {
+        if (--edges_before[follower->second] == 0) ready.push_back(follower->second);
+      }
     }
   }
-  return longest;
+  return rounds;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "runtime/profiling.h"
+#include "runtime/backend.h"
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>

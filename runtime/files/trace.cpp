@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/profiling.h"
+#include "runtime/backend.h"
 #include "runtime/text.h"
 #include "runtime/trace_recorder.h"
 

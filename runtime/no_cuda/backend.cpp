@@ -5,7 +5,6 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/cuda_module.h"
-#include "runtime/profiling.h"
 #include "runtime/program/graph_impl.h"
 
 // Stands in for the CUDA backend. Without its module there are no devices, so nothing can be allocated on one.

@@ -23,10 +23,6 @@ using detail::TraceRecorder;
 // device.
 constexpr std::size_t kMaxInFlight = 256;
 
-void record(cudaEvent_t event, detail::StreamImpl& stream) {
-  check(cudaEventRecord(event, cuda_stream(stream).handle()), "cudaEventRecord");
-}
-
 // How long launches take on the device, for the running trace. A pair of events around each launch measures it. One
 // more event at a stream's first launch, which the host waits for, relates the device's time to the host's.
 class LaunchTimes {
@@ -39,9 +35,9 @@ class LaunchTimes {
   // Calls launch(), which launches a graph of `times` repetitions on the stream.
   template <class F>
   void time(detail::StreamImpl& stream, std::int64_t times, F&& launch) {
-    if (!detail::is_watched() || !begin(stream)) return launch();
+    Event begin = detail::is_watched() ? begin_of_launch(stream) : Event();
     launch();
-    end(stream, times);
+    if (begin != nullptr) add(stream, std::move(begin), times);
   }
   // Adds the launches that are not in the trace yet, waiting for all of them, and forgets the streams. Error(device).
   void finish() {
@@ -61,43 +57,35 @@ class LaunchTimes {
   struct Track {
     std::string name;
     std::deque<Launch> launches = {};  // not added yet
-    Event open = {};                   // the begin of the launch in progress
     Event latest = {};                 // a point on the device,
     double latest_time = 0;            // and when that was, in nanoseconds of the trace's clock
     std::vector<Event> spare = {};
   };
 
-  // Whether a trace is running and the launch happens now, rather than being recorded.
-  bool begin(detail::StreamImpl& stream) {
-    if (stream.is_recording() || !TraceRecorder::instance().is_recording()) return false;
+  // Null unless a trace is running and the launch happens now, rather than being recorded.
+  Event begin_of_launch(detail::StreamImpl& stream) {
+    if (stream.is_recording() || !TraceRecorder::instance().is_recording()) return {};
     const std::lock_guard lock(mutex_);
-    if (!TraceRecorder::instance().is_recording()) return false;  // finish() would miss the launch
-    Track& track = track_of(stream);
-    Event event = take_event(track);
-    record(event, stream);
-    track.open = std::move(event);
-    return true;
+    if (!TraceRecorder::instance().is_recording()) return {};  // finish() would miss the launch
+    return recorded(stream, track_of(stream));
   }
-  void end(detail::StreamImpl& stream, std::int64_t times) {
+  void add(detail::StreamImpl& stream, Event begin, std::int64_t times) {
     const std::lock_guard lock(mutex_);
     const auto found = tracks_.find(&stream);
     if (found == tracks_.end()) return;  // the trace has ended meanwhile
     Track& track = found->second;
-    Event event = take_event(track);
-    record(event, stream);
-    track.launches.push_back({std::move(track.open), std::move(event), times});
+    track.launches.push_back({std::move(begin), recorded(stream, track), times});
     if (track.launches.size() > kMaxInFlight) add_first(track);
   }
   Track& track_of(detail::StreamImpl& stream) {
     if (const auto found = tracks_.find(&stream); found != tracks_.end()) return found->second;
     Track track{.name = to_string(stream.device) + ", stream " + std::to_string(tracks_.size() + 1)};
-    track.latest = take_event(track);
-    record(track.latest, stream);
+    track.latest = recorded(stream, track);
     check(cudaEventSynchronize(track.latest), "cudaEventSynchronize");
     track.latest_time = static_cast<double>(TraceRecorder::now());
     return tracks_.emplace(&stream, std::move(track)).first->second;
   }
-  static Event take_event(Track& track) {
+  static Event recorded(detail::StreamImpl& stream, Track& track) {
     Event event;
     if (track.spare.empty()) {
       check(cudaEventCreateWithFlags(event.out(), cudaEventDefault), "cudaEventCreateWithFlags");
@@ -105,6 +93,7 @@ class LaunchTimes {
       event = std::move(track.spare.back());
       track.spare.pop_back();
     }
+    check(cudaEventRecord(event, cuda_stream(stream).handle()), "cudaEventRecord");
     return event;
   }
   // Adds up times from event to event, since CUDA returns the time between two events as a float.

@@ -16,7 +16,8 @@ class SpanSink {
  public:
   struct SpanStart {
     std::int64_t time;
-    std::uint64_t token;
+    std::uint32_t run, name;  // of a trace, or 0
+    bool has_range;
   };
   virtual SpanStart begin(const char* category, const char* name) noexcept = 0;
   virtual void end(const SpanStart& begun, const char* key, std::int64_t value) noexcept = 0;

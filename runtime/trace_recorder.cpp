@@ -12,14 +12,8 @@
 namespace giro::detail {
 namespace {
 
-// A token holds the run's number, the name's position and whether a range was pushed.
-constexpr std::uint64_t kHasRange = 1;
-constexpr int kNameShift = 1, kRunShift = 32;
-constexpr std::uint64_t kNameMask = (std::uint64_t{1} << (kRunShift - kNameShift)) - 1;
-
 struct ThreadTrack {
-  std::uint64_t run = 0;
-  std::uint32_t track = 0;
+  std::uint32_t run = 0, track = 0;
 };
 constinit thread_local ThreadTrack thread_track;
 
@@ -78,36 +72,32 @@ void TraceRecorder::update_sink() noexcept {
 }
 
 SpanSink::SpanStart TraceRecorder::begin(const char* category, const char* name) noexcept {
-  std::uint64_t token = 0;
-  bool has_range = false;
+  SpanStart begun{};
   {
     const std::lock_guard lock(mutex_);
-    has_range = has_ranges_;
+    begun.has_range = has_ranges_;
     if (record_) {
       try {
-        token = run_ << kRunShift | std::uint64_t{name_of(category, name)} << kNameShift;
+        begun.name = name_of(category, name);
+        begun.run = run_;
       } catch (const std::exception&) {
         ++record_->dropped;
       }
     }
   }
-  if (has_range) {
-    cuda::push_range(name);
-    token |= kHasRange;
-  }
-  return {now(), token};
+  if (begun.has_range) cuda::push_range(name);
+  begun.time = now();
+  return begun;
 }
 
 void TraceRecorder::end(const SpanStart& begun, const char* key, std::int64_t value) noexcept {
   const std::int64_t end = now();
-  if ((begun.token & kHasRange) != 0) cuda::pop_range();
-  const std::uint64_t run = begun.token >> kRunShift;
-  if (run == 0) return;
+  if (begun.has_range) cuda::pop_range();
+  if (begun.run == 0) return;
   const std::lock_guard lock(mutex_);
-  if (!record_ || run != run_) return;
+  if (!record_ || begun.run != run_) return;
   try {
-    const auto name = static_cast<std::uint32_t>(begun.token >> kNameShift & kNameMask);
-    push({begun.time, end, key, value, name, track_of_thread()});
+    push({begun.time, end, key, value, begun.name, track_of_thread()});
   } catch (const std::exception&) {
     ++record_->dropped;
   }

@@ -68,7 +68,7 @@ class TraceRecorder final : public SpanSink {
   void push(const TraceRecord::Event& event);
 
   std::mutex mutex_;
-  std::uint64_t run_ = 0;                // traces so far
+  std::uint32_t run_ = 0;                // traces so far
   std::shared_ptr<TraceRecord> record_;  // of the running trace, or null
   std::size_t bytes_left_ = 0;
   struct Less {

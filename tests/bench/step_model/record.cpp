@@ -31,10 +31,10 @@ class Ops final : public giro::detail::SpanSink {
   SpanStart begin(const char* category, const char* name) noexcept override {
     const bool is_op = std::string_view(category) == "op";
     if (is_op && depth_++ == 0) emitted.ops.emplace_back(name);
-    return {0, is_op ? std::uint64_t{1} : 0};
+    return {.time = 0, .run = 0, .name = is_op ? 1u : 0u, .has_range = false};
   }
   void end(const SpanStart& begun, const char*, std::int64_t) noexcept override {
-    depth_ -= static_cast<int>(begun.token);
+    depth_ -= static_cast<int>(begun.name);
   }
 
  private:

@@ -7,6 +7,21 @@
 
 namespace giro {
 
+namespace detail {
+
+GIRO_HOST_DEVICE inline std::uint32_t bits_of(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+GIRO_HOST_DEVICE inline float float_of(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+}  // namespace detail
+
 // 16-bit storage formats. Arithmetic is done in float; conversion from float rounds to nearest even and keeps NaN a
 // NaN.
 
@@ -16,20 +31,14 @@ struct BFloat16 {
 
   BFloat16() = default;
   GIRO_HOST_DEVICE BFloat16(float value) {
-    std::uint32_t u;
-    std::memcpy(&u, &value, sizeof u);
+    const std::uint32_t u = detail::bits_of(value);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
       bits = static_cast<std::uint16_t>((u >> 16) | 0x40u);
     } else {
       bits = static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
     }
   }
-  GIRO_HOST_DEVICE operator float() const {
-    const std::uint32_t u = static_cast<std::uint32_t>(bits) << 16;
-    float value;
-    std::memcpy(&value, &u, sizeof value);
-    return value;
-  }
+  GIRO_HOST_DEVICE operator float() const { return detail::float_of(static_cast<std::uint32_t>(bits) << 16); }
 };
 
 // IEEE binary16.
@@ -38,9 +47,7 @@ struct Float16 {
 
   Float16() = default;
   GIRO_HOST_DEVICE Float16(float value) {
-    std::uint32_t u;
-    std::memcpy(&u, &value, sizeof u);
-    const std::uint32_t sign = (u >> 16) & 0x8000u;
+    const std::uint32_t u = detail::bits_of(value);
     const std::uint32_t magnitude = u & 0x7fffffffu;
     std::uint32_t half;
     if (magnitude > 0x7f800000u) {
@@ -50,17 +57,10 @@ struct Float16 {
     } else if (magnitude >= 0x38800000u) {  // normal in binary16
       const std::uint32_t rebased = magnitude - 0x38000000u;
       half = (rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13;
-    } else if (magnitude >= 0x33000000u) {  // subnormal in binary16
-      const std::uint32_t shift = 126u - (magnitude >> 23);
-      const std::uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-      const std::uint32_t kept = mantissa >> shift;
-      const std::uint32_t rest = mantissa & ((1u << shift) - 1u);
-      const std::uint32_t tie = 1u << (shift - 1u);
-      half = kept + (rest > tie || (rest == tie && (kept & 1u)) ? 1u : 0u);
-    } else {
-      half = 0;
+    } else {  // subnormal in binary16: a sum with 0.5 rounds to its unit
+      half = detail::bits_of(detail::float_of(magnitude) + 0.5f) - detail::bits_of(0.5f);
     }
-    bits = static_cast<std::uint16_t>(sign | half);
+    bits = static_cast<std::uint16_t>((u >> 16 & 0x8000u) | half);
   }
   GIRO_HOST_DEVICE operator float() const {
 #ifdef __CUDA_ARCH__
@@ -69,26 +69,14 @@ struct Float16 {
     return converted;
 #else
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-    std::uint32_t exponent = (bits >> 10) & 0x1fu;
-    std::uint32_t mantissa = bits & 0x3ffu;
-    std::uint32_t u;
-    if (exponent == 0x1f) {
-      u = sign | 0x7f800000u | (mantissa << 13);
-    } else if (exponent != 0) {
-      u = sign | ((exponent + 112u) << 23) | (mantissa << 13);
-    } else if (mantissa == 0) {
-      u = sign;
-    } else {
-      exponent = 113;
-      while (!(mantissa & 0x400u)) {
-        mantissa <<= 1;
-        --exponent;
-      }
-      u = sign | (exponent << 23) | ((mantissa & 0x3ffu) << 13);
+    const std::uint32_t magnitude = bits & 0x7fffu;
+    constexpr std::uint32_t kRebase = 112u << 23;  // between the biases of the exponents
+    std::uint32_t u = (magnitude << 13) + kRebase;
+    if (magnitude >= 0x7c00u) u += kRebase;  // an infinity or NaN
+    if (magnitude < 0x0400u) {               // subnormal or 0: without the bit that others have in front
+      u = detail::bits_of(detail::float_of(u + (1u << 23)) - 0x1p-14f);
     }
-    float value;
-    std::memcpy(&value, &u, sizeof value);
-    return value;
+    return detail::float_of(sign | u);
 #endif
   }
 };

@@ -98,15 +98,6 @@ std::string to_string(const Tensor& tensor);
 // stream. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void copy(const Tensor& dst, const Tensor& src, const Stream& stream);
 
-// The elements in host memory, after all work queued on the stream before. Waits. Errors: dtype_mismatch,
-// device_mismatch (as copy).
-template <class T>
-std::vector<T> to_host(const Tensor& tensor, const Stream& stream);
-
-// Copies host values into the tensor and waits. Error(shape_mismatch) if the counts differ, device_mismatch as copy.
-template <class T>
-void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream);
-
 namespace detail {
 // Copies to.bytes() bytes, between any dtypes and devices.
 void queue_copy(const Tensor& to, const Tensor& from, const Stream& stream);
@@ -114,6 +105,8 @@ void read_bytes(void* host, const Tensor& tensor, const Stream& stream);
 void write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream);
 }  // namespace detail
 
+// The elements in host memory, after all work queued on the stream before. Waits. Errors: dtype_mismatch,
+// device_mismatch (as copy).
 template <class T>
 std::vector<T> to_host(const Tensor& tensor, const Stream& stream) {
   static_assert(!std::is_same_v<T, bool>, "read a bool tensor as std::uint8_t through a view");
@@ -123,6 +116,7 @@ std::vector<T> to_host(const Tensor& tensor, const Stream& stream) {
   return values;
 }
 
+// Copies host values into the tensor and waits. Error(shape_mismatch) if the counts differ, device_mismatch as copy.
 template <class T>
 void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream) {
   (void)tensor.data<T>();

@@ -13,7 +13,6 @@
 #include "runtime/backend.h"
 
 struct CUgraphNode_st;
-struct CUstream_st;
 struct cublasLtContext;
 struct cudnnContext;
 
@@ -79,8 +78,5 @@ CudaStream& cuda_stream(detail::StreamImpl& stream);
 
 // The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a CPU stream.
 CudaStream& cuda_stream(const Stream& stream);
-
-// Its cudaStream_t, for launching kernels.
-CUstream_st* handle(const Stream& stream);
 
 }  // namespace giro::cuda

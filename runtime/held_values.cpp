@@ -8,9 +8,9 @@
 namespace giro::detail {
 namespace {
 
-MemoryRange range_of(const void* memory, std::size_t bytes) {
-  const auto* const begin = static_cast<const std::byte*>(memory);
-  return {begin, begin + bytes};
+MemoryRange range_of(const Tensor& tensor) {
+  const auto* const begin = static_cast<const std::byte*>(tensor.place());
+  return {begin, begin + tensor.bytes()};
 }
 
 std::uint64_t recording_on(const Stream& stream) { return stream.is_recording() ? StreamRecording::current()->id : 0; }
@@ -25,7 +25,7 @@ Tensor HeldValue::now(const Tensor& part) const {
 }
 
 std::shared_ptr<const HeldValue> HeldValues::hold(const Tensor& leaf, const Stream& stream) {
-  const MemoryRange range = range_of(leaf.place(), leaf.bytes());
+  const MemoryRange range = range_of(leaf);
   const std::uint64_t recording = recording_on(stream);
   const auto [first, last] = values_.equal_range(range.first);
   for (auto each = first; each != last; ++each) {
@@ -63,8 +63,8 @@ void HeldValues::before_write(MemoryRange memory, const Stream& stream) {
   }
 }
 
-void before_write(const void* memory, std::size_t bytes, const Stream& stream) {
-  if (bytes > 0) stream.impl().held_values.before_write(range_of(memory, bytes), stream);
+void before_write(const Tensor& tensor, const Stream& stream) {
+  if (tensor.bytes() > 0) stream.impl().held_values.before_write(range_of(tensor), stream);
 }
 
 }  // namespace giro::detail

@@ -42,9 +42,6 @@ class HeldValues {
 };
 
 // The same for the values held on that stream.
-void before_write(const void* memory, std::size_t bytes, const Stream& stream);
-inline void before_write(const Tensor& tensor, const Stream& stream) {
-  before_write(tensor.place(), tensor.bytes(), stream);
-}
+void before_write(const Tensor& tensor, const Stream& stream);
 
 }  // namespace giro::detail

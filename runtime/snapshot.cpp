@@ -4,18 +4,11 @@
 #include <giro/runtime/stream.h>
 
 #include "runtime/collection.h"
-#include "runtime/held_values.h"
 #include "runtime/throw_error.h"
 
 namespace giro {
 
 struct Snapshot::Saved {
-  // A collection's bytes, within `memory`.
-  struct Part {
-    char* data;
-    std::size_t bytes;
-  };
-
   Saved(const State& state, MemoryKind kind, Collections which)
       : which(which),
         device(state.device()),
@@ -36,7 +29,7 @@ struct Snapshot::Saved {
         leaves.push_back(
             {leaf.path, Tensor(data + offset, leaf.value.dtype(), leaf.value.shape(), seen_from), leaf.piece});
       }
-      parts.push_back({data, source.bytes()});
+      parts.push_back(Tensor(data, DType::u8, source.shape(), seen_from));
       data += padded(source.bytes());
     }
   }
@@ -59,13 +52,13 @@ struct Snapshot::Saved {
     return collections;
   }
 
-  // Queues copy(part, the state's bytes) for each part, and then records `done`.
-  template <class Copy>
-  void transfer(const char* call, const State& state, Event& done, Copy&& copy) {
+  // Calls queue(part, the state's part), which queues a copy, for each part, and then records `done`.
+  template <class Queue>
+  void transfer(const char* call, const State& state, Event& done, Queue&& queue) {
     const std::vector<const Collection*> collections = matching(call, state);
     state.stream().wait(copied);
     state.stream().wait(read);  // there is one event for all reads
-    for (std::size_t i = 0; i < collections.size(); ++i) copy(parts[i], collections[i]->bytes().raw());
+    for (std::size_t i = 0; i < collections.size(); ++i) queue(parts[i], collections[i]->bytes());
     done.record(state.stream());
   }
 
@@ -74,7 +67,7 @@ struct Snapshot::Saved {
   const Stream stream;
   const Structure structure;
   Buffer memory;
-  std::vector<Part> parts;
+  std::vector<Tensor> parts;  // each collection's bytes, within `memory`
   std::vector<Leaf> leaves;
   std::vector<State::Declared> declared;
   Event copied, read;  // after the latest copy into `memory`, and after the latest read from it
@@ -93,18 +86,15 @@ Snapshot::Saved& Snapshot::saved() const {
 
 void Snapshot::update(const State& state) {
   Saved& saved = this->saved();
-  saved.transfer("a snapshot", state, saved.copied, [&](const Saved::Part& part, void* of_state) {
-    state.stream().copy(part.data, of_state, part.bytes);
-  });
+  saved.transfer("a snapshot", state, saved.copied,
+                 [&](const Tensor& part, const Tensor& of_state) { copy(part, of_state, state.stream()); });
   saved.declared = state.declared();
 }
 
 void Snapshot::write_back(const State& state) const {
   Saved& saved = this->saved();
-  saved.transfer("write_back", state, saved.read, [&](const Saved::Part& part, void* of_state) {
-    detail::before_write(of_state, part.bytes, state.stream());
-    state.stream().copy(of_state, part.data, part.bytes);
-  });
+  saved.transfer("write_back", state, saved.read,
+                 [&](const Tensor& part, const Tensor& of_state) { copy(of_state, part, state.stream()); });
 }
 
 bool Snapshot::fits(const State& state) const {

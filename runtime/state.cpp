@@ -12,7 +12,6 @@
 
 #include "runtime/backend.h"
 #include "runtime/collection.h"
-#include "runtime/held_values.h"
 #include "runtime/stream_recording.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
@@ -354,11 +353,7 @@ void State::assign(const State& other) {
                 to_string(other.device()), to_string(device()));
   }
   detail::wait_for_work(stream(), other.stream());
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    const Tensor target = to[i]->bytes();
-    detail::before_write(target, stream());
-    stream().copy(target.raw(), from[i]->bytes().raw(), target.bytes());
-  }
+  for (std::size_t i = 0; i < to.size(); ++i) copy(to[i]->bytes(), from[i]->bytes(), stream());
   detail::wait_for_work(other.stream(), stream());
 }
 

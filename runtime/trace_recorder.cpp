@@ -123,14 +123,14 @@ bool TraceRecorder::take(std::size_t bytes) noexcept {
 
 // Returns 0 if there is no memory left for the name.
 std::uint32_t TraceRecorder::name_of(const char* category, const char* name) {
-  const auto found = names_.find(Key(category, name));
+  const auto found = names_.find({category, name});
   if (found != names_.end()) return found->second;
-  const Key key(category, name);
-  // It is stored in the record and in the map.
-  if (!take(2 * (sizeof(TraceRecord::Name) + key.first.size() + key.second.size()) + 64)) return 0;
-  record_->names.push_back({category, name});
+  TraceRecord::Name added{category, name};
+  // The text, and its entries in the record and in the map.
+  if (!take(sizeof added + added.category.size() + added.name.size() + sizeof *found + 64)) return 0;
+  const TraceRecord::Name& kept = record_->names.emplace_back(std::move(added));
   const auto position = static_cast<std::uint32_t>(record_->names.size());
-  names_.emplace(std::pair(category, name), position);
+  names_.emplace(std::pair(kept.category, kept.name), position);
   return position;
 }
 

@@ -28,7 +28,7 @@ struct TraceRecord {
   };
 
   std::int64_t begin = 0, end = 0;
-  std::vector<Name> names;
+  std::deque<Name> names;
   std::vector<std::string> tracks;  // threads and streams of devices, by name
   std::deque<Event> events;
   std::int64_t dropped = 0;  // because there was no memory left
@@ -58,8 +58,6 @@ class TraceRecorder final : public SpanSink {
            const char* key, std::int64_t value) noexcept;
 
  private:
-  using Key = std::pair<std::string_view, std::string_view>;
-
   void update_sink() noexcept;
   bool take(std::size_t bytes) noexcept;
   std::uint32_t name_of(const char* category, const char* name);
@@ -71,11 +69,8 @@ class TraceRecorder final : public SpanSink {
   std::uint32_t run_ = 0;                // traces so far
   std::shared_ptr<TraceRecord> record_;  // of the running trace, or null
   std::size_t bytes_left_ = 0;
-  struct Less {
-    using is_transparent = void;
-    bool operator()(const auto& a, const auto& b) const { return Key(a.first, a.second) < Key(b.first, b.second); }
-  };
-  std::map<std::pair<std::string, std::string>, std::uint32_t, Less> names_;
+  // The positions of the record's names, by their category and name in it.
+  std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> names_;
   std::map<std::string, std::uint32_t> tracks_;
   bool has_ranges_ = false;
   bool is_closed_ = false;

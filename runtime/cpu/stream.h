@@ -25,16 +25,16 @@ class CpuStream final : public detail::StreamImpl {
 
   template <class F>
   void submit(F&& call) {
-    if (detail::StreamRecording* const recording = joined_recording()) {
+    if (is_recording()) {
       const char* const op = detail::OpScope::name();
-      append(*recording, {std::forward<F>(call), op != nullptr ? op : "call"});
+      record({std::forward<F>(call), op != nullptr ? op : "call"});
     } else {
       call();
     }
   }
   void replay(const Call& call) {
-    if (detail::StreamRecording* const recording = joined_recording()) {
-      append(*recording, call);
+    if (is_recording()) {
+      record(call);
     } else {
       const Span span("op", call.op.c_str());
       call.run();
@@ -53,12 +53,9 @@ class CpuStream final : public detail::StreamImpl {
   void abandon_recording() noexcept override;
 
  private:
-  detail::StreamRecording* joined_recording() const noexcept {
-    detail::StreamRecording* const recording = detail::StreamRecording::current();
-    return recording != nullptr && takes_part_in(*recording) ? recording : nullptr;
-  }
-  static void append(const detail::StreamRecording& recording, Call call) {
-    static_cast<CpuStream&>(recording.stream).calls_.push_back(std::move(call));
+  // Appends to the list of the recording's own stream, which this one may have joined.
+  static void record(Call call) {
+    static_cast<CpuStream&>(detail::StreamRecording::current()->stream).calls_.push_back(std::move(call));
   }
 
   std::vector<Call> calls_;  // of the recording so far

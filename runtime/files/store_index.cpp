@@ -21,8 +21,7 @@ StoreIndex::Known& StoreIndex::known() {
     forget();  // somebody has removed it, and perhaps others
   }
   if (known_) return *known_;
-  StoredCheckpoints stored = stored_checkpoints(files_, dir_);
-  Known found{std::move(stored.items), std::move(stored.unreadable), store_entries(files_, dir_), {}};
+  Known found{stored_checkpoints(files_, dir_), store_entries(files_, dir_), {}};
   std::erase_if(found.ahead, [](const StoreEntry& entry) { return entry.kind != StoreEntryKind::ahead; });
   for (const std::string& name : files_.list(dir_)) {
     if (parse_lines_name(name)) found.lines.insert(name);
@@ -51,10 +50,10 @@ std::optional<std::int64_t> StoreIndex::latest_steps() const noexcept {
 void StoreIndex::add(Item item) {
   if (!known_) return;
   if (!known_->unreadable.empty()) return forget();  // it may have replaced one of them
-  auto& [items, unreadable, ahead, lines] = *known_;
+  std::deque<Item>& items = known_->items;
   const auto [first, last] =
       std::ranges::equal_range(items, item.entry.steps, {}, [](const Item& each) { return each.entry.steps; });
-  lines.insert(item.lines.begin(), item.lines.end());
+  known_->lines.insert(item.lines.begin(), item.lines.end());
   items.insert(items.erase(first, last), std::move(item));
   latest_ = items.back().entry.steps;
 }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <set>
@@ -40,9 +39,7 @@ class StoreIndex {
 
  private:
   static constexpr std::int64_t kUnknown = -1;
-  struct Known {
-    std::deque<StoredCheckpoints::Item> items;  // fewest steps first
-    std::vector<Error> unreadable;
+  struct Known : StoredCheckpoints {
     std::vector<StoreEntry> ahead;
     std::set<std::string> lines;  // names of files of lines
   };

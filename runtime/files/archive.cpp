@@ -54,6 +54,17 @@ struct Archive::Tree {
   [[noreturn]] void reject(const std::string& expected) {
     throw_error(ErrorCode::corrupt_data, "'{}' is {}, expected {}", path(), node().dump().substr(0, 60), expected);
   }
+  // Calls f() while that is the current value.
+  void visit(Json& value, std::string name, detail::FunctionRef<void()> f) {
+    struct Leave {
+      std::vector<Level>& levels;
+      ~Leave() { levels.pop_back(); }
+    };
+    if (reading) read.insert(&value);
+    levels.push_back({&value, std::move(name)});
+    const Leave leave{levels};
+    f();
+  }
   // Writes the current value, or reads it if it is of the `expected` type.
   template <class T>
   void exchange(T& value, bool is_expected, const char* expected) {
@@ -112,31 +123,21 @@ bool Archive::is_reading() const noexcept { return tree_->reading; }
 bool Archive::contains(std::string_view name) const { return tree_->node().contains(name); }
 void Archive::shift_dates(double seconds) noexcept { tree_->date_shift = seconds; }
 
-bool Archive::enter(std::string_view name) {
+void Archive::at(std::string_view name, detail::FunctionRef<void()> f) {
   Tree& tree = *tree_;
   if (!tree.reading) {
-    const auto [at, added] = tree.node().emplace(name, nullptr);
-    if (!added) throw_invalid("persist: '{}' is written twice", tree.path(name));
-    tree.levels.push_back({&*at, std::string(name)});
-    return true;
+    const auto [added, is_new] = tree.node().emplace(name, nullptr);
+    if (!is_new) throw_invalid("persist: '{}' is written twice", tree.path(name));
+    return tree.visit(*added, std::string(name), f);
   }
-  const auto at = tree.node().find(name);
-  if (at == tree.node().end()) {
-    tree.missing.push_back(tree.path(name));
-    return false;
-  }
-  tree.read.insert(&*at);
-  tree.levels.push_back({&*at, std::string(name)});
-  return true;
+  const auto found = tree.node().find(name);
+  if (found != tree.node().end()) return tree.visit(*found, std::string(name), f);
+  tree.missing.push_back(tree.path(name));
 }
 
-void Archive::enter(std::size_t index) {
-  Json& at = tree_->node()[index];
-  if (tree_->reading) tree_->read.insert(&at);
-  tree_->levels.push_back({&at, std::to_string(index)});
+void Archive::at(std::size_t index, detail::FunctionRef<void()> f) {
+  tree_->visit(tree_->node()[index], std::to_string(index), f);
 }
-
-void Archive::leave() noexcept { tree_->levels.pop_back(); }
 
 void Archive::item(bool& value) { tree_->exchange(value, tree_->node().is_boolean(), "true or false"); }
 

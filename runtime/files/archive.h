@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/not_copied.h>
+#include <giro/runtime/function_ref.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -143,25 +143,9 @@ class Archive {
   std::vector<std::string> report() const;
 
  private:
-  // Leaves the entered name, also on an error.
-  class Level : detail::NotCopied {
-   public:
-    explicit Level(Archive& archive) : archive_(archive) {}
-    ~Level() { archive_.leave(); }
-
-   private:
-    Archive& archive_;
-  };
-
-  template <class F>
-  void at(std::string_view name, F&& f) {
-    if (!enter(name)) return;
-    const Level level(*this);
-    f();
-  }
-  bool enter(std::string_view name);
-  void enter(std::size_t index);
-  void leave() noexcept;
+  // Calls f() while the value of this name or at this index is the current one; not if a read name is missing.
+  void at(std::string_view name, detail::FunctionRef<void()> f);
+  void at(std::size_t index, detail::FunctionRef<void()> f);
   // Reads or writes the current value.
   void item(bool& value);
   void item(std::int64_t& value);
@@ -208,11 +192,7 @@ class Archive {
   template <class T>
   void item(std::vector<T>& values) {
     values.resize(item_size(values.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      enter(i);
-      const Level level(*this);
-      item(values[i]);
-    }
+    for (std::size_t i = 0; i < values.size(); ++i) at(i, [&] { item(values[i]); });
   }
   template <detail::Persistent T>
   void item(T& value) {

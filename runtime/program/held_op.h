@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <giro/runtime/function_ref.h>
 #include <giro/runtime/program/program.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
-#include "runtime/function_ref.h"
 #include "runtime/in_out.h"
 
 namespace giro::detail {

@@ -91,15 +91,6 @@ Buffer Arena::lend(char* data, std::size_t bytes) {
   return buffer;
 }
 
-// A recording uses its temporaries at every replay, so their memory is kept.
-Buffer Arena::allocate_separately(std::size_t bytes) {
-  const std::size_t size = std::max<std::size_t>(bytes, 1);
-  if (kind_ != Kind::stream) return lend(add_chunk(size), bytes);
-  Buffer own = Buffer::allocate(device_, size);
-  own.size_ = bytes;
-  return own;
-}
-
 // Much of what a recording's chunk is rounded up by is never written. On the CPU such memory must not lie in the heap,
 // where the blocks' headers would make large pages resident. A small chunk has none of these, and mapping it would take
 // a fifth of the time of recording a small step.
@@ -162,21 +153,7 @@ char* Arena::place_of(const void* place) const {
 }
 
 void Arena::settle(Named& block) {
-  if (block.memory != nullptr) return;
-  // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
-  if (!shares_) {
-    block.memory = add_chunk(std::max<std::size_t>(block.bytes, 1));
-    return;
-  }
-  const std::size_t size = block_size(block.bytes);
-  if (unused_bytes_ < size) {
-    const std::size_t chunk = chunk_size(kind_, size);
-    unused_ = add_chunk(chunk);
-    unused_bytes_ = chunk;
-  }
-  block.memory = unused_;
-  unused_ += size;
-  unused_bytes_ -= size;
+  if (block.memory == nullptr) block.memory = take(block.bytes);
 }
 
 char* Arena::settle(const void* place) {
@@ -192,7 +169,16 @@ void Arena::settle_held() {
 
 Buffer Arena::allocate(std::size_t bytes) {
   if (kind_ == Kind::trace) return allocate_traced(bytes);
-  if (!shares_) return allocate_separately(bytes);
+  if (shares_ || kind_ == Kind::recording) return lend(take(bytes), bytes);
+  Buffer own = Buffer::allocate(device_, std::max<std::size_t>(bytes, 1));
+  own.size_ = bytes;
+  return own;
+}
+
+// Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block. It is kept,
+// since a recording uses its temporaries at every replay.
+char* Arena::take(std::size_t bytes) {
+  if (!shares_) return add_chunk(std::max<std::size_t>(bytes, 1));
   const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
   auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
@@ -207,7 +193,7 @@ Buffer Arena::allocate(std::size_t bytes) {
     block.size = size;
   }
   block.free = false;
-  return lend(found->first, bytes);
+  return found->first;
 }
 
 void Arena::release(void* data) noexcept {

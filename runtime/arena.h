@@ -76,9 +76,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
 
   char* add_chunk(std::size_t bytes);
+  char* take(std::size_t bytes);
   void settle(Named& block);
   Buffer allocate_traced(std::size_t bytes);
-  Buffer allocate_separately(std::size_t bytes);
   Buffer lend(char* data, std::size_t bytes);
 
   Device device_;
@@ -86,12 +86,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
   bool shares_;
   std::vector<Chunk> chunks_;
   Blocks blocks_;  // every block by address; neighbours in a chunk are neighbours here
-  // In a trace: its blocks by name, the rest of the last range of names, and of the last chunk.
+  // In a trace: its temporaries by name, and the rest of the last range of names.
   std::vector<Named> named_;
   char* next_name_ = nullptr;
   std::size_t unused_names_ = 0;
-  char* unused_ = nullptr;
-  std::size_t unused_bytes_ = 0;
   std::size_t reserved_ = 0;
 };
 

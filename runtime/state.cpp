@@ -51,13 +51,9 @@ State::State(DeviceContext context)
   link();
 }
 
-State::State(State&& other) noexcept
-    : context_(other.context_),
-      collections_(std::move(other.collections_)),
-      identity_(std::move(other.identity_)),
-      parts_(std::move(other.parts_)) {
+State::State(State&& other) noexcept : context_(other.context_) {
+  *this = std::move(other);
   link();
-  settle();
 }
 
 State& State::operator=(State&& other) noexcept {
@@ -66,7 +62,10 @@ State& State::operator=(State&& other) noexcept {
   collections_ = std::move(other.collections_);
   identity_ = std::move(other.identity_);
   parts_ = std::move(other.parts_);
-  settle();
+  if (identity_ != nullptr) {  // the leaves now belong to this object
+    identity_->owner = this;
+    identity_->moved_in = detail::StreamRecording::current_id();
+  }
   return *this;
 }
 
@@ -80,13 +79,6 @@ void State::link() noexcept {
   const std::lock_guard lock(states_mutex);
   next_ = std::exchange(first_state, this);
   if (next_ != nullptr) next_->previous_ = this;
-}
-
-// Records that the leaves now belong to this object.
-void State::settle() noexcept {
-  if (identity_ == nullptr) return;
-  identity_->owner = this;
-  identity_->moved_in = detail::StreamRecording::current_id();
 }
 
 void State::expect_whole() const {

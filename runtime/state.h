@@ -174,7 +174,6 @@ class State {
 
   void expect_whole() const;
   void note_use() const;
-  void settle() noexcept;
   void link() noexcept;
   State same_structure(const DeviceContext& context) const;
 

@@ -57,40 +57,35 @@ struct Target {
 
 std::vector<Target> chosen_targets(const State& state, const std::vector<PathPattern>& only) {
   std::vector<Target> targets;
-  std::vector<std::string> paths;
   for (const Collection* collection : collections_of(state, Collections::saved)) {
     const std::vector<Leaf>& leaves = collection->leaves();
     auto next = leaves.begin();  // in the same order, but some may not be here
     for (const LeafSpec& spec : collection->specs()) {
-      paths.push_back(collection->path_of(spec));
-      const bool is_here = next != leaves.end() && next->path == paths.back();
-      targets.push_back({paths.back(), spec.shape, spec.dtype, is_here ? &*next++ : nullptr});
+      const std::string path = collection->path_of(spec);
+      const bool is_here = next != leaves.end() && next->path == path;
+      targets.push_back({path, spec.shape, spec.dtype, is_here ? &*next++ : nullptr});
     }
   }
   if (only.empty()) return targets;
   for (const PathPattern& pattern : only) {
-    if (std::ranges::any_of(paths, [&](const auto& path) { return pattern.match(path).has_value(); })) continue;
+    const auto fits = [&](const Target& target) { return pattern.match(target.path).has_value(); };
+    if (std::ranges::any_of(targets, fits)) continue;
     throw_error(ErrorCode::not_found, "{}: only: '{}' matches no saved leaf of the state{}", kCall, pattern.text(),
-                suggestion(pattern.text(), paths));
+                suggestion(pattern.text(), targets, &Target::path));
   }
   std::erase_if(targets, [&](const Target& target) { return !matches_any(only, target.path); });
   return targets;
 }
 
-struct Given {
-  const Leaf* leaf;
-  bool used = false;
-};
-
 // The given leaves by their paths in the state.
-std::map<std::string, Given> rename_all(const std::vector<Leaf>& leaves, const Renaming& renamed) {
-  std::map<std::string, Given> result;
+std::map<std::string, const Leaf*> rename_all(const std::vector<Leaf>& leaves, const Renaming& renamed) {
+  std::map<std::string, const Leaf*> result;
   for (const Leaf& leaf : leaves) {
     const std::string path = renamed(leaf.path);
-    const auto [place, is_new] = result.emplace(path, Given{&leaf});
+    const auto [place, is_new] = result.emplace(path, &leaf);
     if (is_new) continue;
-    throw_invalid("{}: {} and {} are both for the leaf {}", kCall, printable(place->second.leaf->path),
-                  printable(leaf.path), printable(path));
+    throw_invalid("{}: {} and {} are both for the leaf {}", kCall, printable(place->second->path), printable(leaf.path),
+                  printable(path));
   }
   return result;
 }
@@ -172,38 +167,36 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
   const std::vector<Target> targets = chosen_targets(state, only);
   const std::vector<PathPattern> optional(options.optional.begin(), options.optional.end());
   const Renaming renamed(kCall, options.rename);
-  std::map<std::string, Given> given = rename_all(leaves, renamed);
+  std::map<std::string, const Leaf*> given = rename_all(leaves, renamed);
 
   LoadReport report;
   std::vector<LeafCopy> copies;
   bool shapes_differ = false, may_convert = false;
   for (const Target& target : targets) {
-    const auto found = given.find(target.path);
-    if (found == given.end()) {
+    const auto found = given.extract(target.path);
+    if (!found) {
       if (!matches_any(optional, target.path)) report.missing.push_back(target.path);
       continue;
     }
-    found->second.used = true;
-    const Tensor& given_value = found->second.leaf->value;
-    if (!given_value.device().is_cpu() && given_value.device() != state.device()) {
+    const Leaf& leaf = *found.mapped();
+    if (!leaf.value.device().is_cpu() && leaf.value.device() != state.device()) {
       throw_error(ErrorCode::device_mismatch, "{}: leaf '{}' is {}, expected it on the host or on {}", kCall,
-                  target.path, to_string(given_value), to_string(state.device()));
+                  target.path, to_string(leaf.value), to_string(state.device()));
     }
-    if (const std::optional<Tensor> taken = target.take(*found->second.leaf, options.convert)) {
+    if (const std::optional<Tensor> taken = target.take(leaf, options.convert)) {
       if (target.here != nullptr) copies.push_back({target.here->value, *taken, target.path});
       report.loaded.push_back(target.path);
       continue;
     }
-    const Shape shape = target.shape_of(*found->second.leaf);
+    const Shape shape = target.shape_of(leaf);
     shapes_differ = shapes_differ || shape != target.shape;
-    may_convert = may_convert || target.take(*found->second.leaf, /*convert=*/true);
-    report.mismatched.push_back(
-        fmt::format("{} is {}{}, expected {}{}", with_origin(target.path, found->second.leaf->path),
-                    name_of(given_value.dtype()), to_string(shape), name_of(target.dtype), to_string(target.shape)));
+    may_convert = may_convert || target.take(leaf, /*convert=*/true);
+    report.mismatched.push_back(fmt::format("{} is {}{}, expected {}{}", with_origin(target.path, leaf.path),
+                                            name_of(leaf.value.dtype()), to_string(shape), name_of(target.dtype),
+                                            to_string(target.shape)));
   }
-  for (const auto& [path, leaf] : given) {
-    if (!leaf.used && (only.empty() || matches_any(only, path)) && !matches_any(optional, path))
-      report.extra.push_back(leaf.leaf->path);
+  for (const auto& [path, leaf] : given) {  // those that no target has taken
+    if ((only.empty() || matches_any(only, path)) && !matches_any(optional, path)) report.extra.push_back(leaf->path);
   }
 
   const bool absent = !report.missing.empty() || !report.extra.empty();

@@ -204,17 +204,14 @@ void Arena::release(void* data) noexcept {
   if (!shares_) return;
   auto block = blocks_.find(static_cast<char*>(data));
   block->second.free = true;
-  const auto joins = [](const Block& a, const Block& b) { return a.free && b.free && a.chunk == b.chunk; };
-  if (auto next = std::next(block); next != blocks_.end() && joins(block->second, next->second)) {
-    block->second.size += next->second.size;
-    blocks_.erase(next);
-  }
-  if (block != blocks_.begin()) {
-    if (auto previous = std::prev(block); joins(previous->second, block->second)) {
-      previous->second.size += block->second.size;
-      blocks_.erase(block);
-    }
-  }
+  const auto join = [this](Blocks::iterator first, Blocks::iterator second) {
+    Block &a = first->second, &b = second->second;
+    if (!a.free || !b.free || a.chunk != b.chunk) return;
+    a.size += b.size;
+    blocks_.erase(second);
+  };
+  if (const auto next = std::next(block); next != blocks_.end()) join(block, next);
+  if (block != blocks_.begin()) join(std::prev(block), block);
 }
 
 }  // namespace giro

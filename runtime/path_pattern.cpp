@@ -92,6 +92,10 @@ std::string PathPattern::fill(const std::vector<std::string_view>& matched) cons
   return path;
 }
 
+bool matches_any(const std::vector<PathPattern>& patterns, std::string_view path) {
+  return std::ranges::any_of(patterns, [&](const PathPattern& each) { return each.match(path).has_value(); });
+}
+
 Renaming::Renaming(const char* call, const std::vector<std::pair<std::string, std::string>>& pairs) {
   for (const auto& [from, to] : pairs) {
     const Rule& rule = rules_.emplace_back(Rule{PathPattern(from), PathPattern(to)});

@@ -28,6 +28,8 @@ class PathPattern {
   std::string text_;
 };
 
+bool matches_any(const std::vector<PathPattern>& patterns, std::string_view path);
+
 // The pairs of patterns of LoadOptions::rename and SaveOptions::rename.
 class Renaming {
  public:

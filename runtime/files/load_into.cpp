@@ -21,10 +21,6 @@ namespace {
 
 constexpr const char* kCall = "load_into";
 
-bool matches_any(const std::vector<PathPattern>& patterns, const std::string& path) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const PathPattern& p) { return p.match(path).has_value(); });
-}
-
 // A leaf of the state to load, with its whole shape over all processes.
 struct Target {
   std::string path;

@@ -127,19 +127,14 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
 
 int convert(const std::string& path, const std::string& out, DType dtype, const std::vector<std::string>& only) {
   Contents contents = load_contents(path);
-  std::vector<Leaf> chosen;
-  std::vector<bool> is_used(only.size());
-  for (const Leaf& leaf : contents.tensors) {
-    bool matches = only.empty();
-    for (std::size_t i = 0; i < only.size(); ++i) {
-      if (!PathPattern(only[i]).match(leaf.path)) continue;
-      matches = is_used[i] = true;
-    }
-    if (matches) chosen.push_back(leaf);
+  std::vector<Leaf>& chosen = contents.tensors;
+  const std::vector<PathPattern> patterns(only.begin(), only.end());
+  for (const PathPattern& pattern : patterns) {
+    const auto fits = [&](const Leaf& leaf) { return pattern.match(leaf.path).has_value(); };
+    if (std::ranges::any_of(chosen, fits)) continue;
+    throw_error(ErrorCode::not_found, "'{}': '{}' matches no tensor", contents.path, pattern.text());
   }
-  if (const auto unused = std::find(is_used.begin(), is_used.end(), false); unused != is_used.end()) {
-    throw_error(ErrorCode::not_found, "'{}': '{}' matches no tensor", contents.path, only[unused - is_used.begin()]);
-  }
+  if (!only.empty()) std::erase_if(chosen, [&](const Leaf& leaf) { return !matches_any(patterns, leaf.path); });
   save(out, chosen, {.dtype = dtype, .metadata = contents.metadata});
   const auto converted = std::ranges::count_if(
       chosen, [&](const Leaf& leaf) { return is_floating(leaf.value.dtype()) && leaf.value.dtype() != dtype; });

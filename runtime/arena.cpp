@@ -82,15 +82,6 @@ Arena::~Arena() {
   std::erase_if(trace_names().ranges, [this](const auto& range) { return range.second.trace == this; });
 }
 
-Buffer Arena::lend(char* data, std::size_t bytes) {
-  Buffer buffer;
-  buffer.data_ = data;
-  buffer.size_ = bytes;
-  buffer.device_ = device_;
-  buffer.arena_ = shared_from_this();
-  return buffer;
-}
-
 // Much of what a recording's chunk is rounded up by is never written. On the CPU such memory must not lie in the heap,
 // where the blocks' headers would make large pages resident. A small chunk has none of these, and mapping it would take
 // a fifth of the time of recording a small step.
@@ -128,7 +119,7 @@ Buffer Arena::allocate_traced(std::size_t bytes) {
   named_.push_back({next_name_, bytes});
   next_name_ += size;
   unused_names_ -= size;
-  return lend(named_.back().name, bytes);
+  return {named_.back().name, bytes, device_, MemoryKind::device, shared_from_this()};
 }
 
 bool Arena::holds(const void* place) const {
@@ -169,7 +160,9 @@ void Arena::settle_held() {
 
 Buffer Arena::allocate(std::size_t bytes) {
   if (kind_ == Kind::trace) return allocate_traced(bytes);
-  if (shares_ || kind_ == Kind::recording) return lend(take(bytes), bytes);
+  if (shares_ || kind_ == Kind::recording) {
+    return {take(bytes), bytes, device_, MemoryKind::device, shared_from_this()};
+  }
   Buffer own = Buffer::allocate(device_, std::max<std::size_t>(bytes, 1));
   own.size_ = bytes;
   return own;

@@ -79,7 +79,6 @@ class Arena : public std::enable_shared_from_this<Arena> {
   char* take(std::size_t bytes);
   void settle(Named& block);
   Buffer allocate_traced(std::size_t bytes);
-  Buffer lend(char* data, std::size_t bytes);
 
   Device device_;
   Kind kind_;

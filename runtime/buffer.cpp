@@ -7,13 +7,12 @@
 
 namespace giro {
 
+Buffer::Buffer(void* data, std::size_t size, Device device, MemoryKind kind, std::shared_ptr<Arena> arena) noexcept
+    : data_(data), size_(size), device_(device), kind_(kind), arena_(std::move(arena)) {}
+
 Buffer Buffer::allocate(Device device, std::size_t bytes, MemoryKind kind) {
-  Buffer buffer;
-  buffer.device_ = device;
-  buffer.kind_ = kind;
-  buffer.size_ = bytes;
-  if (bytes > 0) buffer.data_ = device.is_cuda() ? cuda::allocate(device, bytes, kind) : cpu::allocate(bytes);
-  return buffer;
+  if (bytes == 0) return {nullptr, 0, device, kind};
+  return {device.is_cuda() ? cuda::allocate(device, bytes, kind) : cpu::allocate(bytes), bytes, device, kind};
 }
 
 Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }

@@ -41,6 +41,7 @@ class Buffer {
 
  private:
   friend class Arena;
+  Buffer(void* data, std::size_t size, Device device, MemoryKind kind, std::shared_ptr<Arena> arena = nullptr) noexcept;
   void reset() noexcept;
 
   void* data_ = nullptr;

@@ -150,8 +150,8 @@ void submit_function(const Stream& stream, std::function<void()> function);
 }  // namespace giro::cpu
 
 namespace giro::cuda {
-// The GPUs of this machine; if there is none, `reason` says why.
-std::vector<DeviceInfo> device_infos(std::string& reason);
+// The GPUs of this machine alone.
+Discovery discover_gpus();
 std::string disk_cache_error();
 std::optional<std::size_t> free_memory(Device device);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);

@@ -15,8 +15,7 @@ std::string to_string(Device device) { return device.is_cpu() ? "cpu" : fmt::for
 Device Discovery::best() const { return devices.front().device; }
 
 Discovery discover_devices() {
-  Discovery found;
-  found.devices = cuda::device_infos(found.no_cuda_reason);
+  Discovery found = cuda::discover_gpus();
   found.devices.push_back(cpu::device_info());
   return found;
 }

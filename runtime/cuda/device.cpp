@@ -31,9 +31,9 @@ std::string no_devices_reason(cudaError_t status) {
 
 }  // namespace
 
-std::vector<DeviceInfo> device_infos(std::string& reason) {
-  std::vector<DeviceInfo> infos;
-  reason.clear();
+Discovery discover_gpus() {
+  Discovery found;
+  std::string& reason = found.no_cuda_reason;
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) reason = no_devices_reason(status);
@@ -46,12 +46,12 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
                            properties.name, properties.major, properties.minor, GIRO_CUDA_OLDEST_ARCHITECTURE / 10,
                            GIRO_CUDA_OLDEST_ARCHITECTURE % 10);
     } else {
-      infos.push_back({Device::cuda(index), properties.name, properties.totalGlobalMem});
+      found.devices.push_back({Device::cuda(index), properties.name, properties.totalGlobalMem});
     }
   }
-  if (!infos.empty()) reason.clear();
+  if (!found.devices.empty()) reason.clear();
   (void)cudaGetLastError();  // errors from here must not surface at the next launch
-  return infos;
+  return found;
 }
 
 void make_current(Device device) {

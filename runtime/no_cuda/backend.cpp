@@ -34,11 +34,7 @@ void call_if_there(Arguments&&... arguments) {
 
 }  // namespace
 
-std::vector<DeviceInfo> device_infos(std::string& reason) {
-  if (const auto function = in_cuda_module<device_infos>()) return function(reason);
-  reason = detail::no_cuda_module_reason();
-  return {};
-}
+Discovery discover_gpus() { return call_or<discover_gpus>(Discovery{{}, detail::no_cuda_module_reason()}); }
 std::string disk_cache_error() { return call_or<disk_cache_error>(std::string()); }
 std::optional<std::size_t> free_memory(Device device) {
   return call_or<free_memory>(std::optional<std::size_t>(), device);

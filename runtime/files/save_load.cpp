@@ -1,6 +1,6 @@
 #include <giro/runtime/files/save_load.h>
 
-#include <algorithm>
+#include <map>
 
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
@@ -34,7 +34,7 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOp
   detail::StreamRecording::expect_none("save");
   std::vector<Leaf> on_host;
   std::vector<HostArray> copies;
-  std::vector<Stream> streams;  // one for each device
+  std::map<Device, Stream> streams;
   on_host.reserve(leaves.size());
   for (const Leaf& leaf : leaves) {
     on_host.push_back(leaf);
@@ -43,9 +43,8 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, const SaveOp
     }
     const Device device = leaf.value.device();
     if (device.is_cpu()) continue;
-    auto stream = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) { return s.device() == device; });
-    if (stream == streams.end()) stream = streams.insert(stream, Stream(device));
-    copies.push_back(HostArray::copy_of(leaf.value, *stream));
+    const Stream& stream = streams.try_emplace(device, device).first->second;
+    copies.push_back(HostArray::copy_of(leaf.value, stream));
     on_host.back().value = copies.back().tensor();
   }
   write(path, std::move(on_host), options, files);

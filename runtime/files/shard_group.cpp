@@ -54,10 +54,9 @@ std::string ShardGroup::unit_name(std::int64_t steps) const {
   return *this ? fmt::format("{}.tmp-{}", detail::unit_name(steps), id_) : side_name(steps, "tmp");
 }
 
-void ShardGroup::send(const std::string& unit, const std::vector<Manifest::File>& files) const {
-  std::vector<Manifest::File> sent = files;
+void ShardGroup::send(const std::string& unit, std::vector<Manifest::File> files) const {
   Archive archive;
-  archive("files", sent);
+  archive("files", files);
   const std::string text = archive.text(), path = path_of(unit, receipt_name(group_.shard)), written = path + ".tmp";
   const auto writer = files_.create(written);
   writer->write(text.data(), text.size());

@@ -28,7 +28,7 @@ class ShardGroup {
   // The directory of the current save.
   std::string unit_name(std::int64_t steps) const;
   // Leaves the receipt: the files of this shard are durable in `unit`.
-  void send(const std::string& unit, const std::vector<Manifest::File>& files) const;
+  void send(const std::string& unit, std::vector<Manifest::File> files) const;
   // Waits for the files of all other shards and returns them in shard order. Error(communication), naming the shards
   // that do not arrive in time.
   std::vector<Manifest::File> receive(const std::string& unit);

@@ -33,17 +33,15 @@ class VerifiedFile {
     }
     expect(status.kind == FileSystem::Kind::file, "it is not a file");
     expect(status.bytes == bytes_, fmt::format("it has {} bytes, expected {}", status.bytes, bytes_));
+    std::vector<Manifest::Part> parts = file.parts;
+    if (parts.empty()) parts.push_back({bytes_, file.xxh3});
     std::uint64_t begin = 0;
-    for (const Manifest::Part& part : file.parts) {
+    for (const Manifest::Part& part : parts) {
       expect(part.bytes <= bytes_ - begin, fmt::format("its parts have more than its {} bytes", bytes_));
       parts_.push_back({begin, begin + part.bytes, part.xxh3});
       begin += part.bytes;
     }
-    if (parts_.empty()) {
-      parts_.push_back({0, bytes_, file.xxh3});
-    } else {
-      expect(begin == bytes_, fmt::format("its parts have {} bytes, expected {}", begin, bytes_));
-    }
+    expect(begin == bytes_, fmt::format("its parts have {} bytes, expected {}", begin, bytes_));
     reader_ = files.open(path_);
   }
 

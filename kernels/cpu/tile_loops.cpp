@@ -7,40 +7,13 @@
 
 #include <giro/runtime/float16.h>
 
-#include "kernels/expr/math.h"
+#include "kernels/expr/instruction_sets.h"
 #include "runtime/dtype_dispatch.h"
 
 namespace giro::cpu {
 namespace {
 
 using expr::Compiled;
-using expr::math::as_float;
-using expr::math::bits;
-
-GIRO_LOOP_INLINE float widened(BFloat16 x) { return as_float(static_cast<std::uint32_t>(x.bits) << 16); }
-GIRO_LOOP_INLINE float widened(Float16 x) {
-  const std::uint32_t magnitude = x.bits & 0x7fffu;
-  const float normal = as_float((magnitude << 13) + (112u << 23));
-  const float tiny = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
-  const float special = as_float((magnitude << 13) | 0x7f800000u);
-  const float value = magnitude < 0x400u ? tiny : magnitude < 0x7c00u ? normal : special;
-  return as_float(bits(value) | (x.bits & 0x8000u) << 16);
-}
-
-// The conversions of float16.h without branches.
-GIRO_LOOP_INLINE std::uint16_t narrowed(float x, BFloat16) {
-  const std::uint32_t u = bits(x);
-  const std::uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-  return static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
-}
-GIRO_LOOP_INLINE std::uint16_t narrowed(float x, Float16) {
-  const std::uint32_t u = bits(x), magnitude = u & 0x7fffffffu;
-  const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  const std::uint32_t tiny = bits(as_float(magnitude) + 0.5f) - bits(0.5f);  // an ulp of 0.5f is the smallest f16
-  const std::uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-  const std::uint32_t half = magnitude < 0x38800000u ? tiny : magnitude < 0x477ff000u ? normal : special;
-  return static_cast<std::uint16_t>((u >> 16 & 0x8000u) | half);
-}
 
 template <class To, class From>
 GIRO_LOOP_INLINE To converted(From x) {
@@ -65,15 +38,7 @@ struct Conversion {
     const From* const x = static_cast<const From*>(in);
     To* const y = static_cast<To*>(out);
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      if constexpr (is_16_bit(dtype_of<From>)) {
-        y[i] = widened(x[i]);
-      } else if constexpr (is_16_bit(dtype_of<To>)) {
-        y[i].bits = narrowed(x[i], To());
-      } else {
-        y[i] = converted<To>(x[i]);
-      }
-    }
+    for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
   }
 };
 
@@ -83,11 +48,7 @@ struct Rounding {
     const float* const x = static_cast<const float*>(in);
     float* const y = static_cast<float*>(out);
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      To stored;
-      stored.bits = narrowed(x[i], To());
-      y[i] = widened(stored);
-    }
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(To(x[i]));
   }
 };
 

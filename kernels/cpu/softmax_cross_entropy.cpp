@@ -15,20 +15,6 @@
 namespace giro::cpu {
 namespace {
 
-// Whether the largest logit of a row (the first, if tied) is at the label and no logit is NaN.
-template <class T, class Label>
-bool is_correct(const T* row, std::int64_t classes, Label label) {
-  std::int64_t best = 0;
-  auto largest = static_cast<float>(row[0]);
-  bool comparable = largest == largest;
-  for (std::int64_t c = 1; c < classes; ++c) {
-    const auto logit = static_cast<float>(row[c]);
-    comparable = comparable && logit == logit;
-    if (logit > largest) largest = logit, best = c;
-  }
-  return comparable && best == static_cast<std::int64_t>(label);
-}
-
 constexpr std::int64_t kRows = 16;  // at a time
 constexpr std::int64_t kCostOfExp = 8;
 
@@ -52,14 +38,21 @@ struct CrossEntropy {
   const Label* labels;
   std::int64_t rows, classes;
   host_device::Fault fault;
+  // If wanted, how many rows of each block have their largest logit (the first, if tied) at the label, and no NaN.
+  std::int64_t* correct = nullptr;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
     float at_label[kRows] = {};  // the label's logit minus the row's largest one
     for (std::int64_t r = begin; r < end; ++r) {
       float* const row = work + r * classes;
       for (std::int64_t c = 0; c < classes; ++c) row[c] = static_cast<float>(logits[r * classes + c]);
-      const float largest = *std::max_element(row, row + classes);
+      const float* const first_largest = std::max_element(row, row + classes);
+      const float largest = *first_largest;
       if (is_known(r)) at_label[r - begin] = row[labels[r]] - largest;
+      if (correct != nullptr) {
+        const bool is_label = first_largest - row == static_cast<std::int64_t>(labels[r]);
+        correct[begin / kRows] += is_label && std::none_of(row, row + classes, [](float x) { return x != x; });
+      }
       for (std::int64_t c = 0; c < classes; ++c) row[c] -= largest;
     }
     float* const e = work + begin * classes;
@@ -128,24 +121,18 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
 
 void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const Temporary losses(DType::f32, {op.logits.shape()[0]}, stream);
+  float* const accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr;
   with_cross_entropy(losses.data<float>(), op.dlogits, op.logits, op.labels, static_cast<float>(op.factor), op.fault,
                      stream, [&](const auto& rows) {
-                       submit(stream, [rows, loss = op.loss.data<float>(),
-                                       accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr] {
-                         std::int64_t correct[ops::MeanCrossEntropy::kMaxRows / kRows] = {};  // per block
-                         for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
-                                        [&](std::int64_t begin, std::int64_t end) {
-                                          for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {
-                                            const auto* const row = rows.logits + r * rows.classes;
-                                            correct[begin / kRows] += is_correct(row, rows.classes, rows.labels[r]);
-                                          }
-                                          rows(begin, end);
-                                        });
-                         const auto count = static_cast<double>(rows.rows);
+                       submit(stream, [rows, accuracy, loss = op.loss.data<float>()] {
+                         std::int64_t correct[ops::MeanCrossEntropy::kMaxRows / kRows] = {};
+                         auto counted = rows;
+                         if (accuracy != nullptr) counted.correct = correct;
+                         for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp, counted);
                          *loss = sum_of(rows.losses, rows.rows) / static_cast<float>(rows.rows);
                          if (accuracy == nullptr) return;
                          const auto hits = std::accumulate(std::begin(correct), std::end(correct), std::int64_t{0});
-                         *accuracy = static_cast<float>(static_cast<double>(hits) / count);
+                         *accuracy = static_cast<float>(static_cast<double>(hits) / static_cast<double>(rows.rows));
                        });
                      });
 }

@@ -12,13 +12,19 @@ namespace {
 using expr::Combiner;
 using expr::Compiled;
 
-// What sums and products have in common.
-template <class T, class L>
+// Sums and products.
+template <class T, class L, bool kIsProduct>
 struct OfNumbers {
   using Element = T;
   using Lane = L;
   static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
+  static constexpr Lane kIdentity = kIsProduct ? 1 : 0;
   GIRO_LOOP_INLINE static Lane of(T x) { return static_cast<Lane>(x); }
+  template <class N>
+  GIRO_LOOP_INLINE static N combine(N a, N b) {
+    if constexpr (kIsProduct) return expr::math::times(a, b);
+    return expr::math::plus(a, b);
+  }
   GIRO_LOOP_INLINE static T result(const Total& total) {
     if constexpr (std::is_floating_point_v<T>) return static_cast<T>(total.number);
     return static_cast<T>(total.integer);
@@ -26,34 +32,16 @@ struct OfNumbers {
 };
 
 template <class T>
-struct Sum : OfNumbers<T, T> {
-  using Lane = T;
-  static constexpr Lane kIdentity = 0;
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return expr::math::plus(a, b); }
-  static constexpr Total identity() { return {}; }
-  GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
-    into.number += from.number;
-    into.integer = expr::math::plus(into.integer, from.integer);
-  }
-};
+using Sum = OfNumbers<T, T, false>;
+
+// Lanes are double: a partial product may leave f32's range even if the whole does not.
+template <class T>
+using Product = OfNumbers<T, std::conditional_t<std::is_floating_point_v<T>, double, T>, true>;
 
 // Of f32 in double, which has room for each square, so that it is exact.
 struct SumOfSquares : Sum<double> {
   using Element = float;
   GIRO_LOOP_INLINE static Lane of(float x) { return static_cast<double>(x) * static_cast<double>(x); }
-};
-
-// Lanes are double: a partial product may leave f32's range even if the whole does not.
-template <class T>
-struct Product : OfNumbers<T, std::conditional_t<std::is_floating_point_v<T>, double, T>> {
-  using Lane = typename Product::OfNumbers::Lane;
-  static constexpr Lane kIdentity = 1;
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return expr::math::times(a, b); }
-  static constexpr Total identity() { return {1, 1, 0}; }
-  GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
-    into.number *= from.number;
-    into.integer = expr::math::times(into.integer, from.integer);
-  }
 };
 
 // max and min, in any order, as the largest integer key. Keys sort like the numbers, -0 before 0, NaN last.
@@ -87,10 +75,9 @@ struct Extreme {
   static constexpr T kInfinity = std::numeric_limits<T>::infinity();
   static constexpr Lane kIdentity =
       std::is_floating_point_v<T> ? of(kIsMin ? kInfinity : -kInfinity) : std::numeric_limits<Lane>::min();
-  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return a > b ? a : b; }
-  static constexpr Total identity() { return {0, kIdentity, 0}; }
-  GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
-    into.integer = into.integer > from.integer ? into.integer : from.integer;
+  template <class N>
+  GIRO_LOOP_INLINE static N combine(N a, N b) {
+    return a > b ? a : b;
   }
 };
 
@@ -134,11 +121,20 @@ GIRO_LOOP_INLINE Total total_of(Lane lane) {
 }
 
 template <class R>
+GIRO_LOOP_INLINE void merge_total(const Total& from, Total& into) {
+  if constexpr (std::is_floating_point_v<typename R::Lane>) {
+    into.number = R::combine(into.number, from.number);
+  } else {
+    into.integer = R::combine(into.integer, from.integer);
+  }
+}
+
+template <class R>
 struct Rows {
   GIRO_LOOP_INLINE static void run(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t,
                                    Total* totals) {
     const auto* const x = static_cast<const typename R::Element*>(tile);
-    for (std::int64_t r = 0; r < rows; ++r) R::merge(total_of(folded<R>(x + r * length, length)), totals[r]);
+    for (std::int64_t r = 0; r < rows; ++r) merge_total<R>(total_of(folded<R>(x + r * length, length)), totals[r]);
   }
 };
 
@@ -168,13 +164,13 @@ struct Close {
 #pragma omp simd
       for (std::int64_t i = 0; i < half * n; ++i) lane[i] = R::combine(lane[i], lane[i + half * n]);
     }
-    for (std::int64_t i = 0; i < n; ++i) R::merge(total_of(lane[i]), totals[i]);
+    for (std::int64_t i = 0; i < n; ++i) merge_total<R>(total_of(lane[i]), totals[i]);
   }
 };
 
 template <class R>
 void merge(const Total* from, Total* into, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) R::merge(from[i], into[i]);
+  for (std::int64_t i = 0; i < n; ++i) merge_total<R>(from[i], into[i]);
 }
 
 template <class R>
@@ -186,7 +182,7 @@ template <class R>
 Fold fold_with() {
   return {dtype_of<typename R::Element>,
           dtype_of<decltype(R::result({}))>,
-          R::identity(),
+          total_of(R::kIdentity),
           sizeof(typename R::Lane),
           R::kIsOrdered ? kLanes : 1,
           Compiled<Rows<R>>::all.get(),

@@ -8,7 +8,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/tensor.h>
 
-#include "kernels/ops.h"
+#include "kernels/elementwise.h"
 
 namespace giro {
 
@@ -19,7 +19,7 @@ void check_replicas(const State& state, const Partitioner& partitioner) {
   std::string lines;
   for (const auto& collection : state.collections()) {
     if (!collection->saved() || collection->is_sharded()) continue;
-    queue(ops::Digest{value, collection->bytes()}, state.stream());
+    ops::digest(value, collection->bytes(), state.stream());
     lines += fmt::format("{}: {:016x}\n", collection->name(),
                          static_cast<std::uint64_t>(to_host<std::int64_t>(value, state.stream()).front()));
   }

@@ -69,6 +69,19 @@ expr::Expression correct_rows(const Tensor& out, const Tensor& logits, const Ten
   return std::move(code).take();
 }
 
+void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
+  detail::expect_fit("digest", "bytes: u8([n]) -> digest: i64()", {&bytes}, {&digest});
+  if (bytes.count() % 8 != 0 || reinterpret_cast<std::uintptr_t>(bytes.place()) % 8 != 0) {
+    throw_invalid("digest: bytes is {} at {}, expected whole, aligned 8-byte words", to_string(bytes), bytes.place());
+  }
+  const Shape space{bytes.count() / 8};
+  const Layout each = expr::broadcast_layout(space, space);
+  Builder code(space, 1);
+  const Term word = code.read(Tensor(bytes.place(), DType::i64, space, bytes.device()), each);
+  Term::apply(expr::functions::digest_term, {word, code.place(each)}).sum().write(digest, {});
+  queue("digest", std::move(code).take(), stream);
+}
+
 void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values, const Tensor& mask,
              const Stream& stream) {
   if (mask) {

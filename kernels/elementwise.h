@@ -43,6 +43,13 @@ void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);
 // else 0. A row with a NaN is wrong.
 expr::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels);
 
+// A 64-bit digest of bytes (n,) that detects accidental differences in any byte; not cryptographic. digest[0], i64, =
+// the sum over i, modulo 2^64, of mix(word[i] + (i + 1) 0x9E3779B97F4A7C15). mix is from SplitMix64
+// (https://prng.di.unimi.it/splitmix64.c); word[i] is the i-th little-endian word of 8 bytes, aligned like
+// Collection::bytes(). The result does not depend on the device or the number of threads.
+// Errors: shape_mismatch, dtype_mismatch, invalid_argument.
+void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream);
+
 // Moments of values, which may be spread over several ranks. Means, standard deviations, counts and sums are f64 and
 // are computed in f64.
 

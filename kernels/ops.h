@@ -10,7 +10,6 @@
 #include "kernels/cross_entropy_op.h"
 #include "kernels/cumulative_op.h"
 #include "kernels/dense_op.h"
-#include "kernels/digest_op.h"
 #include "kernels/gather_op.h"
 #include "kernels/matmul_op.h"
 #include "kernels/pool_op.h"
@@ -35,7 +34,6 @@
   F(Cumulative) \
   F(Attention) \
   F(AttentionBackward) \
-  F(Digest) \
   F(SumRows) \
   F(SoftmaxCrossEntropy) \
   F(MeanCrossEntropy) \

@@ -11,7 +11,7 @@
 #include <giro/runtime/files/archive.h>
 
 #include "callbacks/jaxloop/chunks.h"
-#include "kernels/ops.h"
+#include "kernels/elementwise.h"
 #include "runtime/text.h"
 #include "runtime/throw_error.h"
 
@@ -28,7 +28,7 @@ std::vector<std::pair<std::string, std::int64_t>> digests(const TrainState& stat
   std::vector<std::pair<std::string, std::int64_t>> found;
   for (const auto& collection : state.collections()) {
     if (!collection->saved()) continue;
-    queue(ops::Digest{value, collection->bytes()}, state.stream());
+    ops::digest(value, collection->bytes(), state.stream());
     found.emplace_back(collection->name(), to_host<std::int64_t>(value, state.stream()).front());
   }
   return found;

@@ -92,6 +92,14 @@ GIRO_SCALAR_FUNCTION(key_by_key, 2, key_by_key(a, b), {.takes = Takes::i64, .is_
 GIRO_SCALAR_FUNCTION(uniform_by_key, 2, uniform_by_key(a, b),
                      {.takes = Takes::i64, .gives = Gives::f32, .is_exact = true})
 GIRO_SCALAR_FUNCTION(normal_by_key, 2, normal_by_key(a, b), {.takes = Takes::i64, .gives = Gives::f32})
+// The number that ops::digest sums, for the word at a position.
+GIRO_SCALAR_FUNCTION(digest_term, 2,
+                     [](u64 z) {
+                       z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+                       z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+                       return i64(z ^ (z >> 31));
+                     }(u64(a) + (u64(b) + 1) * 0x9E3779B97F4A7C15u),
+                     {.takes = Takes::i64, .is_exact = true})
 GIRO_SCALAR_FUNCTION(where, 3, a ? b : c,
                      {.takes = Takes::select,
                       .gradients = {nullptr, GIRO_GRADIENT(where(a, dy, 0)), GIRO_GRADIENT(where(a, 0, dy))},

@@ -6,10 +6,11 @@
 
 namespace giro::nn {
 
-// Only for gradients and for kernels/nn/random.cpp.
+// Only for gradients, kernels/nn/random.cpp and kernels/elementwise.cpp.
 Var key_by_key(const Operand& key, const Operand& i);
 Var uniform_by_key(const Operand& key, const Operand& i);
 Var normal_by_key(const Operand& key, const Operand& i);
+Var digest_term(const Operand& word, const Operand& position);
 Var tanh_slope(const Operand& y);
 Var sigmoid_slope(const Operand& y);
 Var silu_slope(const Operand& a);

@@ -18,7 +18,7 @@
 namespace giro {
 
 using Cumulative = ops::Cumulative::Of;
-using ops::add, ops::cast, ops::fill, ops::increment, ops::mean, ops::scale, ops::sum_of_squares;
+using ops::add, ops::cast, ops::digest, ops::fill, ops::increment, ops::mean, ops::scale, ops::sum_of_squares;
 using ops::moment_sums, ops::moments, ops::moments_of_sums;
 
 inline void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
@@ -89,7 +89,6 @@ inline void read_slot(const Tensor& out, const ByteRing& ring, std::int64_t offs
 inline void write_slot(const ByteRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream) {
   queue(ops::WriteSlot{ring.slots, ring.call, in, offset}, stream);
 }
-inline void digest(const Tensor& digest, const Tensor& bytes, const Stream& s) { queue(ops::Digest{digest, bytes}, s); }
 
 inline void matmul(const Tensor& out, const Tensor& a, const Tensor& b, const MatmulOptions& options, MathMode math,
                    const Stream& stream) {

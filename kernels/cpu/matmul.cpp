@@ -101,21 +101,15 @@ void multiply_f32(const Tensor& out, const Factor& a, const Factor& b, const Ten
   });
 }
 
-// A product without terms: out[r, :] = bias.
-void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
-  for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
-    ops::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
-  }
-}
-
 }  // namespace
 
 void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& bias, const Stream& stream) {
   if (out.count() == 0) return;
   const memory::dim batch = batch_of(out), m = out.shape()[-2], n = out.shape()[-1];
   const memory::dim k = a.matrix.shape()[a.is_transposed ? -2 : -1];
-  if (k == 0) {
-    return bias ? fill_rows(out, bias, stream) : ops::fill(out, 0, stream);
+  if (k == 0) {  // no terms
+    const auto bias_of = [&](const auto& read) { return read(bias, bias.shape()); };
+    return bias ? ops::write_each("cast", out, out.shape(), stream, bias_of) : ops::fill(out, 0, stream);
   }
   const auto is_f32 = [](const Tensor& tensor) { return !tensor || tensor.dtype() == DType::f32; };
   if (batch_of(out) == 1 && is_f32(out) && is_f32(a.matrix) && is_f32(b.matrix) && is_f32(bias)) {

@@ -14,11 +14,7 @@ namespace {
 double number_at(const Tensor& scalar) {
   double number = NAN;
   host_device::with_any(scalar.dtype(), [&]<class T>(host_device::Type<T>) {
-    if constexpr (is_16_bit(dtype_of<T>)) {
-      number = static_cast<float>(*static_cast<const T*>(scalar.raw()));
-    } else {
-      number = static_cast<double>(*static_cast<const T*>(scalar.raw()));
-    }
+    number = static_cast<double>(*static_cast<const T*>(scalar.raw()));
   });
   return number == number ? number : static_cast<double>(NAN);
 }

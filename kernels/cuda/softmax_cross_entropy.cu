@@ -17,29 +17,16 @@ namespace {
 constexpr int kWarp = 32;
 
 // Called by a whole warp: whether the largest of x[0, columns) (in a tie, the first) is at `label` and none is NaN.
-// Lane 0 has the result.
 template <class T>
 __device__ bool is_correct(const T* x, std::int64_t columns, std::int64_t label, int lane) {
-  float largest = -INFINITY;
-  std::int64_t index = columns;
-  bool nan = false;
+  if (label < 0 || label >= columns) return false;
+  const auto at_label = static_cast<float>(x[label]);
+  bool correct = true;
   for (std::int64_t c = lane; c < columns; c += kWarp) {
     const auto value = static_cast<float>(x[c]);
-    nan = nan || isnan(value);
-    if (value > largest || index == columns) {
-      largest = value;
-      index = c;
-    }
+    correct = correct && (value < at_label || (value == at_label && c >= label));
   }
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, largest, offset);
-    const std::int64_t other_index = __shfl_xor_sync(kAllLanes, static_cast<long long>(index), offset);
-    if (other > largest || (other == largest && other_index < index)) {
-      largest = other;
-      index = other_index;
-    }
-  }
-  return __any_sync(kAllLanes, nan) == 0 && index == label;
+  return __all_sync(kAllLanes, correct) != 0;
 }
 
 using host_device::Output;
@@ -68,20 +55,6 @@ __device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t r
     dlogits.store(row * columns + c, factor * (known ? slope : NAN));
   }
   return loss;
-}
-
-constexpr int kRowThreads = 128;
-
-// One warp per row.
-template <class T, class Label>
-__global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, const T* logits, const Label* labels,
-                                             std::int64_t rows, std::int64_t columns, host_device::Fault fault) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * (kRowThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
-  if (row >= rows) return;  // the same for a whole warp
-  const float loss = row_loss(dlogits, logits, row, columns, static_cast<std::int64_t>(labels[row]), 1.0f, fault, lane);
-  if (lane == 0) losses[row] = loss;
 }
 
 constexpr int kUnit = 8;  // as in a generated sum (expression_plan.h)
@@ -143,6 +116,14 @@ __device__ void losses_of_rows(float* losses, const Output& dlogits, unsigned ch
     losses[row] = loss;
     if (correct != nullptr) correct[row] = hit;
   }
+}
+
+constexpr int kRowThreads = 128;
+
+template <class T, class Label>
+__global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, const T* logits, const Label* labels,
+                                             std::int64_t rows, std::int64_t columns, host_device::Fault fault) {
+  losses_of_rows<kRowThreads>(losses, dlogits, nullptr, logits, labels, rows, columns, 1.0f, fault);
 }
 
 // For a batch that one block can handle.

@@ -31,6 +31,26 @@ enum class Takes : std::uint8_t {
   select  // boolean, any, any
 };
 
+// Whether inputs may have the dtype; those of `select` after the first.
+constexpr bool takes(Takes set, DType dtype) {
+  switch (set) {
+    case Takes::floating:
+      return is_floating(dtype);
+    case Takes::numbers:
+      return dtype != DType::boolean;
+    case Takes::integers:
+      return !is_floating(dtype) && dtype != DType::boolean;
+    case Takes::i64:
+      return dtype == DType::i64;
+    case Takes::boolean:
+      return dtype == DType::boolean;
+    case Takes::any:
+    case Takes::select:
+      return true;
+  }
+  return false;
+}
+
 // Applies a scalar function to arrays of n elements. `out` may be one of `in` if their elements have the same size.
 using Loop = void (*)(const void* const* in, void* out, std::int64_t n);
 
@@ -99,25 +119,16 @@ struct uniform_by_key_code;
 template <>
 struct CodeLoop<math::uniform_by_key_code, 2, std::int64_t, std::int64_t> : math::UniformLoop {};
 
-template <class Code, int kInputs, Takes kTakes, class... T>
-constexpr void add_loops(Loops& loops) {
-  ((loops.of_dtype[static_cast<std::size_t>(dtype_of<T>)] =
-        Compiled<CodeLoop<Code, kInputs, std::conditional_t<kTakes == Takes::select, bool, T>, T>>::all),
-   ...);
-}
-
 template <class Code, int kInputs, Takes kTakes>
 constexpr Loops loops_of() {
-  constexpr bool kAny = kTakes == Takes::any || kTakes == Takes::select;
   Loops loops;
-  if constexpr (kAny || kTakes == Takes::floating || kTakes == Takes::numbers) {
-    add_loops<Code, kInputs, kTakes, float, double>(loops);
-  }
-  if constexpr (kAny || kTakes == Takes::integers || kTakes == Takes::numbers) {
-    add_loops<Code, kInputs, kTakes, std::int32_t, std::int64_t, std::uint8_t>(loops);
-  }
-  if constexpr (kTakes == Takes::i64) add_loops<Code, kInputs, kTakes, std::int64_t>(loops);
-  if constexpr (kAny || kTakes == Takes::boolean) add_loops<Code, kInputs, kTakes, bool>(loops);
+  const auto add = [&]<class T>(T) {
+    if constexpr (takes(kTakes, dtype_of<T>)) {
+      using First = std::conditional_t<kTakes == Takes::select, bool, T>;
+      loops.of_dtype[static_cast<std::size_t>(dtype_of<T>)] = Compiled<CodeLoop<Code, kInputs, First, T>>::all;
+    }
+  };
+  add(float{}), add(double{}), add(std::int32_t{}), add(std::int64_t{}), add(std::uint8_t{}), add(bool{});
   return loops;
 }
 

@@ -27,13 +27,6 @@ using expr::ScalarFunction;
 using expr::Takes;
 using expr::Term;
 
-bool takes(Takes set, DType dtype) {
-  if (set == Takes::any || set == Takes::select) return true;
-  if (set == Takes::i64) return dtype == DType::i64;
-  if (dtype == DType::boolean) return set == Takes::boolean;
-  return set == Takes::numbers || set == (is_floating(dtype) ? Takes::floating : Takes::integers);
-}
-
 std::string names_of(Takes set) {
   std::string names;
   for (const DType dtype :

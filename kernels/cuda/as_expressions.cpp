@@ -1,17 +1,11 @@
 #include "kernels/cuda/as_expressions.h"
 
 #include <array>
-#include <deque>
 #include <limits>
 #include <utility>
-#include <vector>
 
-#include "kernels/cuda/expression.h"
-#include "kernels/expr/expression_op.h"
 #include "kernels/expr/term.h"
-#include "kernels/prepare.h"
 #include "kernels/publish_op.h"
-#include "runtime/program/op.h"
 
 namespace giro::cuda {
 namespace {
@@ -138,33 +132,23 @@ void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression
 
 namespace {
 
-// Adds the expression of an op that is one of Ops.
-template <class... Ops>
-bool add(const detail::HeldOp& held, std::deque<expr::Expression>& made) {
-  const auto add_one = [&](const auto* op) {
-    if (op == nullptr || !is_expression(*op)) return false;
-    made.push_back(as_expression(*op));
-    return true;
+// Calls f with the expression of an op that is one of Ops.
+template <class... Ops, class F>
+void with_expression_of(const detail::HeldOp& held, const F& f) {
+  const auto try_one = [&](const auto* op) {
+    if (op != nullptr && is_expression(*op)) f(as_expression(*op), nullptr);
   };
-  return (add_one(detail::op_of<Ops>(held)) || ...);
+  (try_one(detail::op_of<Ops>(held)), ...);
 }
 
 }  // namespace
 
-void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
-  std::deque<expr::Expression> made;
-  std::vector<std::pair<const expr::Expression*, const ops::Publish*>> with_tails;
-  for (const detail::HeldOp& op : ops) {
-    if (const auto* const expression = detail::op_of<expr::Expression>(op)) {
-      with_tails.emplace_back(expression, nullptr);
-    } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
-      with_tails.emplace_back(&both->expression, &both->row);
-    } else if (add<ops::Dense, ops::DenseBackward, ops::AvgPool, ops::AvgPoolBackward, ops::MaxPool,
-                   ops::MaxPoolBackward>(op, made)) {
-      with_tails.emplace_back(&made.back(), nullptr);
-    }
-  }
-  prepare(with_tails, stream);
+void with_expression(const detail::HeldOp& op,
+                     detail::FunctionRef<void(const expr::Expression&, const ops::Publish* tail)> f) {
+  if (const auto* const expression = detail::op_of<expr::Expression>(op)) return f(*expression, nullptr);
+  if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) return f(both->expression, &both->row);
+  with_expression_of<ops::Dense, ops::DenseBackward, ops::AvgPool, ops::AvgPoolBackward, ops::MaxPool,
+                     ops::MaxPoolBackward>(op, f);
 }
 
 }  // namespace giro::cuda

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 
-#include "kernels/expr/expression.h"
+#include "kernels/expr/expression_op.h"
 #include "kernels/narrow_layers.h"
 #include "kernels/ops.h"
+#include "runtime/function_ref.h"
+#include "runtime/program/held_op.h"
 
 // Ops that run as expressions on a GPU and have their own loops on the CPU.
 namespace giro::cuda {
@@ -30,5 +32,9 @@ inline constexpr std::int64_t kClassesOfBlocks = 1025;
 // The losses of ops::SoftmaxCrossEntropy, and `factor` times its gradients, unless dlogits is empty.
 expr::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
                                     const Tensor& labels, double factor);
+
+// If an op of a program runs as an expression, calls f with that and with the row to publish after it, or null.
+void with_expression(const detail::HeldOp& op,
+                     detail::FunctionRef<void(const expr::Expression&, const ops::Publish* tail)> f);
 
 }  // namespace giro::cuda

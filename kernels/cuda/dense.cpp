@@ -1,7 +1,7 @@
 #include "kernels/cuda/bias.h"
-#include "kernels/cuda/expression.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/elementwise.h"
+#include "kernels/expr/expression_op.h"
 #include "kernels/narrow_layers.h"
 #include "kernels/ops.h"
 #include "runtime/temporary.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/expression.h"
+#include "kernels/expr/expression_op.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -14,10 +14,11 @@
 
 #include <giro/runtime/error.h>
 
+#include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/expr/analysis.h"
-#include "kernels/ops.h"
+#include "kernels/prepare.h"
 #include "runtime/checksum.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
@@ -126,10 +127,8 @@ bool is_nothing(const Expression& expression, const ops::Publish* tail) {
                                 expression.space.end() - expression.reduced;
 }
 
-}  // namespace
-
-void run(const Expression& expression, const Stream& stream) { run_with_tail(expression, nullptr, stream); }
-
+// Queues an expression, then publishes a row unless `tail` is null. With a tail, the expression must not reduce
+// anything.
 void run_with_tail(const Expression& expression, const ops::Publish* tail, const Stream& stream) {
   if (is_nothing(expression, tail)) return;
   CudaStream& queue = cuda_stream(stream);
@@ -164,16 +163,19 @@ void run_with_tail(const Expression& expression, const ops::Publish* tail, const
   }
 }
 
-void prepare(const std::vector<std::pair<const Expression*, const ops::Publish*>>& with_tails, const Stream& stream) {
+}  // namespace
+
+void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
   CudaStream& queue = cuda_stream(stream);
   std::map<std::vector<std::int64_t>, ExpressionSource> made;
   std::vector<std::string> texts;
+  const auto add = [&](const Expression& expression, const ops::Publish* tail) {
+    std::vector<std::int64_t> key = key_of(expression, tail);
+    if (is_nothing(expression, tail) || queue.has_plan<Compiled>(key) || made.contains(key)) return;
+    texts.push_back(made.emplace(std::move(key), source_of(expression, tail)).first->second.text);
+  };
   try {
-    for (const auto& [expression, tail] : with_tails) {
-      std::vector<std::int64_t> key = key_of(*expression, tail);
-      if (is_nothing(*expression, tail) || queue.has_plan<Compiled>(key) || made.contains(key)) continue;
-      texts.push_back(made.emplace(std::move(key), source_of(*expression, tail)).first->second.text);
-    }
+    for (const detail::HeldOp& op : ops) with_expression(op, add);
     Kernels::instance().prepare(stream.device(), texts);
     for (auto& [key, source] : made) {
       queue.plan<Compiled>(key, [&] { return compiled(std::move(source), stream.device()); });
@@ -182,6 +184,8 @@ void prepare(const std::vector<std::pair<const Expression*, const ops::Publish*>
     // Ignored here: the op with the error fails when it runs, and reports where it was made.
   }
 }
+
+void run(const Expression& expression, const Stream& stream) { run_with_tail(expression, nullptr, stream); }
 
 void run(const ops::RunAndPublish& op, const Stream& stream) { run_with_tail(op.expression, &op.row, stream); }
 

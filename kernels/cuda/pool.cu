@@ -8,7 +8,6 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/cuda/as_expressions.h"
-#include "kernels/cuda/expression.h"
 #include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/ops.h"

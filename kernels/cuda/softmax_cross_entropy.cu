@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "kernels/cuda/as_expressions.h"
-#include "kernels/cuda/expression.h"
 #include "kernels/cuda/kernel_launch.cuh"
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/elementwise.h"

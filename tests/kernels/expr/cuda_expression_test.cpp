@@ -12,7 +12,8 @@
 #include "tests/support/cuda_test.h"
 
 #if GIRO_WITH_CUDA
-#include "kernels/cuda/expression.h"
+#include "kernels/expr/expression_op.h"
+#include "kernels/prepare.h"
 
 namespace giro {
 namespace {
@@ -26,12 +27,13 @@ class CudaExpressionTest : public test::CudaTest {
   // Compiles the cases together. Returns the memory of their tensors.
   std::vector<std::vector<Buffer>> place_and_compile(std::vector<ExpressionCase>& cases) {
     std::vector<std::vector<Buffer>> memory;
-    std::vector<std::pair<const expr::Expression*, const ops::Publish*>> expressions;
+    std::vector<detail::HeldOp> ops;
     for (ExpressionCase& c : cases) {
       memory.push_back(place(c));
-      expressions.emplace_back(&c.expression, nullptr);
+      ops.push_back({Program::Node("expression", {}, {}), *stream_,
+                     std::make_shared<detail::CallOf<expr::Expression>>(c.expression)});
     }
-    cuda::prepare(expressions, *stream_);
+    cuda::prepare(ops, *stream_);
     return memory;
   }
 

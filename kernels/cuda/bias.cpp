@@ -1,25 +1,20 @@
 #include "kernels/cuda/bias.h"
 
-#include <utility>
-
-#include "kernels/expr/term.h"
+#include "kernels/elementwise.h"
 
 namespace giro::cuda {
 
 void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu) {
   if ((!b && !relu) || y.count() == 0) return;
-  using namespace expr;
   const std::int64_t columns = y.shape()[-1];
-  Builder code({y.count() / columns, columns});
-  const Layout whole{.strides = {columns, 1}};
-  Term value = code.read(y, whole);
-  if (b) {
-    const Term bias = code.read(b, Layout{.strides = {0, 1}});
-    value = (value.cast(DType::f32) + bias.cast(DType::f32)).cast(y.dtype());
-  }
-  if (relu) value = expr::relu(value);
-  value.write(y, whole);
-  queue("add_bias", std::move(code).take(), stream);
+  ops::write_each("add_bias", y, {y.count() / columns, columns}, stream, [&](const auto& read) {
+    expr::Term value = read(y);
+    if (b) {
+      const expr::Term bias = read(b, Shape{columns});
+      value = (value.cast(DType::f32) + bias.cast(DType::f32)).cast(y.dtype());
+    }
+    return relu ? expr::relu(value) : value;
+  });
 }
 
 }  // namespace giro::cuda

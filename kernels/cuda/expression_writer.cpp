@@ -126,8 +126,7 @@ void ExpressionWriter::write_pointwise() {
     line(1, "const giro::i64 b{} = {};", i, plan_.places[i].offset);
   }
   line(1, "const bool live = true;");
-  Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element};
-  for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && plan_.is_needed[i];
+  const Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = run_in(0)};
   // While the loads of elements are in flight, each thread computes the values that all elements share.
   write_loads(elements, 1);
   write_row_values(0);

@@ -297,18 +297,14 @@ bool ExpressionWriter::has_element_writes_in(int pass) const {
 // are few.
 bool ExpressionWriter::keeps_values(const Share& share) const {
   if (share.is_by_columns || share.units > share.lanes || plan_.levels == 0) return false;
-  std::vector<int> first(expression_.code.size(), -1), last(expression_.code.size(), -1);
+  std::vector<int> passes(expression_.code.size());  // in which each instruction runs
   for (int pass = 0; pass <= plan_.levels; ++pass) {
     const std::vector<bool> run = run_in(pass);
-    for (std::size_t i = 0; i < run.size(); ++i) {
-      if (!run[i]) continue;
-      if (first[i] < 0) first[i] = pass;
-      last[i] = pass;
-    }
+    for (std::size_t i = 0; i < run.size(); ++i) passes[i] += run[i];
   }
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != last[i]) bytes += kUnit * std::max<std::size_t>(size_of(expression_.code[i].dtype), 4);
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    if (passes[i] > 1) bytes += kUnit * std::max<std::size_t>(size_of(expression_.code[i].dtype), 4);
   }
   return bytes <= (share.lanes == kMaxLanes ? 128 : 384);
 }

@@ -12,11 +12,11 @@ namespace {
 void matmul(const Matmul& product, const Stream& stream) {
   if (try_matmul(product, stream)) return;
   if (!product.adds) return tiled_matmul(product, stream);
-  const Temporary term(product.d.dtype(), product.d.shape(), stream);
+  const Temporary term(product.out.dtype(), product.out.shape(), stream);
   Matmul product_alone = product;
-  product_alone.d = term;
+  product_alone.out = term;
   tiled_matmul(product_alone, stream);
-  ops::add(product.d, product.d, term, stream);
+  ops::add(product.out, product.out, term, stream);
 }
 
 // The product with an epilogue for `bias`. Returns false and queues nothing if cuBLASLt does not compute it.
@@ -33,9 +33,8 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
                      const Stream& stream) {
   bool has_db = false;
   if (dw && dw.count() > 0) {
-    Matmul product = row_major(dw, x, true, dz, false, math);
-    product.adds = adds;
-    if (product.k == 0) {
+    const Matmul product{.out = dw, .a = x, .b = dz, .transpose_a = true, .math = math, .adds = adds};
+    if (product.terms() == 0) {
       if (!adds) fill_zero(dw, stream);
     } else {
       has_db = db && try_with_bias(product, CUBLASLT_EPILOGUE_BGRADA, db, stream);
@@ -50,9 +49,9 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
 void run(const ops::Dense& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   if (is_expression(op)) return cuda::run(as_expression(op), stream);
-  const Matmul product = row_major(op.y, op.x, false, op.w, false, op.math);
-  if (product.k > 0 && op.b && try_with_bias(product, CUBLASLT_EPILOGUE_BIAS, op.b, stream)) return;
-  if (product.k > 0) {
+  const Matmul product{.out = op.y, .a = op.x, .b = op.w, .math = op.math};
+  if (product.terms() > 0 && op.b && try_with_bias(product, CUBLASLT_EPILOGUE_BIAS, op.b, stream)) return;
+  if (product.terms() > 0) {
     matmul(product, stream);
   } else {
     fill_zero(op.y, stream);
@@ -68,7 +67,7 @@ void run(const ops::DenseBackward& op, const Stream& stream) {
     } else if (is_expression(op)) {
       cuda::run(as_expression(op), stream);
     } else {
-      matmul(row_major(op.dx, op.dz, false, op.w, true, op.math), stream);
+      matmul({.out = op.dx, .a = op.dz, .b = op.w, .transpose_b = true, .math = op.math}, stream);
     }
   }
 }

@@ -22,9 +22,11 @@ using Description = Handle<cublasLtMatmulDesc_t, [](auto made) { return cublaslt
 using Layout = Handle<cublasLtMatrixLayout_t, [](auto made) { return cublaslt().destroy_layout(made); }>;
 using Preference = Handle<cublasLtMatmulPreference_t, [](auto made) { return cublaslt().destroy_preference(made); }>;
 
+// cuBLASLt's matrices are column-major: for it, a row-major matrix is the transpose. So it computes out^T = op(b)^T
+// op(a)^T, with b as its first operand.
 struct MatmulPlan {
   Description description;
-  Layout a, b, d;
+  Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
   std::size_t workspace = 0;  // bytes
   bool found = false;
@@ -50,10 +52,11 @@ void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, const 
   check(cublaslt().set_of_layout(layout, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
 }
 
-Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride) {
+Layout layout(const Tensor& of, std::int64_t batch, std::int64_t stride) {
+  const std::int64_t rows = of.shape()[-2], columns = of.shape()[-1];
   Layout made;
-  check(cublaslt().create_layout(made.out(), data_type(dtype), static_cast<std::uint64_t>(rows),
-                                 static_cast<std::uint64_t>(columns), rows),
+  check(cublaslt().create_layout(made.out(), data_type(of.dtype()), static_cast<std::uint64_t>(columns),
+                                 static_cast<std::uint64_t>(rows), columns),
         "cublasLtMatrixLayoutCreate");
   if (batch > 1) {
     set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
@@ -68,33 +71,28 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t handle) {
   check(cublaslt().create_description(plan.description.out(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                       CUDA_R_32F),
         "cublasLtMatmulDescCreate");
-  const cublasOperation_t op_a = matmul.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t op_b = matmul.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
-  set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
+  const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, operation(matmul.transpose_b));
+  set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, operation(matmul.transpose_a));
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
   // cuBLASLt has no preference attribute for the bias's alignment but derives it from this address, which it does not
   // dereference here. try_matmul() accepts only aligned biases, so this address stands for all of them.
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{kMaxAlignment});
-  const auto factor = [&](const Tensor& of, bool transposed, std::int64_t rows, std::int64_t columns,
-                          std::int64_t stride) {
-    return layout(of.dtype(), transposed ? columns : rows, transposed ? rows : columns, matmul.batch, stride);
-  };
-  plan.a = factor(matmul.a, matmul.transpose_a, matmul.m, matmul.k, matmul.a_stride);
-  plan.b = factor(matmul.b, matmul.transpose_b, matmul.k, matmul.n, matmul.b_stride);
-  plan.d = layout(matmul.d.dtype(), matmul.m, matmul.n, matmul.batch, matmul.m * matmul.n);
+  plan.a = layout(matmul.a, matmul.batch, matmul.a_stride);
+  plan.b = layout(matmul.b, matmul.batch, matmul.b_stride);
+  plan.out = layout(matmul.out, matmul.batch, matmul.rows() * matmul.columns());
 
   Preference preference;
   check(cublaslt().create_preference(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.a.raw()));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.b.raw()));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(matmul.d.raw()));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(matmul.d.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.b.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.a.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(matmul.out.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(matmul.out.raw()));
 
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
-  const cublasStatus_t status = cublaslt().heuristic(handle, plan.description, plan.a, plan.b, plan.d, plan.d,
+  const cublasStatus_t status = cublaslt().heuristic(handle, plan.description, plan.b, plan.a, plan.out, plan.out,
                                                      preference, kCandidates, results.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
   check(status, "cublasLtMatmulAlgoGetHeuristic");
@@ -110,39 +108,25 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t handle) {
 
 }  // namespace
 
-Matmul row_major(const Tensor& out, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
-                 MathMode math) {
-  // out^T = op(b)^T op(a)^T
-  return {.m = out.shape()[-1],
-          .n = out.shape()[-2],
-          .k = a.shape()[transpose_a ? -2 : -1],
-          .transpose_a = transpose_b,
-          .transpose_b = transpose_a,
-          .a = b,
-          .b = a,
-          .d = out,
-          .math = math};
-}
-
 bool try_matmul(const Matmul& matmul, const Stream& stream) {
   if (matmul.bias && alignment_of(matmul.bias.raw()) < kMaxAlignment) return false;
-  if (matmul.bias && matmul.bias.dtype() != matmul.d.dtype()) return false;
+  if (matmul.bias && matmul.bias.dtype() != matmul.out.dtype()) return false;
   CudaStream& owner = cuda_stream(stream);
   const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
   const MatmulPlan& plan = owner.plan<MatmulPlan>(
-      {matmul.m, matmul.n, matmul.k, matmul.batch, matmul.a_stride, matmul.b_stride, matmul.transpose_a,
-       matmul.transpose_b, matmul.epilogue, alignment_of(matmul.a.raw()), alignment_of(matmul.b.raw()),
-       alignment_of(matmul.d.raw()), static_cast<int>(matmul.a.dtype()), static_cast<int>(matmul.d.dtype()),
-       static_cast<int>(matmul.math)},
+      {matmul.rows(), matmul.columns(), matmul.terms(), matmul.batch, matmul.a_stride, matmul.b_stride,
+       matmul.transpose_a, matmul.transpose_b, matmul.epilogue, alignment_of(matmul.a.raw()),
+       alignment_of(matmul.b.raw()), alignment_of(matmul.out.raw()), static_cast<int>(matmul.a.dtype()),
+       static_cast<int>(matmul.out.dtype()), static_cast<int>(matmul.math)},
       make);
   if (!plan.found) return false;
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
   // From the stream's arena, so that a recorded graph owns it.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float alpha = 1.0f, beta = matmul.adds ? 1.0f : 0.0f;
-  check(cublaslt().matmul(owner.cublaslt(), plan.description, &alpha, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b,
-                          &beta, matmul.d.raw(), plan.d, matmul.d.raw(), plan.d, &plan.algorithm, workspace.data(),
-                          plan.workspace, owner.handle()),
+  check(cublaslt().matmul(owner.cublaslt(), plan.description, &alpha, matmul.b.raw(), plan.b, matmul.a.raw(), plan.a,
+                          &beta, matmul.out.raw(), plan.out, matmul.out.raw(), plan.out, &plan.algorithm,
+                          workspace.data(), plan.workspace, owner.handle()),
         "cublasLtMatmul");
   return true;
 }
@@ -156,11 +140,15 @@ void run(const ops::Matmul& op, const Stream& stream) {
     const bool a_moves = a.shape()[0] > 1, b_moves = b.shape()[0] > 1;
     for (std::int64_t begin = 0; begin < out.shape()[0]; begin += kMaxBatch) {
       const std::int64_t end = std::min(begin + kMaxBatch, out.shape()[0]);
-      Matmul product = row_major(out.rows(begin, end), a_moves ? a.rows(begin, end) : a, op.options.transpose_a,
-                                 b_moves ? b.rows(begin, end) : b, op.options.transpose_b, op.math);
-      product.batch = end - begin;
-      product.a_stride = b_moves ? b.shape()[1] * b.shape()[2] : 0;
-      product.b_stride = a_moves ? a.shape()[1] * a.shape()[2] : 0;
+      const Matmul product{.out = out.rows(begin, end),
+                           .a = a_moves ? a.rows(begin, end) : a,
+                           .b = b_moves ? b.rows(begin, end) : b,
+                           .transpose_a = op.options.transpose_a,
+                           .transpose_b = op.options.transpose_b,
+                           .math = op.math,
+                           .batch = end - begin,
+                           .a_stride = a_moves ? a.shape()[1] * a.shape()[2] : 0,
+                           .b_stride = b_moves ? b.shape()[1] * b.shape()[2] : 0};
       if (!try_matmul(product, stream)) tiled_matmul(product, stream);
     }
   }

@@ -229,9 +229,7 @@ struct Launch {
         shared(static_cast<std::size_t>(2 * few.band_height * few.band_width * x[3])) {}
 };
 
-const void* raw(const Tensor& tensor) { return tensor ? tensor.raw() : nullptr; }
-const std::uint16_t* bits(const Tensor& tensor) { return static_cast<const std::uint16_t*>(raw(tensor)); }
-DType dtype_of(const Tensor& tensor) { return tensor ? tensor.dtype() : DType::f32; }
+const std::uint16_t* bits(const Tensor& tensor) { return static_cast<const std::uint16_t*>(tensor.raw()); }
 
 // The tensor itself or, since the kernels move quads, memory of its size if it is not aligned to them.
 Tensor aligned(const Tensor& tensor, Temporary& memory, const Stream& stream) {
@@ -264,7 +262,7 @@ void few_channels_conv2d(const ops::Conv2d& op, const Stream& stream) {
               const auto kernel =
                   op.has_pool ? few_channels_kernel<T, kSteps, true> : few_channels_kernel<T, kSteps, false>;
               kernel<<<launch.blocks, kThreads, launch.shared, handle(stream)>>>(
-                  static_cast<std::uint16_t*>(y.raw()), bits(op.x), bits(op.w), raw(op.b), dtype_of(op.b), op.has_relu,
+                  static_cast<std::uint16_t*>(y.raw()), bits(op.x), bits(op.w), op.b.raw(), op.b.dtype(), op.has_relu,
                   launch.geometry);
             });
   check_launch("few_channels_kernel");
@@ -284,12 +282,12 @@ void few_channels_conv2d_backward_filter(const ops::Conv2dBackward& op, const St
     const auto kernel = op.has_pool ? few_channels_backward_filter_kernel<T, kSteps, true>
                                     : few_channels_backward_filter_kernel<T, kSteps, false>;
     kernel<<<launch.blocks, kThreads, launch.shared, handle(stream)>>>(
-        parts.data<float>(), bits(dz), bits(op.x), bits(op.w), raw(op.b), dtype_of(op.b), launch.geometry);
+        parts.data<float>(), bits(dz), bits(op.x), bits(op.w), op.b.raw(), op.b.dtype(), launch.geometry);
   });
   check_launch("few_channels_backward_filter_kernel");
   few_channels_total_kernel<<<blocks_for(count, kTotals), kTotals * kAdders, 0, handle(stream)>>>(
-      host_device::Output(op.dw), host_device::Output(const_cast<void*>(raw(op.db)), dtype_of(op.db)),
-      parts.data<float>(), static_cast<int>(blocks), filters, terms);
+      host_device::Output(op.dw), host_device::Output(op.db), parts.data<float>(), static_cast<int>(blocks), filters,
+      terms);
   check_launch("few_channels_total_kernel");
 }
 

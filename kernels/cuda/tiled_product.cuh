@@ -204,8 +204,8 @@ struct Result {
         row_stride(p.row_stride > 0 ? p.row_stride : p.columns),
         slice(p.slice > 0 ? p.slice : p.rows * p.columns),
         count(p.slices * p.rows * p.columns),
-        bias(bias ? bias.raw() : nullptr),
-        bias_dtype(bias ? bias.dtype() : DType::f32),
+        bias(bias.raw()),
+        bias_dtype(bias.dtype()),
         relu(relu),
         in_quads(columns % 4 == 0 && cuda::in_quads(out, row_stride, slice)) {}
 

@@ -49,14 +49,14 @@ class Kernels {
     compile(compute_capability(device), sources);
   }
   // The kernel `name` of a source. Errors as for prepare.
-  cudaKernel_t find(Device device, const std::string& source, const std::string& name) {
+  const void* find(Device device, const std::string& source, const std::string& name) {
     const std::lock_guard lock(mutex_);
     const Key key{compute_capability(device), detail::digits_of({source})};
     make_current(device);
     if (!libraries_.contains(key)) compile(key.first, {source});
     cudaKernel_t kernel = nullptr;
     check(cudaLibraryGetKernel(&kernel, libraries_.at(key), name.c_str()), "cudaLibraryGetKernel");
-    return kernel;
+    return reinterpret_cast<const void*>(kernel);
   }
 
  private:
@@ -105,19 +105,13 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
   return key;
 }
 
-// An expression's kernels, compiled for a stream's device.
-struct Compiled {
-  ExpressionSource source;  // without its text
-  std::vector<cudaKernel_t> kernels;
-};
-
-Compiled compiled(ExpressionSource source, Device device) {
-  Compiled result{std::move(source), {}};
-  for (const ExpressionSource::Kernel& kernel : result.source.kernels) {
-    result.kernels.push_back(Kernels::instance().find(device, result.source.text, kernel.name));
+// The source without its text, with its kernels loaded on the device.
+ExpressionSource loaded(ExpressionSource source, Device device) {
+  for (ExpressionSource::Kernel& kernel : source.kernels) {
+    kernel.function = Kernels::instance().find(device, source.text, kernel.name);
   }
-  result.source.text = {};
-  return result;
+  source.text = {};
+  return source;
 }
 
 // Whether there is nothing to compute, so that no kernel is needed.
@@ -132,9 +126,8 @@ bool is_nothing(const Expression& expression, const ops::Publish* tail) {
 void run_with_tail(const Expression& expression, const ops::Publish* tail, const Stream& stream) {
   if (is_nothing(expression, tail)) return;
   CudaStream& queue = cuda_stream(stream);
-  const Compiled& code = queue.plan<Compiled>(key_of(expression, tail),
-                                              [&] { return compiled(source_of(expression, tail), stream.device()); });
-  const ExpressionSource& source = code.source;
+  const ExpressionSource& source = queue.plan<ExpressionSource>(
+      key_of(expression, tail), [&] { return loaded(source_of(expression, tail), stream.device()); });
   if (source.count == 0 && tail == nullptr) return;
   const Buffer workspace = source.workspace_bytes > 0 ? stream.allocate(source.workspace_bytes) : Buffer();
 
@@ -155,10 +148,8 @@ void run_with_tail(const Expression& expression, const ops::Publish* tail, const
   for (void*& address : addresses) arguments.push_back(&address);
   arguments.push_back(source.has_wide_count ? static_cast<void*>(&count) : &narrow_count);
 
-  for (std::size_t k = 0; k < code.kernels.size(); ++k) {
-    const ExpressionSource::Kernel& kernel = source.kernels[k];
-    check(cudaLaunchKernel(reinterpret_cast<const void*>(code.kernels[k]), kernel.blocks, kernel.threads,
-                           arguments.data(), 0, queue.handle()),
+  for (const ExpressionSource::Kernel& kernel : source.kernels) {
+    check(cudaLaunchKernel(kernel.function, kernel.blocks, kernel.threads, arguments.data(), 0, queue.handle()),
           kernel.name.c_str());
   }
 }
@@ -171,14 +162,14 @@ void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
   std::vector<std::string> texts;
   const auto add = [&](const Expression& expression, const ops::Publish* tail) {
     std::vector<std::int64_t> key = key_of(expression, tail);
-    if (is_nothing(expression, tail) || queue.has_plan<Compiled>(key) || made.contains(key)) return;
+    if (is_nothing(expression, tail) || queue.has_plan<ExpressionSource>(key) || made.contains(key)) return;
     texts.push_back(made.emplace(std::move(key), source_of(expression, tail)).first->second.text);
   };
   try {
     for (const detail::HeldOp& op : ops) with_expression(op, add);
     Kernels::instance().prepare(stream.device(), texts);
     for (auto& [key, source] : made) {
-      queue.plan<Compiled>(key, [&] { return compiled(std::move(source), stream.device()); });
+      queue.plan<ExpressionSource>(key, [&] { return loaded(std::move(source), stream.device()); });
     }
   } catch (const Error&) {
     // Ignored here: the op with the error fails when it runs, and reports where it was made.

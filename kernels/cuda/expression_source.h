@@ -21,6 +21,7 @@ struct ExpressionSource {
   struct Kernel {
     std::string name;
     unsigned int threads = 0, blocks = 0;
+    const void* function = nullptr;  // once it is loaded
   };
 
   std::string text;  // a program may contain several, each once

@@ -61,11 +61,9 @@ void ExpressionWriter::write_groups(const Share& share) {
   write_known_values(plan_.levels);
   write_pass(share, plan_.levels, false);
   end_kernel();
-  if (std::all_of(plan_.writes.begin(), plan_.writes.end(), [&](const ExpressionPlan::Array& write) {
-        return this->writes_elements(static_cast<std::size_t>(&write - plan_.writes.data()));
-      })) {
-    return;
-  }
+  std::size_t row = 0;  // the number of the first output of rows
+  while (row < plan_.writes.size() && this->writes_elements(row)) ++row;
+  if (row == plan_.writes.size()) return;
   const Share one_each{.is_by_columns = plan_.is_by_columns, .rows = 128};
   begin_kernel("_rows", one_each);
   write_row(one_each);

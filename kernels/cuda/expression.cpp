@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <giro/runtime/error.h>
@@ -116,9 +117,8 @@ ExpressionSource loaded(ExpressionSource source, Device device) {
 
 // Whether there is nothing to compute, so that no kernel is needed.
 bool is_nothing(const Expression& expression, const ops::Publish* tail) {
-  const std::int64_t* const sizes = expression.space.begin();
-  return tail == nullptr && std::find(sizes, expression.space.end() - expression.reduced, 0) !=
-                                expression.space.end() - expression.reduced;
+  const std::span of_rows(expression.space.begin(), expression.space.end() - expression.reduced);
+  return tail == nullptr && std::ranges::find(of_rows, 0) != of_rows.end();
 }
 
 // Queues an expression, then publishes a row unless `tail` is null. With a tail, the expression must not reduce

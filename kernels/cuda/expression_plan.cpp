@@ -33,10 +33,6 @@ bool ExpressionPlan::counts_packs_of(int count, const Array& place) const {
 
 ExpressionPlan::ExpressionPlan(const Expression& expression) : Analysis(expression) {
   const std::size_t rank = sizes.size();
-  const auto product = [&](std::size_t begin, std::size_t end) {
-    return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
-                           sizes.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{1}, std::multiplies<>());
-  };
   is_pointwise = levels == 0;
   for (const Array& write : writes) {
     if (write.is_same_along(0, rank)) continue;
@@ -45,8 +41,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) : Analysis(expressi
     }
   }
   if (is_pointwise) row_axes = rank;
-  rows = product(0, row_axes);
-  length = product(row_axes, rank);
+  for (std::size_t axis = 0; axis < rank; ++axis) (axis < row_axes ? rows : length) *= sizes[axis];
 
   join_axes();
   order_rows();

@@ -29,6 +29,19 @@ void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stre
   });
 }
 
+void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu) {
+  if ((!b && !relu) || y.count() == 0) return;
+  const std::int64_t columns = y.shape()[-1];
+  write_each("add_bias", y, {y.count() / columns, columns}, stream, [&](const auto& read) {
+    Term value = read(y);
+    if (b) {
+      const Term bias = read(b, Shape{columns});
+      value = (value.cast(DType::f32) + bias.cast(DType::f32)).cast(y.dtype());
+    }
+    return relu ? expr::relu(value) : value;
+  });
+}
+
 void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
   write_each("cast", out, {out.count()}, stream, [&](const auto& read) { return read(a); });
 }

@@ -27,6 +27,8 @@ void write_each(const char* op, const Tensor& out, const Shape& space, const Str
 
 // out = a + b, all of one floating dtype.
 void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream);
+// y += b along the last axis of y, and then y = relu(y) if `relu`. b has y's dtype or f32, or is empty.
+void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu = false);
 // out = a, converted. Floating to integer truncates toward zero; values out of range are undefined, as in C++. To bool:
 // nonzero is true.
 void cast(const Tensor& out, const Tensor& a, const Stream& stream);

@@ -7,7 +7,6 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/cuda/bias.h"
 #include "kernels/cuda/graph_plan.h"
 #include "kernels/cuda/own_conv2d.h"
 #include "kernels/elementwise.h"
@@ -76,7 +75,7 @@ void run(const ops::Conv2d& op, const Stream& stream) {
       convolution,
       {{GraphArray::x, op.x.raw()}, {GraphArray::w, op.w.raw()}, {GraphArray::y, op.y.raw()}, {GraphArray::b, bias}},
       stream, [&] { tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, op.options, stream); });
-  if (by_cudnn && !convolution.has_bias) add_bias(op.y, op.b, stream);
+  if (by_cudnn && !convolution.has_bias) ops::add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {

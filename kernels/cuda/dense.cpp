@@ -1,4 +1,3 @@
-#include "kernels/cuda/bias.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/elementwise.h"
 #include "kernels/expr/expression_op.h"
@@ -56,7 +55,7 @@ void run(const ops::Dense& op, const Stream& stream) {
   } else {
     fill_zero(op.y, stream);
   }
-  if (op.b) add_bias(op.y, op.b, stream);
+  if (op.b) ops::add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::DenseBackward& op, const Stream& stream) {

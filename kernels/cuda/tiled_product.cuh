@@ -7,8 +7,8 @@
 
 #include <giro/runtime/stream.h>
 
-#include "kernels/cuda/bias.h"
 #include "kernels/cuda/kernel_launch.cuh"
+#include "kernels/elementwise.h"
 #include "kernels/host_device/pool_windows.h"
 #include "kernels/host_device/storage.h"
 #include "kernels/ops.h"
@@ -356,7 +356,7 @@ void tiled_product(const Product& p, const Rows& rows, const Columns& columns, c
   const Temporary sums(DType::f32, {splits, count}, stream);
   launch(Result(p, sums));
   cuda::run(ops::SumRows{p.out.reshape({count}), sums}, stream);
-  add_bias(p.out, p.bias, stream, p.relu);
+  ops::add_bias(p.out, p.bias, stream, p.relu);
 }
 
 }  // namespace tiles

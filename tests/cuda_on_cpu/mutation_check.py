@@ -48,7 +48,6 @@ CONCERNED = [  # first match
     ("runtime/*", [("runtime_test", "*"), LOOP]),
     ("kernels/cuda/*_prelude.cpp", [ERRORS, kernels("Elementwise", "Reduce", "Publish", "Fused"),
                                     ("kernels_nn_test", "*RandomTest*cuda*"), LOOP]),
-    ("kernels/cuda/bias.cpp", [ERRORS, kernels("Dense", "Conv2d")]),
     ("kernels/cuda/conv2d.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/cumulative.cu", [ERRORS, kernels("Cumulative")]),
     ("kernels/cuda/gather.cu", [ERRORS, kernels("Gather")]),

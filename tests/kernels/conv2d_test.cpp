@@ -13,8 +13,8 @@
 #include "kernels/few_channels.h"
 
 #if GIRO_WITH_CUDA
-#include "kernels/cuda/bias.h"
 #include "kernels/cuda/own_conv2d.h"
+#include "kernels/elementwise.h"
 #include "runtime/program/op.h"
 #include "tests/support/tensor_ops.h"
 #endif
@@ -554,8 +554,8 @@ TEST_P(DeclinedConv2dTest, BiasAndRelu) {
                      [=](const Tensors& out, const Tensors& in, const Stream& s) {
                        queue(TiledConv2d{out[0], in[0], in[1], in[2], true, conv.options}, s);
                        queue(TiledConv2d{.y = out[1], .x = in[0], .w = in[1], .options = conv.options}, s);
-                       cuda::add_bias(out[1], in[2], s);
-                       cuda::add_bias(out[1], {}, s, true);
+                       ops::add_bias(out[1], in[2], s);
+                       ops::add_bias(out[1], {}, s, true);
                      },
                  .expected = {expected.stored_as(dtype), expected.stored_as(dtype)},
                  .alignment = kLeafAlignment});

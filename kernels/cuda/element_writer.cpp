@@ -1,6 +1,7 @@
 // Part of ExpressionWriter: the code for a thread's elements and for the values of its rows.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -24,14 +25,19 @@ std::string ExpressionWriter::strided(const ExpressionPlan::Array& array, std::s
 
 // Writes the coordinates c<axis> of element number `index`, in its row or, in a pointwise kernel, in the whole space.
 void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
-  const std::size_t first = plan_.element_axis(), end = plan_.sizes.size();
+  split(index, plan_.element_axis(), plan_.sizes.size(), "c", "q", indent);
+}
+
+// Splits a number into coordinates along axes [first, end). `rest`: a variable for what is left of it.
+void ExpressionWriter::split(std::string_view number, std::size_t first, std::size_t end, std::string_view axis,
+                             std::string_view rest, int indent) {
   if (first == end) return;
-  if (first + 1 == end) return line(indent, "const auto c{} = {};", first, index);
-  line(indent, "auto q = {};", index);
-  for (std::size_t axis = end - 1; axis > first; --axis) {
-    line(indent, "const auto c{0} = q % {1}; q /= {1};", axis, plan_.sizes[axis]);
+  if (first + 1 == end) return line(indent, "const auto {}{} = {};", axis, first, number);
+  line(indent, "auto {} = {};", rest, number);
+  for (std::size_t i = end - 1; i > first; --i) {
+    line(indent, "const auto {0}{1} = {2} % {3}; {2} /= {3};", axis, i, rest, plan_.sizes[i]);
   }
-  line(indent, "const auto c{} = q;", first);
+  line(indent, "const auto {}{} = {};", axis, first, rest);
 }
 
 std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
@@ -41,16 +47,15 @@ std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
 // `value` where the array has an element at the coordinates, else `other`.
 std::string ExpressionWriter::if_in_bounds(const ExpressionPlan::Array& array, const std::string& value,
                                            const std::string& other) const {
-  std::string condition;
+  std::vector<std::string> conditions;
   for (std::size_t axis = 0; axis < plan_.sizes.size(); ++axis) {
     const char name = axis >= plan_.element_axis() ? 'c' : 'd';
     const auto [begin, end] = array.bounds[axis];
-    if (begin > 0) condition += fmt::format("{}{}{} >= {}", condition.empty() ? "" : " && ", name, axis, begin);
-    if (end != ExpressionPlan::Bounds().end) {
-      condition += fmt::format("{}{}{} < {}", condition.empty() ? "" : " && ", name, axis, end);
-    }
+    if (begin > 0) conditions.push_back(fmt::format("{}{} >= {}", name, axis, begin));
+    if (end != ExpressionPlan::Bounds().end) conditions.push_back(fmt::format("{}{} < {}", name, axis, end));
   }
-  return condition.empty() ? value : fmt::format("({} ? {} : {})", condition, value, other);
+  if (conditions.empty()) return value;
+  return fmt::format("({} ? {} : {})", fmt::join(conditions, " && "), value, other);
 }
 
 // Whether a pack can span several rows of the last axis, or exist only in part.

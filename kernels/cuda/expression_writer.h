@@ -49,6 +49,8 @@ class ExpressionWriter {
   void write_loads(const Elements& elements, int indent);
   void write_elements(const Elements& elements, int indent);
   void write_coordinates(const std::string& index, int indent);
+  void split(std::string_view number, std::size_t first, std::size_t end, std::string_view axis, std::string_view rest,
+             int indent);
   void write_row_values(int level);
   std::string row_of(const ExpressionPlan::Array& array) const;
   void define_row_value(std::size_t instruction, const std::string& text);

@@ -136,17 +136,7 @@ void ExpressionWriter::write_row(const Share& share) {
   } else {
     line(1, "const {} length = live ? {} : 0;", index_type(), plan_.length);
   }
-  if (plan_.row_axes > 0) {
-    std::string rest = "row";
-    if (plan_.row_axes > 1) {
-      line(1, "auto rest = row;");
-      rest = "rest";
-    }
-    for (std::size_t axis = plan_.row_axes - 1; axis > 0; --axis) {
-      line(1, "const auto d{0} = rest % {1}; rest /= {1};", axis, plan_.sizes[axis]);
-    }
-    line(1, "const auto d0 = {};", rest);
-  }
+  split("row", 0, plan_.row_axes, "d", "rest", 1);
   const auto offset_of_row = [&](const ExpressionPlan::Array& array) {
     return strided(array, 0, plan_.row_axes, "d", "giro::i64");
   };

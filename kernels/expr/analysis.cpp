@@ -151,39 +151,34 @@ void Analysis::join_axes() {
 }
 
 void Analysis::join_axes(std::size_t begin, std::size_t end) {
-  const auto remove = [&](std::size_t axis) {
-    const auto remove_from = [at = static_cast<std::ptrdiff_t>(axis)](auto& values) {
-      std::copy(values.begin() + at + 1, values.end(), values.begin() + at);
-      values.back() = {};
-    };
-    sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
-    for_each_array([&](Array& a) { remove_from(a.strides), remove_from(a.bounds); });
-    if (axis < row_axes) --row_axes;
-    --end;
-  };
-  for (std::size_t axis = begin; axis < end;) {
+  std::size_t kept = begin;  // one past the axes that stay
+  for (std::size_t axis = begin; axis < end; ++axis) {
     bool is_whole = true;
     for_each_array([&](const Array& a) { is_whole = is_whole && a.is_whole_along(axis); });
-    if (sizes[axis] == 1 && is_whole) {
-      remove(axis);
-      continue;
-    }
-    bool joins = axis > begin && is_whole;
-    if (joins) {
-      for_each_array([&](const Array& a) { joins = joins && a.strides[axis - 1] == a.strides[axis] * sizes[axis]; });
-    }
+    if (sizes[axis] == 1 && is_whole) continue;
+    bool joins = kept > begin && is_whole;
+    for_each_array([&](const Array& a) { joins = joins && a.strides[kept - 1] == a.strides[axis] * sizes[axis]; });
     if (joins) {
       for_each_array([&](Array& a) {
-        const Bounds outer = a.bounds[axis - 1];
-        a.bounds[axis].begin = outer.begin * sizes[axis];
-        if (outer.end != Bounds().end) a.bounds[axis].end = outer.end * sizes[axis];
+        Bounds& outer = a.bounds[kept - 1];
+        outer.begin *= sizes[axis];
+        if (outer.end != Bounds().end) outer.end *= sizes[axis];
+        a.strides[kept - 1] = a.strides[axis];
       });
-      sizes[axis] *= sizes[axis - 1];
-      remove(axis - 1);
+      sizes[kept - 1] *= sizes[axis];
     } else {
-      ++axis;
+      for_each_array([&](Array& a) { a.strides[kept] = a.strides[axis], a.bounds[kept] = a.bounds[axis]; });
+      sizes[kept++] = sizes[axis];
     }
   }
+  const auto from = static_cast<std::ptrdiff_t>(kept), gone = static_cast<std::ptrdiff_t>(end - kept);
+  const auto close_gap = [&](auto& values) {
+    for (auto rest = std::shift_left(values.begin() + from, values.end(), gone); rest != values.end(); ++rest)
+      *rest = {};
+  };
+  for_each_array([&](Array& a) { close_gap(a.strides), close_gap(a.bounds); });
+  sizes.erase(sizes.begin() + from, sizes.begin() + from + gone);
+  if (end == row_axes) row_axes = kept;
 }
 
 void Analysis::insert_axis(std::size_t axis) {

@@ -42,37 +42,39 @@ class Kernels {
     return *kernels;
   }
 
-  // Compiles the sources that are not loaded yet, as one program: for 20 kernels this takes two thirds of the time of
-  // compiling them one by one. Errors: those of Nvrtc, device.
-  void prepare(Device device, const std::vector<std::string>& sources) {
+  // Loads the kernels of sources, and drops the texts. Compiles those that are not loaded yet as one program: for 20
+  // kernels this takes two thirds of the time of compiling them one by one. Errors: those of Nvrtc, device.
+  void load(Device device, const std::vector<ExpressionSource*>& sources) {
     const std::lock_guard lock(mutex_);
     make_current(device);
-    compile(compute_capability(device), sources);
-  }
-  // The kernel `name` of a source. Errors as for prepare.
-  const void* find(Device device, const std::string& source, const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    const Key key{compute_capability(device), detail::digits_of({source})};
-    make_current(device);
-    if (!libraries_.contains(key)) compile(key.first, {source});
-    cudaKernel_t kernel = nullptr;
-    check(cudaLibraryGetKernel(&kernel, libraries_.at(key), name.c_str()), "cudaLibraryGetKernel");
-    return reinterpret_cast<const void*>(kernel);
+    const int architecture = compute_capability(device);
+    std::vector<Key> keys, missing;
+    std::string program;
+    for (const ExpressionSource* const source : sources) {
+      const Key& key = keys.emplace_back(architecture, detail::digits_of({source->text}));
+      if (libraries_.contains(key) || std::ranges::find(missing, key) != missing.end()) continue;
+      missing.push_back(key);
+      program += source->text;
+    }
+    if (!missing.empty()) {
+      const cudaLibrary_t library = compiled(program, architecture);
+      for (const Key& key : missing) libraries_[key] = library;
+    }
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      for (ExpressionSource::Kernel& kernel : sources[i]->kernels) {
+        cudaKernel_t found = nullptr;
+        check(cudaLibraryGetKernel(&found, libraries_.at(keys[i]), kernel.name.c_str()), "cudaLibraryGetKernel");
+        kernel.function = found;
+      }
+      sources[i]->text = {};
+    }
   }
 
  private:
   Kernels() = default;
   using Key = std::pair<int, std::string>;  // architecture, digits of the source
-  void compile(int architecture, const std::vector<std::string>& sources) {
-    std::vector<Key> keys;
-    std::string program;
-    for (const std::string& source : sources) {
-      const Key key{architecture, detail::digits_of({source})};
-      if (libraries_.contains(key) || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-      keys.push_back(key);
-      program += source;
-    }
-    if (keys.empty()) return;
+
+  static cudaLibrary_t compiled(const std::string& program, int architecture) {
     const Nvrtc& nvrtc = Nvrtc::instance();
     const std::string cached =
         fmt::format("NVRTC {} sm_{} {}\n{}", nvrtc.version(), architecture, fmt::join(Nvrtc::options(), " "), program);
@@ -83,7 +85,7 @@ class Kernels {
     }
     cudaLibrary_t library = nullptr;
     check(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");
-    for (const Key& key : keys) libraries_[key] = library;
+    return library;
   }
 
   std::mutex mutex_;
@@ -106,15 +108,6 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
   return key;
 }
 
-// The source without its text, with its kernels loaded on the device.
-ExpressionSource loaded(ExpressionSource source, Device device) {
-  for (ExpressionSource::Kernel& kernel : source.kernels) {
-    kernel.function = Kernels::instance().find(device, source.text, kernel.name);
-  }
-  source.text = {};
-  return source;
-}
-
 // Whether there is nothing to compute, so that no kernel is needed.
 bool is_nothing(const Expression& expression, const ops::Publish* tail) {
   const std::span of_rows(expression.space.begin(), expression.space.end() - expression.reduced);
@@ -126,8 +119,11 @@ bool is_nothing(const Expression& expression, const ops::Publish* tail) {
 void run_with_tail(const Expression& expression, const ops::Publish* tail, const Stream& stream) {
   if (is_nothing(expression, tail)) return;
   CudaStream& queue = cuda_stream(stream);
-  const ExpressionSource& source = queue.plan<ExpressionSource>(
-      key_of(expression, tail), [&] { return loaded(source_of(expression, tail), stream.device()); });
+  const ExpressionSource& source = queue.plan<ExpressionSource>(key_of(expression, tail), [&] {
+    ExpressionSource made = source_of(expression, tail);
+    Kernels::instance().load(stream.device(), {&made});
+    return made;
+  });
   if (source.count == 0 && tail == nullptr) return;
   const Buffer workspace = source.workspace_bytes > 0 ? stream.allocate(source.workspace_bytes) : Buffer();
 
@@ -159,17 +155,17 @@ void run_with_tail(const Expression& expression, const ops::Publish* tail, const
 void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
   CudaStream& queue = cuda_stream(stream);
   std::map<std::vector<std::int64_t>, ExpressionSource> made;
-  std::vector<std::string> texts;
+  std::vector<ExpressionSource*> sources;
   const auto add = [&](const Expression& expression, const ops::Publish* tail) {
     std::vector<std::int64_t> key = key_of(expression, tail);
     if (is_nothing(expression, tail) || queue.has_plan<ExpressionSource>(key) || made.contains(key)) return;
-    texts.push_back(made.emplace(std::move(key), source_of(expression, tail)).first->second.text);
+    sources.push_back(&made.emplace(std::move(key), source_of(expression, tail)).first->second);
   };
   try {
     for (const detail::HeldOp& op : ops) with_expression(op, add);
-    Kernels::instance().prepare(stream.device(), texts);
+    Kernels::instance().load(stream.device(), sources);
     for (auto& [key, source] : made) {
-      queue.plan<ExpressionSource>(key, [&] { return loaded(std::move(source), stream.device()); });
+      queue.plan<ExpressionSource>(key, [of = &source] { return std::move(*of); });
     }
   } catch (const Error&) {
     // Ignored here: the op with the error fails when it runs, and reports where it was made.

@@ -129,10 +129,9 @@ class Planner : expr::Analysis {
     for (std::size_t i = 0; i < expression.code.size(); ++i) {
       if (!is_needed[i] || of_rows_[i]) continue;
       const auto is_same = [&](std::size_t k) { return is_number_[k] || at(k).kind == Kind::constant; };
-      const auto first = at(i).operands.begin();
       is_number_[i] = at(i).kind == Kind::read || at(i).kind == Kind::place
                           ? array_of(at(i)).is_same_along(0, row_axes)
-                          : std::all_of(first, first + static_cast<std::ptrdiff_t>(operand_count(at(i))), is_same);
+                          : std::ranges::all_of(operands_of(at(i)), is_same);
     }
   }
 
@@ -188,7 +187,7 @@ class Planner : expr::Analysis {
     const Instruction& code = at(i);
     Plan::Step s;
     s.in = in;
-    s.inputs = static_cast<int>(operand_count(code));
+    s.inputs = static_cast<int>(operands_of(code).size());
     s.out = out;
     s.size = size_of_value(i);
     const DType from = computed_in(inputs_dtype(code));
@@ -211,7 +210,7 @@ class Planner : expr::Analysis {
   template <class F>
   std::array<int, 3> operands(std::size_t i, const F& f) {
     std::array<int, 3> values{};
-    for (std::size_t k = 0; k < operand_count(at(i)); ++k) values[k] = f(at(i).operands[k]);
+    for (std::size_t k = 0; k < operands_of(at(i)).size(); ++k) values[k] = f(at(i).operands[k]);
     return values;
   }
 

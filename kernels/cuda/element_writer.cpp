@@ -87,10 +87,10 @@ std::string ExpressionWriter::computed(std::size_t number) const {
   if (instruction.kind == Kind::cast) {
     result = fmt::format("giro::Cast<{}>::of({})", value_type(instruction.dtype), value(instruction.operands[0]));
   } else {
-    for (std::size_t k = 0; k < expr::operand_count(instruction); ++k) {
-      result += fmt::format("{}{}", k == 0 ? "" : ", ", value(instruction.operands[k]));
-    }
-    result = fmt::format("{}({})", function_name(*instruction.function, plan_.inputs_dtype(instruction)), result);
+    std::vector<std::string> operands;
+    for (const std::uint16_t operand : expr::operands_of(instruction)) operands.push_back(value(operand));
+    result = fmt::format("{}({})", function_name(*instruction.function, plan_.inputs_dtype(instruction)),
+                         fmt::join(operands, ", "));
     if (instruction.function->rules.is_exact) return result;
   }
   return rounded(instruction.dtype, result);

@@ -309,7 +309,8 @@ std::vector<bool> ExpressionWriter::run_in(int pass) const {
   for (std::size_t i = run.size(); i-- > 0;) {
     const Instruction& instruction = expression_.code[i];
     run[i] = run[i] && plan_.is_of_element[i] && !is_kept_[i];
-    for (std::size_t k = 0; run[i] && k < expr::operand_count(instruction); ++k) run[instruction.operands[k]] = true;
+    if (!run[i]) continue;
+    for (const std::uint16_t operand : expr::operands_of(instruction)) run[operand] = true;
   }
   return run;
 }

@@ -39,9 +39,7 @@ std::vector<bool> values_of_elements(const Expression& expression,
     const Instruction& instruction = expression.code[i];
     if (instruction.kind == Kind::reduce) continue;
     bool is_of_element = (instruction.kind == Kind::read || instruction.kind == Kind::place) && varies(instruction);
-    for (std::size_t k = 0; k < operand_count(instruction); ++k) {
-      is_of_element = is_of_element || result[instruction.operands[k]];
-    }
+    for (const std::uint16_t operand : operands_of(instruction)) is_of_element = is_of_element || result[operand];
     result[i] = is_of_element;
   }
   return result;
@@ -121,8 +119,7 @@ void Analysis::find_needed() {
   }
   for (std::size_t i = code.size(); i-- > 0;) {
     if (!is_needed[i]) continue;
-    for (std::size_t k = 0; k < operand_count(code[i]); ++k) {
-      const std::size_t operand = code[i].operands[k];
+    for (const std::uint16_t operand : operands_of(code[i])) {
       if (operand >= i) reject(ErrorCode::invalid_argument, "an operand defined after its use");
       is_needed[operand] = true;
     }
@@ -138,9 +135,7 @@ void Analysis::find_levels() {
   for (std::size_t i = 0; i < level.size(); ++i) {
     const Instruction& instruction = expression.code[i];
     if (!is_needed[i]) continue;
-    for (std::size_t k = 0; k < operand_count(instruction); ++k) {
-      level[i] = std::max(level[i], level[instruction.operands[k]]);
-    }
+    for (const std::uint16_t operand : operands_of(instruction)) level[i] = std::max(level[i], level[operand]);
     if (instruction.kind == Kind::reduce) levels = std::max(levels, ++level[i]);
   }
 }

@@ -70,7 +70,7 @@ struct Analysis {
   int pass_of_write(std::size_t write) const;
   // Of an applied function, a cast or a reduction.
   DType inputs_dtype(const Instruction& instruction) const {
-    return expression.code[instruction.operands[operand_count(instruction) - 1]].dtype;
+    return expression.code[operands_of(instruction).back()].dtype;
   }
 
   const Expression& expression;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <giro/runtime/dtype.h>
@@ -72,9 +73,12 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-inline std::size_t operand_count(const Instruction& instruction) {
-  if (instruction.kind == Instruction::Kind::apply) return static_cast<std::size_t>(instruction.function->inputs);
-  return instruction.kind == Instruction::Kind::cast || instruction.kind == Instruction::Kind::reduce ? 1 : 0;
+// Those that an instruction, const or not, has.
+template <class Of>
+auto operands_of(Of& instruction) {
+  const bool has_one = instruction.kind == Instruction::Kind::cast || instruction.kind == Instruction::Kind::reduce;
+  const int count = instruction.kind == Instruction::Kind::apply ? instruction.function->inputs : has_one;
+  return std::span(instruction.operands).first(static_cast<std::size_t>(count));
 }
 
 // Computes several arrays from others in one pass: each element of the space runs through the instructions. Reductions

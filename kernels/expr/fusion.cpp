@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -79,9 +80,7 @@ class FusedBuilder {
         result_.places.push_back(to_common_axes(expression.places[instruction.index], axes_, of));
         instruction.index = static_cast<std::uint16_t>(result_.places.size() - 1);
       }
-      for (std::size_t k = 0; k < operand_count(instruction); ++k) {
-        instruction.operands[k] = numbers[instruction.operands[k]];
-      }
+      for (std::uint16_t& operand : operands_of(instruction)) operand = numbers[operand];
       numbers.push_back(push(instruction));
     }
     for (const Expression::Write& write : expression.writes) {
@@ -204,24 +203,21 @@ std::optional<Fused> joined(const Expression& producer, const Expression& consum
 
 // Matches axes by a value that p writes and c reads, or else by an array that both read, each element once.
 std::optional<Fused> fuse_without_splitting(const Expression& p, const Expression& c, const MemoryOf& memory_of) {
-  for (const Expression::Write& write : p.writes) {
-    for (const Access& read : c.reads) {
-      if (!same_memory(write.to.memory, read.memory)) continue;
-      auto axes = pair_axes(p, c, write.to.layout, read.layout);
-      if (!axes) continue;
-      if (auto fused = joined(p, c, *std::move(axes), memory_of)) return fused;
-    }
-  }
   const auto is_of_both = [](const Axis& axis) { return axis.producer >= 0 && axis.consumer >= 0; };
-  for (const Access& one : p.reads) {
-    for (const Access& other : c.reads) {
-      if (!same_memory(one.memory, other.memory)) continue;
-      auto axes = pair_axes(p, c, one.layout, other.layout);
-      if (!axes || !std::all_of(axes->begin(), axes->end(), is_of_both) || !runs_along_all(p, one.layout)) continue;
-      if (auto fused = joined(p, c, *std::move(axes), memory_of)) return fused;
+  const auto fuse_by = [&](const auto& accesses, bool once) -> std::optional<Fused> {
+    for (const Access& one : accesses) {
+      for (const Access& other : c.reads) {
+        if (!same_memory(one.memory, other.memory)) continue;
+        auto axes = pair_axes(p, c, one.layout, other.layout);
+        if (!axes) continue;
+        if (once && !(std::ranges::all_of(*axes, is_of_both) && runs_along_all(p, one.layout))) continue;
+        if (auto fused = joined(p, c, *std::move(axes), memory_of)) return fused;
+      }
     }
-  }
-  return std::nullopt;
+    return std::nullopt;
+  };
+  if (auto fused = fuse_by(p.writes | std::views::transform(&Expression::Write::to), false)) return fused;
+  return fuse_by(p.reads, true);
 }
 
 }  // namespace
@@ -256,15 +252,14 @@ Expression without_writes(const Expression& expression, const std::function<bool
     if (!is_dropped(write.to)) used[write.value] = true;
   }
   for (std::size_t i = expression.code.size(); i-- > 0;) {
-    for (std::size_t k = 0; used[i] && k < operand_count(expression.code[i]); ++k)
-      used[expression.code[i].operands[k]] = true;
+    if (!used[i]) continue;
+    for (const std::uint16_t operand : operands_of(expression.code[i])) used[operand] = true;
   }
   std::vector<std::uint16_t> numbers(expression.code.size());
   for (std::size_t i = 0; i < expression.code.size(); ++i) {
     if (!used[i]) continue;
     Instruction instruction = expression.code[i];
-    for (std::size_t k = 0; k < operand_count(instruction); ++k)
-      instruction.operands[k] = numbers[instruction.operands[k]];
+    for (std::uint16_t& operand : operands_of(instruction)) operand = numbers[operand];
     if (instruction.kind == Kind::read) {
       result.reads.push_back(expression.reads[instruction.index]);
       instruction.index = static_cast<std::uint16_t>(result.reads.size() - 1);

@@ -42,7 +42,9 @@ ExpressionSource ExpressionWriter::write() {
   if (plan_.is_pointwise) {
     write_pointwise();
   } else {
-    write_reductions();
+    row_pack_ = row_pack();
+    const Share all = share();
+    all.groups > 1 ? write_groups(all) : write_passes(all);
   }
   std::string text(expression_prelude());
   if (!plan_.is_pointwise) text += reduction_prelude();

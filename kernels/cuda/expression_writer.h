@@ -87,7 +87,6 @@ class ExpressionWriter {
     std::int64_t groups = 1;     // of `units` units in a row, one per block
     int threads() const { return lanes * rows; }
   };
-  void write_reductions();
   Share share() const;
   int row_pack() const;
   std::int64_t row_stride_of(const ExpressionPlan::Array& array) const { return array.strides[plan_.row_axes - 1]; }
@@ -105,7 +104,6 @@ class ExpressionWriter {
   bool keeps_values(const Share& share) const;
   bool has_element_writes_in(int pass) const;
   std::vector<bool> run_in(int pass) const;
-  std::vector<std::size_t> reduced_in(int pass) const { return plan_.reduced_in(pass); }
   std::string operation(std::size_t reduced) const;
   std::string_view taken_type(std::size_t reduced) const;
 

@@ -25,7 +25,7 @@ std::int64_t ExpressionWriter::bytes_of_whole(std::size_t r) const {
 std::int64_t ExpressionWriter::bytes_of_wholes() const {
   std::int64_t bytes = 0;
   for (int pass = 0; pass < plan_.levels; ++pass) {
-    for (const std::size_t r : reduced_in(pass)) bytes += bytes_of_whole(r);
+    for (const std::size_t r : plan_.reduced_in(pass)) bytes += bytes_of_whole(r);
   }
   return bytes;
 }
@@ -45,7 +45,7 @@ void ExpressionWriter::write_groups(const Share& share) {
     write_known_values(pass);
     line(1, "{");
     write_pass(share, pass, false);
-    for (const std::size_t r : reduced_in(pass)) {
+    for (const std::size_t r : plan_.reduced_in(pass)) {
       line(1, "if (live && lane == 0) {}[(giro::i64(blockIdx.x % {}) * n + row) / {}] = j{};", parts(r), share.groups,
            row_pack_, r);
     }
@@ -80,8 +80,8 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
   const std::int64_t most = std::min<std::int64_t>(share.threads(), max_threads());
   finish.lanes = static_cast<int>(std::min(finish.units, std::max<std::int64_t>(most / finish.rows, 1)));
   const std::int64_t each = finish.units / finish.lanes;
-  write_operations(finish, reduced_in(pass));
-  for (const std::size_t r : reduced_in(pass)) {
+  write_operations(finish, plan_.reduced_in(pass));
+  for (const std::size_t r : plan_.reduced_in(pass)) {
     line(1, "giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r, levels_of(each));
     line(1, "int u{} = 0;", r);
     line(1, "for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups);
@@ -100,7 +100,7 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
 void ExpressionWriter::write_known_values(int levels) {
   write_row_values(0);
   for (int level = 1; level <= levels; ++level) {
-    for (const std::size_t r : reduced_in(level - 1)) {
+    for (const std::size_t r : plan_.reduced_in(level - 1)) {
       define_row_value(r, fmt::format("live ? {}[row{}] : {}(0)", result(r), plan_.is_by_columns ? " + e" : "",
                                       value_type(expression_.code[r].dtype)));
     }

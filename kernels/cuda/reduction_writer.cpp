@@ -30,16 +30,6 @@ std::int64_t units_of(std::int64_t length) { return std::max<std::int64_t>((leng
 
 }  // namespace
 
-void ExpressionWriter::write_reductions() {
-  row_pack_ = row_pack();
-  const Share all = share();
-  if (all.groups > 1) {
-    write_groups(all);
-  } else {
-    write_passes(all);
-  }
-}
-
 // As many rows as fit in 16 bytes of the widest elements, if a thread's loads for them fit in registers.
 int ExpressionWriter::row_pack() const {
   if (!plan_.is_by_columns) return 1;
@@ -106,7 +96,7 @@ void ExpressionWriter::write_passes(const Share& share) {
   for (int pass = 0; pass <= plan_.levels; ++pass) {
     if (pass == plan_.levels && !has_element_writes_in(pass)) break;
     write_pass(share, pass, keeps);
-    for (const std::size_t r : reduced_in(pass)) write_result(r);
+    for (const std::size_t r : plan_.reduced_in(pass)) write_result(r);
     if (pass < plan_.levels) write_row_values(pass + 1);
   }
   // Outputs of a row may overwrite its inputs, so all lanes must have read them.
@@ -158,7 +148,7 @@ void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
                           .is_whole = plan_.length % pack == 0,
                           .keeps = keeps,
                           .run = run_in(pass),
-                          .reduced = reduced_in(pass),
+                          .reduced = plan_.reduced_in(pass),
                           .pass = pass};
   write_operations(share, elements.reduced);
   for (const std::size_t r : elements.reduced) line(1, "typename Op{0}::Part a{0} = Op{0}::none();", r);
@@ -302,7 +292,7 @@ bool ExpressionWriter::keeps_values(const Share& share) const {
 // The per-element instructions that a pass needs and whose values no array keeps.
 std::vector<bool> ExpressionWriter::run_in(int pass) const {
   std::vector<bool> run(expression_.code.size(), false);
-  for (const std::size_t r : reduced_in(pass)) run[expression_.code[r].operands[0]] = true;
+  for (const std::size_t r : plan_.reduced_in(pass)) run[expression_.code[r].operands[0]] = true;
   for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
     if (writes_elements_in(pass, w)) run[expression_.writes[w].value] = true;
   }

@@ -10,7 +10,7 @@
 #include <giro/kernels/nn/functional.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/expr/build.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/nn/gradients.h"
 #include "kernels/ops.h"

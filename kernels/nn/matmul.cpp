@@ -6,7 +6,7 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/expr/build.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 #include "kernels/nn/arguments.h"
 #include "kernels/ops.h"

@@ -1,7 +1,7 @@
 #include <giro/kernels/nn/elementwise.h>
 
-#include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 #include "kernels/nn/apply.h"
 
 namespace giro::nn {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/expr/build.h"
 #include "kernels/expr/fusion.h"
+#include "kernels/expr/term.h"
 #include "kernels/ops.h"
 #include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"

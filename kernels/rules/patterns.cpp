@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "kernels/expr/build.h"
 #include "kernels/expr/table.h"
+#include "kernels/expr/term.h"
 
 namespace giro::rules {
 namespace {

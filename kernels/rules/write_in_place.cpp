@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/expr/build.h"
 #include "kernels/expr/expression_op.h"
 #include "kernels/expr/fusion.h"
+#include "kernels/expr/term.h"
 #include "kernels/ops.h"
 #include "kernels/rules/op_list.h"
 #include "kernels/rules/patterns.h"

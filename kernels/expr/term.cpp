@@ -1,6 +1,5 @@
-#include "kernels/expr/build.h"
-
 #include "kernels/expr/term.h"
+
 #include "runtime/throw_error.h"
 
 namespace giro::expr {

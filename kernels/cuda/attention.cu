@@ -7,8 +7,7 @@ namespace {
 struct Forward : Common {
   Array out;
   float* logsumexp;  // or null
-  explicit Forward(const ops::Attention& op)
-      : Common(op), out(op.out), logsumexp(op.logsumexp ? op.logsumexp.data<float>() : nullptr) {}
+  explicit Forward(const ops::Attention& op) : Common(op), out(op.out), logsumexp(op.logsumexp.data<float>()) {}
 };
 
 // Each block handles 64 queries.

@@ -15,10 +15,13 @@
 namespace giro::cuda {
 namespace {
 
-// Runs a functor over `out`. Uses 32-bit indices, with as many images per launch as they can address.
-template <template <bool, class, class, int> class Pool, bool kOfLargest, class... Tensors>
-void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, const Tensors&... in) {
+// Runs the op as an expression if it can be one, else a functor over `out`. Uses 32-bit indices, with as many images
+// per launch as they can address.
+template <template <bool, class, class, int> class Pool, bool kOfLargest, class Op, class... Tensors>
+void pool(const Op& op, const Stream& stream, const Tensor& out, const Tensors&... in) {
+  if (is_expression(op)) return cuda::run(as_expression(op), stream);
   if (out.count() == 0) return;
+  const PoolOptions& options = op.options;
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   const std::int64_t images = out.shape()[0];
   const std::array<Tensor, 1 + sizeof...(in)> all{out, in...};
@@ -57,23 +60,17 @@ void pool(const PoolOptions& options, const Stream& stream, const Tensor& out, c
 }  // namespace
 
 void run(const ops::AvgPool& op, const Stream& stream) {
-  if (is_expression(op)) return cuda::run(as_expression(op), stream);
-  pool<host_device::PoolForward, false>(op.options, stream, op.y, op.x);
+  pool<host_device::PoolForward, false>(op, stream, op.y, op.x);
 }
 
-void run(const ops::MaxPool& op, const Stream& stream) {
-  if (is_expression(op)) return cuda::run(as_expression(op), stream);
-  pool<host_device::PoolForward, true>(op.options, stream, op.y, op.x);
-}
+void run(const ops::MaxPool& op, const Stream& stream) { pool<host_device::PoolForward, true>(op, stream, op.y, op.x); }
 
 void run(const ops::AvgPoolBackward& op, const Stream& stream) {
-  if (is_expression(op)) return cuda::run(as_expression(op), stream);
-  pool<host_device::PoolBackward, false>(op.options, stream, op.dx, op.dy, Tensor(), Tensor());
+  pool<host_device::PoolBackward, false>(op, stream, op.dx, op.dy, Tensor(), Tensor());
 }
 
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
-  if (is_expression(op)) return cuda::run(as_expression(op), stream);
-  pool<host_device::PoolBackward, true>(op.options, stream, op.dx, op.dy, op.x, op.y);
+  pool<host_device::PoolBackward, true>(op, stream, op.dx, op.dy, op.x, op.y);
 }
 
 }  // namespace giro::cuda

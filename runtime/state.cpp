@@ -122,10 +122,13 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   collection->buffer_ = std::make_shared<const Buffer>(Buffer::allocate(device(), end - begin));
   stream().fill(collection->buffer_->data(), 0, end - begin);
   std::set<std::string> paths;
+  for (const auto& other : collections_) {
+    for (const Leaf& leaf : other->leaves()) paths.insert(leaf.path);
+  }
   std::size_t offset = 0;
   for (const LeafSpec& leaf : specs) {
     std::string path = collection->path_of(leaf);
-    if (contains(path) || !paths.insert(path).second) throw_invalid("the path '{}' is already in the tree", path);
+    if (!paths.insert(path).second) throw_invalid("the path '{}' is already in the tree", path);
     const std::size_t bytes = static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype);
     const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
     char* const data = static_cast<char*>(collection->buffer_->data()) + (from - begin);

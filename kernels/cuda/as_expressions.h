@@ -2,10 +2,11 @@
 
 #include <cstdint>
 
+#include <giro/runtime/function_ref.h>
+
 #include "kernels/expr/expression_op.h"
 #include "kernels/narrow_layers.h"
 #include "kernels/ops.h"
-#include "runtime/function_ref.h"
 #include "runtime/program/held_op.h"
 
 // Ops that run as expressions on a GPU and have their own loops on the CPU.

@@ -130,7 +130,7 @@ std::uint32_t TraceRecorder::name_of(const char* category, const char* name) {
   if (!take(sizeof added + added.category.size() + added.name.size() + sizeof *found + 64)) return 0;
   const TraceRecord::Name& kept = record_->names.emplace_back(std::move(added));
   const auto position = static_cast<std::uint32_t>(record_->names.size());
-  names_.emplace(std::pair(kept.category, kept.name), position);
+  names_.try_emplace({kept.category, kept.name}, position);
   return position;
 }
 

@@ -174,7 +174,7 @@ char* Arena::take(std::size_t bytes) {
   if (!shares_) return add_chunk(std::max<std::size_t>(bytes, 1));
   const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
-  auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
+  auto found = std::find_if(kind_ == Kind::trace ? first_free_ : blocks_.begin(), blocks_.end(), fits);
   if (found == blocks_.end()) {
     const std::size_t chunk = chunk_size(kind_, size);
     char* const data = add_chunk(chunk);
@@ -186,6 +186,7 @@ char* Arena::take(std::size_t bytes) {
     block.size = size;
   }
   block.free = false;
+  first_free_ = std::next(found);
   return found->first;
 }
 

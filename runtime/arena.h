@@ -85,6 +85,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   bool shares_;
   std::vector<Chunk> chunks_;
   Blocks blocks_;  // every block by address; neighbours in a chunk are neighbours here
+  // Traces: those before it are taken, since none is released.
+  Blocks::iterator first_free_ = blocks_.end();
   // In a trace: its temporaries by name, and the rest of the last range of names.
   std::vector<Named> named_;
   char* next_name_ = nullptr;

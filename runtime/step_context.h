@@ -56,8 +56,8 @@ class StepScope : public StepContext, NotCopied {
   ~StepScope() { current_ = outer_; }
 
   static const StepContext& current() noexcept {
-    static const StepContext outside;
-    return current_ != nullptr ? *current_ : outside;
+    static const auto* const outside = new StepContext;  // static objects may still compute at the exit
+    return current_ != nullptr ? *current_ : *outside;
   }
 
  private:

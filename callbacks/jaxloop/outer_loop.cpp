@@ -91,7 +91,10 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
     bool asked = stops || are_asked;
     persist(archive, next_eval, asked);
   });
-  const std::shared_ptr<void> until_end(nullptr, [&](void*) { set_memory({}); });
+  const struct End {
+    const decltype(set_memory)& set;
+    ~End() { set({}); }
+  } end{set_memory};
   // Ends the round.
   const auto evaluate_rest = [&] {
     const bool asked = evaluate(chunks.state(), arguments, train_loop.loop_count(), next_eval, outputs.interrupted);

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "kernels/cpu/expression_plan.h"
 #include "kernels/cpu/expression_worker.h"
 #include "kernels/cpu/for_each.h"
-#include "kernels/cpu/made_once.h"
 #include "kernels/cpu/subnormals.h"
 #include "kernels/cpu/team.h"
 
@@ -76,15 +78,31 @@ void run_split(const Plan& plan, std::byte* const* arrays) {
   }
 }
 
+// One plan for all expressions of its structure.
+std::shared_ptr<const Plan> plan_of(const expr::Expression& expression) {
+  struct Hash {
+    std::size_t operator()(const Plan::Key& key) const {
+      const auto* const data = reinterpret_cast<const char*>(key.structure.data());
+      return std::hash<std::string_view>()({data, key.structure.size() * sizeof(std::int64_t)});
+    }
+  };
+  constexpr std::size_t kMost = 512;
+  thread_local std::unordered_map<Plan::Key, std::shared_ptr<const Plan>, Hash> plans;
+  Plan::Key key(expression);
+  if (const auto found = plans.find(key); found != plans.end()) return found->second;
+  auto plan = std::make_shared<const Plan>(expression, key);
+  if (plans.size() == kMost) plans.clear();
+  plans.emplace(std::move(key), plan);
+  return plan;
+}
+
 }  // namespace
 
 void run(const expr::Expression& expression, const Stream& stream) {
   std::vector<std::byte*> arrays;
   for (const expr::Access& read : expression.reads) arrays.push_back(begin_of(read));
   for (const expr::Expression::Write& write : expression.writes) arrays.push_back(begin_of(write.to));
-  const Plan::Key key(expression);
-  auto plan = made_once<Plan>(key, [&] { return std::make_shared<const Plan>(expression, key); });
-  submit(stream, [plan = std::move(plan), arrays = std::move(arrays)] {
+  submit(stream, [plan = plan_of(expression), arrays = std::move(arrays)] {
     const FlushSubnormals flush;  // for the calling thread's own work
     if (plan->is_split) {
       run_split(*plan, arrays.data());

@@ -376,7 +376,8 @@ class Planner : expr::Analysis {
 
 }  // namespace
 
-Plan::Key::Key(const Expression& expression) : structure(expr::structure_of(expression)), threads(team_threads()) {
+Plan::Key::Key(const Expression& expression)
+    : structure(expr::structure_of(expression)), threads(expression.reduced > 0 ? team_threads() : 0) {
   for (const Expression::Write& write : expression.writes) {
     for (const expr::Access& read : expression.reads) {
       overlaps.push_back(detail::overlap(write.to.memory, read.memory));

@@ -107,7 +107,8 @@ struct Plan {
 
     std::vector<std::int64_t> structure;
     std::vector<bool> overlaps;  // for each write, whether it shares memory with each read
-    int threads;
+    int threads;                 // 0 if nothing is reduced
+    expr::InstructionSet instructions = expr::instruction_set();
   };
 
   Plan(const expr::Expression& expression, const Key& key);

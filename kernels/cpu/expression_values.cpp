@@ -209,13 +209,32 @@ class Values {
     p_.memory = static_cast<std::size_t>(end);
   }
 
+  // A chain takes a constant as one number, all others take a tile of it.
   void fill_constants(const std::vector<PlannedValues::Constant>& constants) {
-    const std::int64_t width = std::max(p_.tile, p_.unit_rows);
-    p_.constants.resize(constants.size() * static_cast<std::size_t>(width) * 8);
-    for (std::size_t c = 0; c < constants.size(); ++c) {
-      std::byte* const to = p_.constants.data() + c * static_cast<std::size_t>(width) * 8;
-      copy_strided(constants[c].size, constants[c].bytes.data(), 0, to, 1, width);
-      p_.slots[static_cast<std::size_t>(constants[c].value)].constant = to;
+    std::vector<bool> needs_tile(lifetimes_.size());
+    const auto note = [&](int value) { needs_tile[static_cast<std::size_t>(value)] = true; };
+    const auto note_steps = [&](const std::vector<Plan::Step>& steps) {
+      for (const Plan::Step& s : steps) std::ranges::for_each(s.operands(), note);
+    };
+    note_steps(p_.first_row_steps);
+    for (const Plan::Pass& pass : p_.passes) {
+      note_steps(pass.steps);
+      note_steps(pass.row_steps);
+      for (const Plan::Reduction& r : pass.reductions) note(r.operand);
+      for (const Plan::Access& w : pass.writes) note(w.value);
+    }
+    for (const Plan::Access& w : p_.row_writes) note(w.value);
+    const auto width_of = [&](const PlannedValues::Constant& constant) {
+      return needs_tile[static_cast<std::size_t>(constant.value)] ? std::max(p_.tile, p_.unit_rows) : 1;
+    };
+    std::int64_t width = 0;
+    for (const PlannedValues::Constant& constant : constants) width += width_of(constant);
+    p_.constants.resize(static_cast<std::size_t>(width) * 8);
+    std::byte* to = p_.constants.data();
+    for (const PlannedValues::Constant& constant : constants) {
+      copy_strided(constant.size, constant.bytes.data(), 0, to, 1, width_of(constant));
+      p_.slots[static_cast<std::size_t>(constant.value)].constant = to;
+      to += width_of(constant) * 8;
     }
   }
 

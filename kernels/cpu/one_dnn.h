@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +20,6 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/hold_signals.h"
-#include "kernels/cpu/made_once.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu::one_dnn {
@@ -162,13 +162,23 @@ struct Kernel {
   bool borrows_stack;  // those by way of sgemm do: "gemm:jit", "x64:gemm:jit"
 };
 
-// A Made(key): creating one costs as much as a small op. The primitive runs on one thread.
+// A Made(key), cached per thread: creating one costs as much as a small op. A thread keeps the newest 64 of each kind.
+// The primitive runs on one thread.
 template <class Made, class Key>
 std::shared_ptr<const Made> kernel_of(const Key& key) {
-  return made_once<Made>(key, [&] {
-    const ThreadLimit limit(1);
-    return std::make_shared<const Made>(key);
-  });
+  struct Known {
+    Key key;
+    std::shared_ptr<const Made> kernel;
+  };
+  constexpr std::size_t kMax = 64;
+  thread_local std::deque<Known> known;
+  for (const Known& each : known) {
+    if (each.key == key) return each.kernel;
+  }
+  const ThreadLimit limit(1);
+  if (known.size() == kMax) known.pop_back();
+  known.push_front({key, std::make_shared<const Made>(key)});
+  return known.front().kernel;
 }
 
 // The parts of an op, which may run in any order and concurrently.

@@ -44,7 +44,11 @@ ExpressionSource ExpressionWriter::write() {
   } else {
     row_pack_ = row_pack();
     const Share all = share();
-    all.groups > 1 ? write_groups(all) : write_passes(all);
+    if (all.groups > 1) {
+      write_groups(all);
+    } else {
+      write_passes(all);
+    }
   }
   std::string text(expression_prelude());
   if (!plan_.is_pointwise) text += reduction_prelude();

@@ -61,9 +61,9 @@ void ExpressionWriter::write_groups(const Share& share) {
   write_known_values(plan_.levels);
   write_pass(share, plan_.levels, false);
   end_kernel();
-  std::size_t row = 0;  // the number of the first output of rows
-  while (row < plan_.writes.size() && this->writes_elements(row)) ++row;
-  if (row == plan_.writes.size()) return;
+  bool writes_rows = false;
+  for (std::size_t w = 0; w < plan_.writes.size(); ++w) writes_rows |= !this->writes_elements(w);
+  if (!writes_rows) return;
   const Share one_each{.is_by_columns = plan_.is_by_columns, .rows = 128};
   begin_kernel("_rows", one_each);
   write_row(one_each);

@@ -65,6 +65,7 @@ std::vector<std::int64_t> structure_of(const Expression& expression) {
     add(write.value, write.to.memory.dtype());
     add_layout(write.to.layout);
   }
+  add(expression.code.size());
   for (const Instruction& i : expression.code) {
     add(i.kind, i.dtype, i.combiner, i.operands[0], i.operands[1], i.operands[2], i.index);
     add(reinterpret_cast<std::intptr_t>(i.function), std::bit_cast<std::int64_t>(i.number), i.integer);

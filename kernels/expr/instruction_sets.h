@@ -37,7 +37,8 @@ struct PerInstructionSet {
   F get() const { return of[instruction_set()]; }
 };
 
-// Body::run compiled for each instruction set. It must be GIRO_LOOP_INLINE, and so must everything it calls.
+// Body::run compiled for each instruction set. It must be GIRO_LOOP_INLINE, and so must everything it calls
+// that a compiler might not inline by itself.
 template <class Body, class F = decltype(&Body::run)>
 struct Compiled;
 template <class Body, class... A>

@@ -65,7 +65,7 @@ void CallGroup::close() {
   }
 }
 
-CallPlace::~CallPlace() {
+void CallPlace::leave() const {
   if (group_.get() != nullptr && --group_->open == 0) group_->close();
 }
 

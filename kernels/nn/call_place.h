@@ -19,12 +19,14 @@ struct CallGroup;  // private
 class CallPlace : detail::NotCopied {
  public:
   CallPlace(const std::source_location& where) : where_(where) {}  // NOLINT: a place is given by its location
-  ~CallPlace();
+  ~CallPlace() { leave(); }
 
   const std::source_location& where() const noexcept { return where_; }
 
  private:
   friend class Scope;
+  void leave() const;
+
   std::source_location where_;
   mutable detail::Handle<CallGroup> group_;
   mutable std::size_t index_ = 0;    // in the group

@@ -1,11 +1,13 @@
 #include <giro/kernels/nn/recurrent.h>
 
 #include <memory>
+#include <source_location>
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/step_context.h>
 
 #include "kernels/nn/builtin.h"
+#include "runtime/call_site.h"
 
 namespace giro::nn {
 namespace {
@@ -54,12 +56,14 @@ Var recurrent_kernel(const Scope& s, const Cell& cell) {
 
 template <class Cell>
 Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
+  const detail::CallSite site{std::source_location()};
   if (x.shape().rank() != 2 || carry.size() != Cell::kCarried) {
     throw_shape("{}: the input is {} with {} carried values, expected (B, I) with {}", Cell::kName,
                 to_string(x.shape()), carry.size(), Cell::kCarried);
   }
   const Scope part = s.same();
-  return cell(part, carry, product_with_inputs(part, cell, x), dense(carry[0], recurrent_kernel(part, cell), Var()));
+  const Var of_x = product_with_inputs(part, cell, x);  // its leaves before the others, with any compiler
+  return cell(part, carry, of_x, dense(carry[0], recurrent_kernel(part, cell), Var()));
 }
 
 Var gradient_of_kernel(const Var& before, const Var& dz) {

@@ -139,7 +139,7 @@ Var Scope::param(const std::string& name, const Shape& shape, const Initializer&
                  const std::optional<Fans>& fans, const CallPlace& at) const {
   const detail::CallSite site(at.where());
   expect_new(kParams, name);
-  number("leaf " + name, 0, at, {});
+  if (declares()) number("leaf " + name, 0, at, {});
   const ScopeValues& values = *tree_->values;
   const Var found = values.declared != nullptr ? declare(kParams, name, values.dtype, shape, initializer, fans)
                                                : find(values.params, below(name), "parameter");
@@ -151,8 +151,10 @@ Variable Scope::variable(const std::string& collection, const std::string& name,
                          const Initializer& initializer, DType dtype, const CallPlace& at) const {
   const detail::CallSite site(at.where());
   expect_new(collection, name);
-  number("leaf " + name, 0, at, {});
-  if (declares()) declare(collection, name, dtype, shape, initializer, {});
+  if (declares()) {
+    number("leaf " + name, 0, at, {});
+    declare(collection, name, dtype, shape, initializer, {});
+  }
   Variable variable(tree_, fmt::format("{}/{}", collection, below(name)));
   const Tensor& found = variable.value().value();
   if (found.shape() != shape || found.dtype() != dtype) reject_shape(variable.path_, found, dtype, shape);
@@ -220,8 +222,11 @@ int Scope::number(const std::string& kind, int evaluated, const CallPlace& at, c
   const std::shared_ptr<std::vector<DeclaredLeaf>>& declared = tree_->values->declared;
   std::shared_ptr<CallGroup>& group = frame_->group;
   if (!group || group->open == 0) group = std::make_shared<CallGroup>(order, declared);
-  ++group->open;
-  at.group_ = group;
+  if (at.group_.get() != group.get()) {  // a place may be passed on to several calls
+    at.leave();
+    ++group->open;
+    at.group_ = group;
+  }
   at.index_ = group->calls.size();
   at.since_ = Var::next_number();
   std::vector<std::size_t> used;

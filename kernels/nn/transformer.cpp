@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,7 @@ Var rotary_embedding(const Var& x, const Var& positions, double base, Where wher
 Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& mask) const { return (*this)(s, x, Var(), mask); }
 
 Var MultiHeadAttention::operator()(Scope& s, const Var& x, const Var& context, const Var& mask) const {
+  const detail::CallSite site{std::source_location()};
   expect_sequence("attention", x);
   const std::int64_t width = x.shape()[2], heads = options.heads;
   const std::int64_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;

@@ -32,9 +32,10 @@ void LaunchPacer::launched(std::int64_t steps, const Stream& stream) {
   if (steps_since_mark_ < size_) return;
   steps_since_mark_ = 0;
   if (ended_ - awaited_ == 2) wait();
-  std::optional<Event>& end = ends_[ended_++ % 2];
+  std::optional<Event>& end = ends_[ended_ % 2];
   if (!end) end.emplace(stream);
   end->record(stream);
+  ++ended_;
 
   const std::int64_t now = nanoseconds();
   const std::int64_t took = now - std::exchange(marked_, now);

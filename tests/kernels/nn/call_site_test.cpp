@@ -11,6 +11,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/metrics.h>
+#include <giro/kernels/nn/recurrent.h>
 #include <giro/kernels/optim/train_state.h>
 #include <giro/runtime/program/graph.h>
 #include <giro/runtime/program/program.h>
@@ -95,6 +96,19 @@ TEST_F(CallSiteTest, LayerNamesTheCallOfTheModelOrTheUsersLineWithinIt) {
   EXPECT_EQ(called_at([&] { mine(params, constant({2, 5})); }), line(Mine::kSum));
   const Layer nested = sequential(Mine{std::make_shared<const Layer>(model)});
   EXPECT_EQ(called_at([&] { nested(params, constant({2, 5})); }), line(Mine::kInner));
+}
+
+// A user-defined layer whose parameter has another shape in the state.
+struct Scaled {
+  Var operator()(Scope& s, const Var& x) const { return x * s.param("scale", {7}, ones()); }
+  static constexpr int kParam = __LINE__ - 1;
+};
+
+TEST_F(CallSiteTest, LeafOfAnotherShapeNamesTheLineThatRequestsIt) {
+  const Params params({{"scale", constant({5})}, {"kernel", constant({1})}}, stream_);
+  EXPECT_EQ(called_at([&] { Layer("scaled", Scaled())(params, constant({2, 5})); }), line(Scaled::kParam));
+  const Layer cell("cell", [](Scope& s, const Var& x) { return LstmCell{5}(s, {x, x}, x)[0]; });
+  EXPECT_EQ(called_at([&] { cell(params, constant({2, 5})); }), line(__LINE__));
 }
 
 TEST_F(CallSiteTest, BackwardPassNamesTheLineOfTheForwardPass) {

@@ -198,6 +198,18 @@ TEST(Scope, LeavesFollowTheTextInAnExpression) {
   };
   EXPECT_EQ(names_of(Layer("affine", Affine()), {2, 4}),
             (Names{"params/a", "params/b", "params/dense0/kernel", "params/dense0/bias", "stats/c"}));
+  const Layer cell("cell", [](Scope& s, const Var& x) { return LstmCell{4}(s, {x, x}, x)[0]; });
+  EXPECT_EQ(names_of(cell, {2, 4}), (Names{"params/kernel", "params/bias", "params/recurrent_kernel"}));
+  // A place that is passed on does not keep later calls waiting.
+  const Layer passed_on("passed_on", [](Scope& s, const Var& x) {
+    {
+      const CallPlace at(std::source_location::current());
+      (void)(s.param("a", {4}, ones(), {}, at) + s.param("b", {4}, ones(), {}, at));
+    }
+    return s.param("c", {4}, ones()) * x + s.param("d", {4}, ones());
+  });
+  const Names names = names_of(passed_on, {2, 4});
+  EXPECT_EQ(Names(names.end() - 2, names.end()), (Names{"params/c", "params/d"}));
 }
 
 TEST_P(ScopeTest, ExpressionsAndStatementsTrainAlike) {

@@ -8,7 +8,7 @@
 #include "runtime/program/op.h"
 
 namespace giro::cpu {
-// Queues the expression. Plans it right away; a recording replays only the plan.
+// Queues the expression, with the plan of all of its structure; a recording replays only the plan.
 // Errors: dtype_mismatch (a function does not take such inputs, or memory holds another dtype than its value),
 // invalid_argument (argmax or argmin of no elements, an operand after its use).
 void run(const expr::Expression& expression, const Stream& stream);

@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+
 #include <giro/runtime/program/native_stream.h>
 
 #include "runtime/backend.h"
 #include "runtime/call_site.h"
+#include "runtime/checksum.h"
 #include "runtime/program/op.h"
+#include "runtime/program/verify.h"
 #include "runtime/throw_error.h"
 
 namespace giro::nn {
@@ -51,7 +57,12 @@ struct UserCall {
   std::string name;
   decltype(CallFunctions::cuda) cuda;
   decltype(CallFunctions::cpu) cpu;
+  std::source_location where;
 };
+
+std::string digits_of(const Tensor& values) {
+  return detail::digits_of({std::string_view(static_cast<const char*>(values.raw()), values.bytes())});
+}
 
 void run(const UserCall& op, const Stream& stream) {
   // A replay would have to look their addresses up.
@@ -62,7 +73,19 @@ void run(const UserCall& op, const Stream& stream) {
     op.cuda(out, in, cuda_stream(stream));
     cuda::check_queued(quoted(op.name), stream);
   } else {
-    submit(stream, [out, in = std::move(in), cpu = op.cpu] { cpu(out, in); });
+    submit(stream, [out, in = std::move(in), name = op.name, cpu = op.cpu, where = op.where] {
+      if (!detail::verifies_programs()) return cpu(out, in);
+      // What it changed, other ops may still read.
+      std::vector<std::string> before;
+      for (const Tensor& each : in) before.push_back(digits_of(each));
+      cpu(out, in);
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        if (digits_of(in[i]) == before[i]) continue;
+        const auto site = detail::CallSite::of_node(where);
+        throw_invalid("{}: its function changed input {}, {}, which it may only read; expected it to write `out` alone",
+                      quoted(name), i, to_string(in[i]));
+      }
+    });
   }
 }
 
@@ -78,7 +101,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
     throw_error(ErrorCode::unsupported, "{}: its inputs are on {}, but it has no function for {}", quoted(name),
                 to_string(stream.device()), on_cuda ? "CUDA (.cuda)" : "the CPU (.cpu)");
   }
-  UserCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu)};
+  UserCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu), detail::CallSite::where()};
   std::vector<In>& in = op.in;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     in.push_back(inputs[i].value());

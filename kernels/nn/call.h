@@ -24,7 +24,8 @@ struct CallFunctions {
   // ordered with the rest of a recording. A recording keeps the function, calls it when the recording is complete, and
   // calls it again when ops run one by one (Step::profile, GIRO_BLOCKING). It must therefore capture by value.
   std::function<void(const Tensor& out, const std::vector<Tensor>& in, CUstream_st* stream)> cuda = nullptr;
-  // Computes `out`, on the host. Called each time the op runs.
+  // Computes `out`, on the host. Called each time the op runs. With GIRO_VERIFY=1 in the environment, a function that
+  // changes what it reads is an error.
   std::function<void(const Tensor& out, const std::vector<Tensor>& in)> cpu = nullptr;
   // The gradient of the loss with respect to each input, given dy, the gradient with respect to the output. It is an
   // expression of Vars: ops of functional.h, or other calls.

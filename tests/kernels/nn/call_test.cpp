@@ -1,5 +1,6 @@
 #include <giro/kernels/nn/call.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "tests/kernels/nn/gradient_test.h"
 #if GIRO_WITH_CUDA
 #include "tests/kernels/nn/own_kernels.h"
+#include "tests/support/environment_setting.h"
 #endif
 
 namespace giro::nn {
@@ -242,6 +244,24 @@ TEST_P(CpuCallTest, HostFunctionIsCalledOncePerRun) {
   EXPECT_EQ(calls, 1);
   graph.replay(stream(), 7);
   EXPECT_EQ(calls, 8);
+}
+
+TEST_P(CpuCallTest, FunctionThatChangesAnInputIsFound) {
+  const Var x(tensor({1, 2}), stream()), y(tensor({3}), stream());
+  int line = 0;
+  const auto mine = [&](bool changes) {
+    line = __LINE__ + 1;
+    call("mine", {}, {x, Var(), y}, {.cpu = [changes](auto& out, auto& in) {
+           *out.template data<float>() = 1;
+           if (changes) in[2].template data<float>()[0] += 1;
+         }});
+  };
+  const test::EnvironmentSetting verify("GIRO_VERIFY", "1");
+  mine(false);
+  const std::string found = "'mine': its function changed input 2, f32(3,)", at = fmt::format("call_test.cpp:{}", line);
+  test::expect_invalid({found, at}, [&] { mine(true); });
+  const Graph graph = Graph::record(stream(), [&] { mine(true); });
+  test::expect_invalid({found, at}, [&] { graph.replay(stream()); });
 }
 
 TEST_P(CallTest, ErrorsNameTheOp) {

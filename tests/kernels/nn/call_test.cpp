@@ -17,9 +17,9 @@
 
 #include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
+#include "tests/support/environment_setting.h"
 #if GIRO_WITH_CUDA
 #include "tests/kernels/nn/own_kernels.h"
-#include "tests/support/environment_setting.h"
 #endif
 
 namespace giro::nn {

@@ -186,7 +186,7 @@ char* Arena::take(std::size_t bytes) {
     block.size = size;
   }
   block.free = false;
-  first_free_ = std::next(found);
+  if (kind_ == Kind::trace) first_free_ = std::next(found);
   return found->first;
 }
 
